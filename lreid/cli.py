@@ -1,0 +1,36 @@
+"""What every command line tool does around its one call."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+
+from lreid.errors import InputError
+
+
+def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None]) -> int:
+    """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
+
+    Args:
+        parser: of the tool; ``--debug`` is added to it.
+        tool: called with the parsed arguments.
+
+    Returns:
+        Exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    args = parser.parse_intermixed_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    try:
+        tool(args)
+    except InputError as error:
+        if args.debug:
+            raise
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{parser.prog}: interrupted; go on with --resume", file=sys.stderr)
+        return 130
+    return 0

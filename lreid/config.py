@@ -1,0 +1,224 @@
+"""The configuration: every key with its default, and how files and overrides are merged.
+
+A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file).
+Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the command line.
+
+The config ends at the door: ``build_*`` functions turn it into plain keyword arguments.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yacs.config import CfgNode
+
+from lreid.errors import InputError
+
+
+def default_config() -> CfgNode:
+    """The defaults: DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
+
+    The recipes of the papers, for real images, are in ``configs/recipes``.
+    """
+    cfg = CfgNode()
+    cfg.SEED = 0  # one seed for every generator
+    cfg.DEVICE = "auto"  # auto, cpu, cuda, cuda:1 …
+
+    cfg.BENCHMARK = CfgNode()
+    cfg.BENCHMARK.NAME = "synthetic-10"  # shown in tables
+    cfg.BENCHMARK.TRAIN = ["synthetic:plaza"]  # data sets in the order they are learned
+    cfg.BENCHMARK.UNSEEN = []  # data sets that are only tested on
+    cfg.BENCHMARK.TASKS_PER_DATASET = 10  # identities of each set are cut into so many tasks
+    cfg.BENCHMARK.POOL = False  # merge the sets of TRAIN into one before cutting
+    cfg.BENCHMARK.IDENTITIES = 0  # at most so many training identities a set, 0 = all
+    cfg.BENCHMARK.ORDER = "ascending"  # order of identities: ascending or random
+    cfg.BENCHMARK.ORDER_SEED = 0  # seed of the random order
+
+    cfg.DATA = CfgNode()
+    cfg.DATA.ROOT = "datasets"  # folder that holds the data sets
+    cfg.DATA.CACHE_GIB = 4.0  # decoded images of a task are kept in memory up to this size
+    cfg.DATA.SKIP_BAD_IMAGES = False  # leave out images that cannot be read instead of stopping
+    cfg.DATA.WORKERS = 0  # loader processes; 0 is fastest while the images fit in the cache
+
+    cfg.SYNTHETIC = CfgNode()  # size of the drawn data sets (synthetic:DOMAIN)
+    cfg.SYNTHETIC.TRAIN_IDENTITIES = 400
+    cfg.SYNTHETIC.TEST_IDENTITIES = 150
+    cfg.SYNTHETIC.IMAGES_PER_IDENTITY = 10
+    cfg.SYNTHETIC.DISTRACTORS = 0  # gallery images of nobody
+    cfg.SYNTHETIC.SEED = 0  # another seed draws other people
+
+    cfg.INPUT = CfgNode()
+    cfg.INPUT.HEIGHT = 64  # pixels
+    cfg.INPUT.WIDTH = 32
+    cfg.INPUT.MEAN = [0.485, 0.456, 0.406]  # of RGB in [0, 1]
+    cfg.INPUT.STD = [0.229, 0.224, 0.225]
+    cfg.INPUT.FLIP = 0.5  # probability of a horizontal flip
+    cfg.INPUT.ERASING = False  # the random erasing of DMML, growing over a task's epochs
+
+    cfg.EPISODE = CfgNode()
+    cfg.EPISODE.IDENTITIES = 24  # identities an episode
+    cfg.EPISODE.SUPPORT = 4  # support images an identity
+    cfg.EPISODE.QUERY = 1  # query images an identity
+
+    cfg.MODEL = CfgNode()
+    cfg.MODEL.BACKBONE = "small"  # small, resnet18/34/50/101, torchreid:NAME
+    cfg.MODEL.WEIGHTS = "none"  # none, imagenet, or a file
+
+    cfg.METHOD = CfgNode(new_allowed=True)  # further keys are the options of the named method
+    cfg.METHOD.NAME = "dwopp"  # a file of lreid/methods
+
+    cfg.TRAIN = CfgNode()
+    cfg.TRAIN.EPOCHS = 60  # a task; every identity occurs once an epoch
+    cfg.TRAIN.LR = 2e-4  # Adam
+    cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
+    cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
+    cfg.TRAIN.DECAY_FACTOR = 0.005  # rate at the end of a task, relative to LR
+    cfg.TRAIN.CHECKPOINT_MINUTES = 5.0  # time between checkpoints within a task, 0 = every epoch
+    cfg.TRAIN.TENSORBOARD = False  # write TensorBoard scalars into the run folder
+
+    cfg.EVAL = CfgNode()
+    cfg.EVAL.METRIC = "cosine"  # cosine, euclidean
+    cfg.EVAL.AP = "rectangular"  # rectangular, or trapezoidal as DwoPP's code has it
+    cfg.EVAL.CAMERA_FILTER = True  # leave out gallery images of the query's identity and camera
+    cfg.EVAL.FLIP = False  # add the features of the mirrored image
+    cfg.EVAL.BATCH_SIZE = 128  # images a forward pass
+    return cfg
+
+
+def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> CfgNode:
+    """The defaults, overlaid with config files in order and then with ``KEY VALUE`` pairs.
+
+    Args:
+        files: YAML files; each may name others under ``_BASE_``.
+        overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
+
+    Returns:
+        The resolved, frozen config.
+
+    Raises:
+        InputError: a file is missing or no YAML mapping, a key is unknown (the nearest known one is named), a
+            value has the wrong type, or a key has no value.
+    """
+    cfg = default_config()
+    for file in files:
+        _merge_file(cfg, Path(file), seen=())
+    if len(overrides) % 2:
+        raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
+    _set_all(cfg, zip(overrides[::2], overrides[1::2], strict=True), source="command line")
+    cfg.freeze()
+    return cfg
+
+
+def config_from_text(text: str, source: str) -> CfgNode:
+    """The config that :meth:`CfgNode.dump` wrote, frozen.
+
+    Args:
+        text: YAML without ``_BASE_``.
+        source: named in errors.
+
+    Raises:
+        InputError: as :func:`load_config`.
+    """
+    cfg = default_config()
+    _set_all(cfg, _leaves(_parsed(text, source)), source)
+    cfg.freeze()
+    return cfg
+
+
+def method_options(cfg: CfgNode) -> dict[str, Any]:
+    """The keys of ``METHOD`` but ``NAME``, in lower case: keyword arguments of the method's class."""
+    return {key.lower(): value for key, value in cfg.METHOD.items() if key != "NAME"}
+
+
+def differing_keys(one: CfgNode, other: CfgNode) -> list[str]:
+    """Full names of the keys whose values differ, sorted."""
+    left, right = dict(_leaves(one)), dict(_leaves(other))
+    return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
+
+
+def _merge_file(cfg: CfgNode, file: Path, seen: tuple[Path, ...]) -> None:
+    if file.resolve() in seen:
+        raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
+    try:
+        content = _parsed(file.read_text(encoding="utf-8"), str(file))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such config file; configs/ holds those that come with lreid") from None
+    except IsADirectoryError:
+        raise InputError(f"{file}: is a folder; name a YAML file in it") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
+    bases = content.pop("_BASE_", [])
+    for base in [bases] if isinstance(bases, str) else bases:
+        _merge_file(cfg, file.parent / base, (*seen, file.resolve()))
+    _set_all(cfg, _leaves(content), source=str(file))
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{source}: must hold KEY: value lines, not a {type(content).__name__}")
+    return content
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _set_all(cfg: CfgNode, pairs: Iterable[tuple[str, Any]], source: str) -> None:
+    # The method's name first, since another name drops the options of the one before.
+    for key, value in sorted(pairs, key=lambda pair: pair[0] != "METHOD.NAME"):
+        _set(cfg, key, value, source)
+
+
+def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
+    """Sets one key after checking that it exists and that the value has its type."""
+    *parents, name = key.split(".")
+    node = cfg
+    for parent in parents:
+        if not isinstance(node.get(parent), CfgNode):
+            raise _unknown_key(cfg, key, source)
+        node = node[parent]
+    # yacs reads numbers and lists out of strings, also 1e-4, which YAML takes for a string.
+    value = CfgNode._decode_cfg_value(value)
+    if key == "METHOD.NAME" and value != node.NAME:
+        for option in [option for option in node if option != "NAME"]:
+            del node[option]
+    if name in node:
+        node[name] = _typed(value, node[name], key, source)
+    elif node.is_new_allowed():  # an option of a method, which checks it itself
+        node[name] = value
+    else:
+        raise _unknown_key(cfg, key, source)
+
+
+def _typed(value: Any, default: Any, key: str, source: str) -> Any:
+    if isinstance(default, CfgNode):
+        raise InputError(f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …")
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if isinstance(default, list) and isinstance(value, tuple):
+        return list(value)
+    if isinstance(default, str) and value is None:  # YAML's and Python's "none" written without quotes
+        return "none"
+    if type(value) is not type(default):
+        raise InputError(
+            f"{source}: {key} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"
+        )
+    return value
+
+
+def _unknown_key(cfg: CfgNode, key: str, source: str) -> InputError:
+    known = [name for name, _ in _leaves(cfg)]
+    nearest = difflib.get_close_matches(key.upper(), known, n=1, cutoff=0.0)[0]
+    return InputError(f"{source}: unknown key {key}; the nearest known one is {nearest}")

@@ -1,0 +1,139 @@
+"""Anybody's own data: a CSV file with the columns ``path,pid,camid,split`` and, if you like, ``domain``."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from lreid.data.datasets.layout import require_splits
+from lreid.data.records import DataSet, Record
+from lreid.errors import InputError
+
+COLUMNS = ("path", "pid", "camid", "split")
+SPLITS = ("train", "query", "gallery")
+JUNK = "-1"
+
+
+class Row(NamedTuple):
+    """One line of the file, as it stands there."""
+
+    line: int  # number, from 1
+    path: str
+    pid: str
+    camid: str
+    split: str
+    domain: str
+
+
+def load(file: Path) -> list[DataSet]:
+    """Loads one data set for every domain of a CSV file, in the order in which the domains first occur.
+
+    The first line names the columns, in any order; others than those below are ignored.
+
+    * ``path``: absolute, or relative to the folder of the CSV file.
+    * ``pid``: identity, any text; ``-1`` is junk and dropped. Identities of different domains have nothing
+      to do with each other.
+    * ``camid``: camera, any text.
+    * ``split``: ``train``, ``query`` or ``gallery``. Nobody may be in train and in one of the other two.
+    * ``domain``: optional; without it the whole file is one data set, named like the file.
+
+    Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers where all of a
+    domain are integers, else as text. Records are sorted by path, so that the order of lines does not matter.
+
+    Args:
+        file: the CSV file, UTF-8.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has an
+            empty split.
+    """
+    rows = _read(file)
+    # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
+    # images of a run's past tasks may have been deleted before it is resumed.
+    if not any((file.parent / row.path).exists() for row in rows):
+        raise InputError(
+            f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
+            f"paths must be absolute or relative to {file.parent}"
+        )
+    return [_data_set(file, domain, rows) for domain in dict.fromkeys(row.domain for row in rows)]
+
+
+def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
+    rows = sorted((row for row in rows if row.domain == domain), key=lambda row: row.path)
+    trained = {row.pid: row.line for row in rows if row.split == "train"}
+    for row in rows:
+        if row.split != "train" and row.pid in trained:
+            raise InputError(
+                f"{file}:{row.line}: identity {row.pid!r} is in {row.split} here and in train on line "
+                f"{trained[row.pid]}; test on identities that are not trained on"
+            )
+    pids, camids = _ranks(row.pid for row in rows), _ranks(row.camid for row in rows)
+    splits = {
+        split: tuple(
+            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid])
+            for row in rows
+            if row.split == split
+        )
+        for split in SPLITS
+    }
+    return require_splits(DataSet(domain, **splits), dict.fromkeys(SPLITS, file))
+
+
+def _ranks(names: Iterable[str]) -> dict[str, int]:
+    """Each name's position in ascending order: as numbers where all are integers, else as text."""
+    distinct = sorted(set(names))
+    if all(re.fullmatch(r"[+-]?[0-9]+", name) for name in distinct):
+        distinct.sort(key=int)
+    return {name: rank for rank, name in enumerate(distinct)}
+
+
+def _read(file: Path) -> list[Row]:
+    """All rows but junk, checked one by one."""
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            lines = csv.reader(stream)
+            table = [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such CSV file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{file}: is a folder; name the CSV file in it") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
+    header = table[0][1] if table else []
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise InputError(
+            f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,domain], "
+            f"found {','.join(header) or 'an empty file'}"
+        )
+    rows, first_line = [], {}
+    for line, values in table[1:]:
+        row = _row(file, line, header, values)
+        if row.path in first_line:
+            raise InputError(
+                f"{file}:{line}: {row.path} is already on line {first_line[row.path]}; remove one of the two"
+            )
+        first_line[row.path] = line
+        if row.pid != JUNK:
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{file}: holds no images; write one line for each below the header")
+    return rows
+
+
+def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
+    if len(values) != len(header):
+        raise InputError(
+            f"{file}:{line}: {len(values)} values for {len(header)} columns; "
+            "give every column a value, and quote values that hold a comma"
+        )
+    cells = {"domain": file.stem, **dict(zip(header, values, strict=True))}
+    empty = [name for name in Row._fields[1:] if not cells[name]]
+    if empty:
+        raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
+    if cells["split"] not in SPLITS:
+        raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
+    return Row(line, *(cells[name] for name in Row._fields[1:]))

@@ -1,0 +1,177 @@
+"""From records to pixels: reading one image, and the decoded images of a whole list of records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from lreid.data.records import Record
+from lreid.data.synthetic import draw, is_synthetic
+from lreid.errors import InputError
+
+REMEDY = "replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out"
+
+
+def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
+    """Decodes an image file, or draws a synthetic one, and resizes it.
+
+    PIL decodes it, since OpenCV fills the missing part of a truncated file with grey and says nothing. The
+    bicubic filter of PIL is that of the official code of DMML and DwoPP.
+
+    Args:
+        path: an image file, or the address of a drawn image (see :mod:`lreid.data.synthetic`).
+        height, width: size in pixels to resize to; both or neither.
+
+    Returns:
+        (H, W, 3) uint8, RGB.
+
+    Raises:
+        InputError: the file is missing, empty or damaged.
+        ValueError: only one of height and width is given.
+    """
+    if (height is None) != (width is None):
+        raise ValueError("give both height and width, or neither")
+    if is_synthetic(str(path)):
+        image = draw(str(path))
+    else:
+        _require_file(path)
+        image = _decode(path)
+    return image if height is None else fit_image(image, height=height, width=width)
+
+
+def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:
+    """Resizes an RGB image (h, w, 3) uint8 to (height, width, 3) with PIL's bicubic filter."""
+    if image.shape[:2] == (height, width):
+        return image
+    return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def require_files(records: Iterable[Record]) -> None:
+    """Looks, without opening them, whether the images of all records are there.
+
+    Raises:
+        InputError: a file is missing or empty; the first one is named.
+    """
+    for record in records:
+        if not is_synthetic(record.path):
+            _require_file(record.path)
+
+
+class Images(Sequence[np.ndarray]):
+    """The images of a list of records, decoded and resized.
+
+    They are decoded once, by threads, into one array where that fits in ``cache_gib``. Otherwise each is
+    decoded whenever it is asked for, and it is only made sure beforehand that the files are there (with
+    ``skip_bad`` all of them are decoded once, to know which to leave out). Images out of the array are
+    read-only, so that no augmentation can spoil them.
+
+    Args:
+        records: what to read.
+        height, width: size in pixels that every image gets.
+        cache_gib: size up to which the images are kept in memory, in GiB.
+        skip_bad: leave out missing, empty and damaged files instead of raising.
+        workers: decoding threads; None means one for every core.
+
+    Attributes:
+        records: the records whose images could be read, in the order given; ``self[i]`` belongs to
+            ``records[i]``.
+        skipped: paths that were left out.
+
+    Raises:
+        InputError: a file is missing, empty or damaged; with ``skip_bad`` only where no image is left.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        *,
+        height: int,
+        width: int,
+        cache_gib: float = 4.0,
+        skip_bad: bool = False,
+        workers: int | None = None,
+    ) -> None:
+        self.height, self.width = height, width
+        shape = (len(records), height, width, 3)
+        self._cache = np.empty(shape, np.uint8) if np.prod(shape) <= cache_gib * 2**30 else None
+        faults: list[InputError | None] = [None] * len(records)
+        if self._cache is not None or skip_bad:
+            with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+                for i, fault in enumerate(pool.map(self._try, range(len(records)), records)):
+                    if fault is not None and not skip_bad:
+                        raise fault
+                    faults[i] = fault
+        else:
+            require_files(records)
+        kept = [i for i, fault in enumerate(faults) if fault is None]
+        if len(records) > 0 and not kept:
+            raise InputError(f"none of the {len(records)} images can be read; the first: {faults[0]}")
+        self.records = tuple(records[i] for i in kept)
+        self.skipped = [records[i].path for i, fault in enumerate(faults) if fault is not None]
+        if self._cache is not None:
+            if self.skipped:
+                for new, old in enumerate(kept):  # closes the gaps without a second array
+                    self._cache[new] = self._cache[old]
+                self._cache = self._cache[: len(kept)]
+            self._cache.flags.writeable = False
+
+    @property
+    def pids(self) -> np.ndarray:
+        """Identities (n,) int64."""
+        return np.array([record.pid for record in self.records], np.int64)
+
+    @property
+    def camids(self) -> np.ndarray:
+        """Cameras (n,) int64."""
+        return np.array([record.camid for record in self.records], np.int64)
+
+    @property
+    def cached_gib(self) -> float:
+        """Memory that the decoded images take, in GiB."""
+        return self._cache.nbytes / 2**30 if self._cache is not None else 0.0
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int | slice) -> np.ndarray:
+        """The image of ``records[index]``, (H, W, 3) uint8, RGB; (n, H, W, 3) for a slice."""
+        if self._cache is not None:
+            return self._cache[index]
+        if isinstance(index, slice):
+            return np.stack([self[i] for i in range(len(self))[index]])
+        return read_image(self.records[index].path, height=self.height, width=self.width)
+
+    def _try(self, index: int, record: Record) -> InputError | None:
+        """Decodes one image into the cache, if there is one, and hands back what is wrong with its file."""
+        try:
+            image = read_image(record.path, height=self.height, width=self.width)
+        except InputError as fault:
+            return fault
+        if self._cache is not None:
+            self._cache[index] = image
+        return None
+
+
+def _require_file(path: str | Path) -> None:
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise InputError(f"{path}: image cannot be opened ({error.strerror}); {REMEDY}") from None
+    if size == 0:
+        raise InputError(f"{path}: image file is empty (0 bytes); {REMEDY}")
+
+
+def _decode(path: str | Path) -> np.ndarray:
+    try:
+        with Image.open(path) as image:
+            return np.array(image.convert("RGB"))
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: image cannot be decoded ({reason}); {REMEDY}") from None

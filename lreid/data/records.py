@@ -1,0 +1,78 @@
+"""What every data set is made of: records, and the groups of records that a benchmark hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+
+class Record(NamedTuple):
+    """One image: where it is, who is on it and which camera took it.
+
+    Attributes:
+        path: a file, or the address of a drawn image (see :mod:`lreid.data.synthetic`).
+        pid: identity, an integer. In a :class:`Task` it is the class label.
+        camid: camera, an integer.
+    """
+
+    path: str
+    pid: int
+    camid: int
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set as its loader found it: three lists of records with the ids of its authors."""
+
+    name: str
+    train: tuple[Record, ...]
+    query: tuple[Record, ...]
+    gallery: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step of a lifelong sequence: images of identities that no other task holds.
+
+    Attributes:
+        index: position in the sequence, from 0.
+        name: shown in tables, for instance ``market1501 3/10``.
+        records: training images; ``pid`` is the class label. Labels of all tasks together are
+            ``0 .. C-1``, ascending from task to task.
+    """
+
+    index: int
+    name: str
+    records: tuple[Record, ...]
+
+    @property
+    def classes(self) -> list[int]:
+        """The class labels of this task, ascending."""
+        return sorted({record.pid for record in self.records})
+
+
+@dataclass(frozen=True)
+class QueryGallery:
+    """One test set: every query is looked for in the gallery.
+
+    Attributes:
+        name: column of the results tables.
+        kind: ``"seen"`` where a task trains on the same domain, else ``"unseen"``.
+        query, gallery: records with ids that both lists share.
+        first_task: index of the first task of its domain; ``None`` where it is unseen.
+    """
+
+    name: str
+    kind: Literal["seen", "unseen"]
+    query: tuple[Record, ...]
+    gallery: tuple[Record, ...]
+    first_task: int | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A sequence of tasks and the test sets that are looked at after each of them."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    tests: tuple[QueryGallery, ...]

@@ -1,0 +1,163 @@
+"""From data sets to a lifelong benchmark: identities are cut into tasks, tests become galleries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lreid.data.datasets import load_datasets
+from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
+from lreid.errors import InputError
+
+
+def build_benchmark(
+    name: str,
+    *,
+    train: Sequence[str],
+    unseen: Sequence[str],
+    root: str | Path,
+    tasks_per_dataset: int,
+    pool: bool,
+    identities: int,
+    order: str,
+    order_seed: int,
+    synthetic: Mapping[str, Any],
+) -> Benchmark:
+    """A sequence of tasks with its seen and unseen test sets.
+
+    Every identity gets its place in the sequence as class label. No two tasks share an identity.
+
+    Args:
+        name: shown in tables.
+        train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`).
+        unseen: names of data sets that are only tested on.
+        root: folder that holds the data sets.
+        tasks_per_dataset: number of tasks that each data set is cut into.
+        pool: merge the data sets of ``train`` into one, with one test set, before cutting.
+        identities: at most so many training identities of each data set, the first ascending; 0 means all.
+        order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
+        order_seed: decides the random order. That of a data set does not depend on the others.
+        synthetic: size of the drawn data sets.
+
+    Returns:
+        The benchmark; its test sets are those of ``train``, then those of ``unseen``.
+
+    Raises:
+        InputError: a data set cannot be loaded, occurs twice, or has fewer identities than tasks; a number is
+            out of range or the order unknown.
+    """
+    if not train:
+        raise InputError("BENCHMARK.TRAIN is empty; name at least one data set")
+    if identities < 0:
+        raise InputError(f"BENCHMARK.IDENTITIES is {identities}; must be 0 (all) or more")
+    seen = [data_set for each in train for data_set in load_datasets(each, root, synthetic)]
+    others = [data_set for each in unseen for data_set in load_datasets(each, root, synthetic)]
+    _require_distinct(seen, others)
+    if identities:
+        seen = [_first_identities(data_set, identities) for data_set in seen]
+    if pool and len(seen) > 1:
+        seen = [pool_data_sets(name, seen)]
+    tasks: list[Task] = []
+    tests: list[QueryGallery] = []
+    label = 0
+    for data_set in seen:
+        tests.append(
+            QueryGallery(data_set.name, "seen", data_set.query, data_set.gallery, first_task=len(tasks))
+        )
+        parts = split_identities(data_set, tasks_per_dataset, order=order, order_seed=order_seed)
+        for number, part in enumerate(parts, start=1):
+            title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
+            labels = {pid: label + rank for rank, pid in enumerate(part)}
+            tasks.append(Task(len(tasks), title, _labelled(data_set.train, labels)))
+            label += len(part)
+    tests += [QueryGallery(data_set.name, "unseen", data_set.query, data_set.gallery) for data_set in others]
+    return Benchmark(name, tuple(tasks), tuple(tests))
+
+
+def split_identities(data_set: DataSet, num_tasks: int, *, order: str, order_seed: int) -> list[list[int]]:
+    """Cuts the training identities of a data set into tasks.
+
+    All tasks get the same number; what is left over goes to the first one. That is the split of DwoPP (751
+    identities in ten tasks: 76, then nine times 75), which names no seed for its random orders.
+
+    Returns:
+        The identities of each task, in order.
+
+    Raises:
+        InputError: there are fewer identities than tasks, ``num_tasks`` is not positive, or the order is
+            unknown.
+    """
+    pids = _identities(data_set.train)
+    if num_tasks < 1:
+        raise InputError(f"BENCHMARK.TASKS_PER_DATASET is {num_tasks}; must be 1 or more")
+    if num_tasks > len(pids):
+        raise InputError(
+            f"{data_set.name}: {len(pids)} training identities do not make {num_tasks} tasks; "
+            "lower BENCHMARK.TASKS_PER_DATASET"
+        )
+    if order == "random":
+        pids = [pids[i] for i in np.random.default_rng(order_seed).permutation(len(pids))]
+    elif order != "ascending":
+        raise InputError(f"BENCHMARK.ORDER is {order!r}; must be ascending or random")
+    share, remainder = divmod(len(pids), num_tasks)
+    cuts = [0, *(remainder + share * number for number in range(1, num_tasks + 1))]
+    return [pids[start:end] for start, end in pairwise(cuts)]
+
+
+def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
+    """Merges data sets into one; identities and cameras of each are moved behind those of the ones before."""
+    splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
+    pid_offset = camid_offset = 0
+    for data_set in data_sets:
+        records = [*data_set.train, *data_set.query, *data_set.gallery]
+        for split, merged in splits.items():
+            merged += [
+                Record(path, pid + pid_offset, camid + camid_offset)
+                for path, pid, camid in getattr(data_set, split)
+            ]
+        pid_offset += max(record.pid for record in records) + 1
+        camid_offset += max(record.camid for record in records) + 1
+    return DataSet(name, **{split: tuple(merged) for split, merged in splits.items()})
+
+
+def merge_tasks(benchmark: Benchmark) -> Benchmark:
+    """The same benchmark with all tasks in one, for joint training; its tests are seen from that task on."""
+    records = tuple(record for task in benchmark.tasks for record in task.records)
+    tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
+    return Benchmark(benchmark.name, (Task(0, "joint", records),), tests)
+
+
+def _identities(records: Iterable[Record]) -> list[int]:
+    return sorted({record.pid for record in records})
+
+
+def _first_identities(data_set: DataSet, number: int) -> DataSet:
+    kept = set(_identities(data_set.train)[:number])
+    train = tuple(record for record in data_set.train if record.pid in kept)
+    return DataSet(data_set.name, train, data_set.query, data_set.gallery)
+
+
+def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:
+    """The records of the identities in ``labels``, by label and path, with the label as identity."""
+    chosen = [record._replace(pid=labels[record.pid]) for record in records if record.pid in labels]
+    return tuple(sorted(chosen, key=lambda record: (record.pid, record.path)))
+
+
+def _require_distinct(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
+    names = Counter(data_set.name for data_set in (*seen, *unseen))
+    twice = [name for name, count in names.items() if count > 1]
+    if not twice:
+        return
+    both = {data_set.name for data_set in seen} & {data_set.name for data_set in unseen}
+    if twice[0] in both:
+        raise InputError(
+            f"{twice[0]}: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN; what is trained on is not unseen, "
+            "so name it in one of them"
+        )
+    raise InputError(f"{twice[0]}: two data sets have this name; name each once, or rename one")

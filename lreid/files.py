@@ -1,0 +1,70 @@
+"""Files that are whole or not there: atomic writing, and reading tensors without running code from them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from lreid.errors import InputError
+
+
+def write_atomically(path: str | Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Writes a file through a temporary one beside it, so that a reader never sees half of it.
+
+    Args:
+        path: the file; one that exists is replaced when the new one is complete.
+        write: called with the open binary file.
+
+    Raises:
+        InputError: the folder cannot be written to or the disk is full; what was there before stays.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    # torch.save turns a failed write into a RuntimeError.
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"{path}: cannot be written ({error}); what was saved before is whole: "
+            "free some space or mend the permissions, then go on with --resume"
+        ) from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes UTF-8 text with :func:`write_atomically`."""
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """What ``torch.save`` wrote, on the CPU. Only tensors and plain values are loaded, never code.
+
+    Raises:
+        InputError: the file is missing, cut short, or holds something else.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
+    except Exception as error:  # torch reports damage in a dozen ways
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
+    return content

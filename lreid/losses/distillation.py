@@ -1,0 +1,169 @@
+"""Distillation of similarities between queries and prototypes: with positive pairs, without, decoupled."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from lreid.losses.episodes import Episode, Metric, check_rows, prototype_logits, split_episode, to_loss
+
+
+def dwpp_loss(
+    student: Tensor,
+    teacher: Tensor,
+    labels: Tensor,
+    num_support: int,
+    *,
+    temperature: float = 10.0,
+    prob_floor: float = 1e-4,
+    metric: Metric = "sqeuclidean",
+) -> Tensor:
+    """Distillation with positive pairs (DwPP) over one episode.
+
+    A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``,
+    with ``z`` from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
+    ``sum_c p_old log(p_old / p_new)``, with both distributions floored at ``prob_floor``; entries of the
+    student below the floor have no gradient. Everything is computed in float64 and from log-probabilities.
+
+    Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper
+    prints a sum over queries, a plain Euclidean distance and no floor; the official code is the default here.
+    The printed form is ``metric="euclidean", prob_floor=0``, times the number of queries. Where the
+    temperature is not 1 the official code takes the root of a float32 softmax and mixes in 1e-5 of the
+    uniform distribution; its gradient is NaN once the softmax underflows. Without the mixture, values differ
+    by about 2e-5 of their size.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training, not normalised.
+        teacher: ``(B, D')`` float features of the same images by the model before this task. Gets no
+            gradient.
+        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support,
+            the rest are queries. Classes may have different numbers of rows and any number of queries.
+        num_support: supports of each class, at least 1.
+        temperature: divides the similarities, above 0.
+        prob_floor: in ``[0, 1)``.
+        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for a single class.
+
+    Raises:
+        ValueError: a wrong shape, an unknown or impossible option, or a batch without any query.
+    """
+    old, new, _ = _episode_logits(student, teacher, labels, num_support, metric)
+    return to_loss(_floored_kl(old, new, temperature, prob_floor), student)
+
+
+def dwopp_loss(
+    student: Tensor,
+    teacher: Tensor,
+    labels: Tensor,
+    num_support: int,
+    *,
+    temperature: float = 1.0,
+    prob_floor: float = 1e-4,
+    metric: Metric = "sqeuclidean",
+) -> Tensor:
+    """Distillation without positive pairs (DwoPP) over one episode.
+
+    As :func:`dwpp_loss`, but the prototype of the query's own class is left out before the softmax: only the
+    similarities to other classes are kept as they were (Eqs. 7 and 8). The loss is 0 for one or two classes.
+
+    Arguments, result and errors are those of :func:`dwpp_loss`.
+    """
+    old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
+    old, new = _without_target(old, episode.target), _without_target(new, episode.target)  # (Q, N - 1)
+    return to_loss(_floored_kl(old, new, temperature, prob_floor), student)
+
+
+def decoupled_distillation_loss(
+    student_logits: Tensor,
+    teacher_logits: Tensor,
+    targets: Tensor,
+    *,
+    alpha: float | Tensor,
+    beta: float | Tensor,
+    temperature: float = 1.0,
+) -> Tensor:
+    """Decoupled knowledge distillation: ``alpha * TCKD + beta * NCKD``, mean over rows, times ``T²``.
+
+    With ``p = softmax(z / T)`` and ``rho`` the probability of the target class: TCKD is the KL between
+    old and new ``(rho, 1 - rho)``, NCKD the KL between the distributions over the other classes. Per row,
+    ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is the DwoPP loss without floor.
+
+    Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3.
+    The official code leaves the target out by subtracting 1000 from its logit, which squared distances can
+    exceed; here it is left out exactly. Everything is computed in float64 and from log-probabilities.
+
+    Args:
+        student_logits: ``(Q, C)`` float.
+        teacher_logits: ``(Q, C)`` float. Gets no gradient.
+        targets: ``(Q,)`` int64, the target class of each row.
+        alpha: weight of TCKD, a number or one for each row ``(Q,)``.
+        beta: weight of NCKD, likewise.
+        temperature: divides the logits, above 0.
+
+    Returns:
+        Scalar in the precision of ``student_logits``, at least float32; 0 for a single class.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    if student_logits.ndim != 2 or student_logits.shape != teacher_logits.shape:
+        raise ValueError(
+            "student_logits and teacher_logits must both be (Q, C), "
+            f"got shapes {tuple(student_logits.shape)} and {tuple(teacher_logits.shape)}"
+        )
+    check_rows(student_logits, targets, "student_logits")
+    if student_logits.shape[1] == 1:  # one class: every distribution is certain
+        return to_loss(0 * student_logits.sum(), student_logits)
+    new = _log_softmax(student_logits.double(), temperature)  # (Q, C)
+    old = _log_softmax(teacher_logits.detach().double(), temperature)
+    old_others, new_others = _without_target(old, targets), _without_target(new, targets)  # (Q, C - 1)
+    tckd = _kl(_target_or_not(old, old_others, targets), _target_or_not(new, new_others, targets))  # (Q,)
+    nckd = _kl(old_others.log_softmax(1), new_others.log_softmax(1))  # (Q,)
+    return to_loss((alpha * tckd + beta * nckd).mean() * temperature**2, student_logits)
+
+
+def _episode_logits(
+    student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Metric
+) -> tuple[Tensor, Tensor, Episode]:
+    """Logits ``(Q, N)`` of teacher and student and the episode that they share."""
+    check_rows(student, labels, "student")
+    check_rows(teacher, labels, "teacher")
+    episode = split_episode(labels, num_support, student.device)
+    old = prototype_logits(teacher.detach(), episode, metric)
+    return old, prototype_logits(student, episode, metric), episode
+
+
+def _without_target(logits: Tensor, targets: Tensor) -> Tensor:
+    """Leaves out the target's column of each row, ``(Q, C)`` to ``(Q, C - 1)``."""
+    columns = torch.arange(logits.shape[1] - 1, device=logits.device).expand(len(logits), -1)
+    return logits.gather(1, columns + (columns >= targets[:, None]))
+
+
+def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:
+    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; ``1 - rho`` would lose digits near ``rho = 1``."""
+    return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
+
+
+def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
+    if temperature <= 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    return (logits / temperature).log_softmax(1)
+
+
+def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
+    """``KL(old || new)`` of each row, ``(Q, C)`` to ``(Q,)``."""
+    return (log_old.exp() * (log_old - log_new)).sum(1)
+
+
+def _floored_kl(old: Tensor, new: Tensor, temperature: float, prob_floor: float) -> Tensor:
+    """Mean over rows of the KL between softmaxes that are floored and not normalised again."""
+    if not 0 <= prob_floor < 1:
+        raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
+    floor = math.log(prob_floor) if prob_floor else -math.inf
+    log_old = _log_softmax(old, temperature).clamp(min=floor)
+    log_new = _log_softmax(new, temperature).clamp(min=floor)
+    return _kl(log_old, log_new).mean()

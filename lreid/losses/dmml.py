@@ -1,0 +1,79 @@
+"""Deep Meta Metric Learning: every query of an episode is classified by its distances to the supports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import Metric, check_rows, distances, prototypes, split_episode, to_loss
+
+
+def dmml_loss(
+    features: Tensor,
+    labels: Tensor,
+    num_support: int,
+    *,
+    margin: float = 0.4,
+    metric: Metric = "sqeuclidean",
+    clamp: bool = True,
+    feature_penalty: float = 5e-4,
+    mining: Literal["hard", "center"] = "hard",
+) -> Tensor:
+    """DMML loss of one episode, as the official code of DwoPP computes it.
+
+    For each query, with ``d+`` the distance to the farthest support of its own class and ``d_c`` the distance
+    to the nearest support of another class ``c``::
+
+        log(1 + sum_c exp(d+ - max(d_c - margin, 0)))
+
+    The loss is the mean over the queries plus ``feature_penalty`` times the mean squared norm of all
+    features. Everything is computed in float64.
+
+    Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation
+    Considered Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the
+    opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The official code is the default
+    here. The printed form with its sign put right is ``metric="euclidean", clamp=False, feature_penalty=0``,
+    times the number of queries.
+
+    Args:
+        features: ``(B, D)`` float, as the network gives them, not normalised.
+        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support,
+            the rest are queries. Classes may have different numbers of rows; one without a query is still a
+            negative.
+        num_support: supports of each class, at least 1.
+        margin: subtracted from the distances to other classes, in units of the metric.
+        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``: the negative dot product
+            of the features as they are, without margin and clamp, as in the official code.
+        clamp: keep the distances to other classes at 0 or above after the margin; no gradient passes below.
+        feature_penalty: weight of the mean squared norm of the features.
+        mining: ``hard`` takes the farthest own and the nearest other supports; ``center`` the distance to the
+            mean support of each class, without margin and clamp.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32.
+
+    Raises:
+        ValueError: a wrong shape, an unknown option, or a batch without any query.
+    """
+    check_rows(features, labels)
+    if mining not in ("hard", "center"):
+        raise ValueError(f"unknown mining {mining!r}; use hard or center")
+    episode = split_episode(labels, num_support, features.device)
+    exact = features.double()
+    queries = exact[episode.query]  # (Q, D)
+    if mining == "center":
+        distance = distances(queries, prototypes(exact, episode), metric)  # (Q, N)
+    else:
+        supports = exact[episode.support.flatten()]  # (N * S, D)
+        to_supports = distances(queries, supports, metric).unflatten(1, episode.support.shape)  # (Q, N, S)
+        distance = to_supports.min(2).values  # (Q, N)
+        if metric != "cosine":
+            distance = distance - margin
+            distance = distance.clamp(min=0) if clamp else distance
+        target = episode.target[:, None]  # (Q, 1)
+        farthest_own = to_supports.max(2).values.gather(1, target)  # (Q, 1)
+        distance = distance.scatter(1, target, farthest_own)
+    loss = F.cross_entropy(-distance, episode.target) + feature_penalty * exact.square().sum(1).mean()
+    return to_loss(loss, features)

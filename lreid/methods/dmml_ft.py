@@ -1,0 +1,46 @@
+"""DMML-FT: fine-tuning with the DMML loss, nothing done against forgetting."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import dmml_loss
+from lreid.methods.base import Method
+from lreid.models import Embedder
+
+METRICS = ("sqeuclidean", "euclidean", "cosine")
+MININGS = ("hard", "center")
+
+
+class DMMLFineTuning(Method):
+    """Each task starts from the weights that the one before left (DwoPP, BMVC 2022, Section 3.2).
+
+    Args:
+        model: the network.
+        margin, metric, clamp, feature_penalty, mining: of :func:`lreid.losses.dmml_loss`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, margin: float = 0.4, metric: str = "sqeuclidean", clamp: bool = True,
+        feature_penalty: float = 5e-4, mining: str = "hard",
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        if metric not in METRICS or mining not in MININGS:
+            raise InputError(
+                f"METHOD.METRIC is one of {', '.join(METRICS)} and METHOD.MINING one of {', '.join(MININGS)}; "
+                f"got {metric!r} and {mining!r}"
+            )
+        self.metric = metric
+        self.dmml_options = {
+            "margin": margin, "metric": metric, "clamp": clamp, "feature_penalty": feature_penalty,
+            "mining": mining,
+        }  # fmt: skip
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        return self.episode_loss(self.model(batch.images), batch)
+
+    def episode_loss(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The DMML term of features (B, dim)."""
+        return {"dmml": dmml_loss(features, batch.labels, batch.num_support, **self.dmml_options)}

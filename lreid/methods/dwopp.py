@@ -1,0 +1,22 @@
+"""DwoPP: DMML with the previous model distilled without positive pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lreid.losses import dwopp_loss
+from lreid.methods.dwpp import DwPP
+from lreid.models import Embedder
+
+
+class DwoPP(DwPP):
+    """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9), without exemplars.
+
+    The metric loss pulls a query to its own identity, whatever the previous model thought of it. So the
+    query's own prototype is left out before the softmax, and only how it relates to the others is kept.
+    """
+
+    distillation_loss = staticmethod(dwopp_loss)
+
+    def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
+        super().__init__(model, temperature=temperature, **options)

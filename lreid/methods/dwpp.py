@@ -1,0 +1,70 @@
+"""DwPP: DMML with the previous model distilled over all pairs of an episode, positive ones included."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.losses import dwpp_loss
+from lreid.methods.dmml_ft import DMMLFineTuning
+from lreid.models import Embedder
+
+
+class DwPP(DMMLFineTuning):
+    """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6), without exemplars.
+
+    From the second task on the previous model, frozen and in evaluation mode, looks at the same augmented
+    images as the new one.
+
+    Args:
+        model: the network.
+        distillation_weight: lambda of Equation 9.
+        temperature: of both distributions.
+        prob_floor: smallest probability that still gets a gradient.
+        dmml: options of :class:`DMMLFineTuning`.
+    """
+
+    distillation_loss = staticmethod(dwpp_loss)
+
+    def __init__(
+        self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 10.0,
+        prob_floor: float = 1e-4, **dmml: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, **dmml)
+        self.weights = {"distill": distillation_weight}
+        self.distillation_options = {
+            "temperature": temperature, "prob_floor": prob_floor, "metric": self.metric
+        }  # fmt: skip
+        self.teacher: Embedder | None = None
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        student = self.model(batch.images)  # (B, dim)
+        terms = self.episode_loss(student, batch)
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher = self.teacher(batch.images)  # (B, dim)
+            terms["distill"] = self.distillation_loss(
+                student, teacher, batch.labels, batch.num_support, **self.distillation_options
+            )
+        return terms
+
+    def end_task(self, task: Task) -> None:
+        self.teacher = frozen_copy(self.model)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"teacher": self.teacher.state_dict() if self.teacher is not None else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["teacher"] is not None:
+            self.teacher = frozen_copy(self.model)
+            self.teacher.load_state_dict(state["teacher"])
+
+
+def frozen_copy(model: Embedder) -> Embedder:
+    """The model as it is now, in evaluation mode and without gradients."""
+    return copy.deepcopy(model).eval().requires_grad_(False)

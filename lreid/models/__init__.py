@@ -1,0 +1,6 @@
+"""Networks from images to feature vectors."""
+
+from lreid.models.backbones import build_backbone
+from lreid.models.embedder import Embedder
+
+__all__ = ["Embedder", "build_backbone"]

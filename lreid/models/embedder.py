@@ -1,0 +1,104 @@
+"""The network that turns an image into a feature vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lreid.data.images import fit_image, read_image
+from lreid.models.backbones import build_backbone
+
+
+class Embedder(nn.Module):
+    """A backbone with global average pooling; knows the size and the normalisation of its input.
+
+    Args:
+        backbone: name, see :func:`lreid.models.build_backbone`.
+        weights: ``none``, ``imagenet`` or a file.
+        height, width: input size in pixels.
+        mean, std: of RGB values in [0, 1], three each.
+    """
+
+    def __init__(
+        self,
+        backbone: str = "resnet50",
+        weights: str = "none",
+        *,
+        height: int = 256,
+        width: int = 128,
+        mean: Sequence[float] = (0.485, 0.456, 0.406),
+        std: Sequence[float] = (0.229, 0.224, 0.225),
+    ) -> None:
+        super().__init__()
+        self.backbone, self.dim = build_backbone(backbone, weights)
+        self.name, self.height, self.width = backbone, height, width
+        self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (B, dim) of normalised images (B, 3, H, W): pooled and raw, not of unit length."""
+        features = self.backbone(images)
+        if features.ndim == 4:
+            features = features.mean((2, 3))
+        return features  # (B, dim)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
+        images = images.to(self.mean.device).permute(0, 3, 1, 2).float()
+        return (images - self.mean) / self.std  # (B, 3, H, W)
+
+    @torch.inference_mode()
+    def extract(
+        self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, *, flip: bool = False,
+        batch_size: int = 128,
+    ) -> np.ndarray:  # fmt: skip
+        """Features of images, in evaluation mode; leaves the training mode as it was.
+
+        Args:
+            images: n images: paths, uint8 RGB arrays (H, W, 3) of any size, one array or tensor
+                (n, H, W, 3) of uint8, or a float tensor (n, 3, H, W) that is normalised already.
+            flip: add the features of the mirrored images, as DwoPP's evaluation does.
+            batch_size: images a forward pass.
+
+        Returns:
+            (n, dim) float32, pooled and raw. Compare them by cosine similarity.
+
+        Raises:
+            InputError: a file is missing or cannot be read.
+        """
+        training = self.training
+        self.eval()
+        try:
+            rows = [
+                self._features(images[start : start + batch_size], flip).float().cpu().numpy()
+                for start in range(0, len(images), batch_size)
+            ]
+        finally:
+            self.train(training)
+        return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
+
+    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
+        if not (isinstance(images, Tensor) and images.is_floating_point()):
+            images = self.normalise(self._decoded(images))
+        batch = images.to(self.mean.device)  # (B, 3, H, W)
+        return self(batch) + self(batch.flip(-1)) if flip else self(batch)
+
+    def _decoded(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor) -> Tensor:
+        """uint8 images (B, H, W, 3) of the input size."""
+        if isinstance(images, (np.ndarray, Tensor)) and images.shape[1:3] == (self.height, self.width):
+            return torch.as_tensor(images)
+        size = {"height": self.height, "width": self.width}
+        return torch.from_numpy(
+            np.stack(
+                [
+                    read_image(str(image), **size)
+                    if isinstance(image, (str, Path))
+                    else fit_image(np.asarray(image), **size)
+                    for image in images
+                ]
+            )
+        )

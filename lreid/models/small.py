@@ -1,0 +1,41 @@
+"""A small residual network for the built-in benchmark: trains from scratch on two cores in a minute or two."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+
+
+class SmallResNet(nn.Module):
+    """Four residual blocks of widths 32 to 256, the last one without stride, as in re-ID ResNets.
+
+    Maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). About 1.2 M parameters and
+    0.06 GMAC at 64 x 32 pixels.
+    """
+
+    dim = 256
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True)
+        )
+        widths, strides = (32, 32, 64, 128, 256), (1, 2, 2, 1)
+        self.blocks = nn.Sequential(
+            *(_block(widths[i], widths[i + 1], stride) for i, stride in enumerate(strides))
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.blocks(self.stem(images))  # (B, 256, H/8, W/8)
+
+
+def _block(width_in: int, width_out: int, stride: int) -> BasicBlock:
+    shortcut = None
+    if stride != 1 or width_in != width_out:
+        shortcut = nn.Sequential(
+            nn.Conv2d(width_in, width_out, 1, stride=stride, bias=False), nn.BatchNorm2d(width_out)
+        )
+    return BasicBlock(width_in, width_out, stride, shortcut)

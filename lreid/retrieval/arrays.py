@@ -1,0 +1,81 @@
+"""Turns what callers hand in into checked arrays: features as tensors, identities and cameras as integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.errors import InputError
+
+
+def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:
+    """Features as a floating-point tensor, without a copy where dtype and device already fit.
+
+    Args:
+        values: ``(N, D)`` array or tensor of a floating-point type. Half precision becomes float32.
+        name: how messages call these features, for instance ``"query features"``.
+        device: where they shall lie; ``None`` leaves them where they are.
+
+    Returns:
+        ``(N, D)`` float32 or float64 tensor that needs no gradient.
+
+    Raises:
+        InputError: not a non-empty two-dimensional floating-point array.
+    """
+    if not isinstance(values, Tensor):
+        try:
+            values = torch.from_numpy(np.ascontiguousarray(values))
+        except TypeError as error:
+            raise InputError(f"{name}: expected an (N, D) array of floats ({error})") from None
+    if not values.is_floating_point():
+        raise InputError(f"{name}: expected floats, got {values.dtype}; convert them with astype('float32')")
+    if values.ndim != 2:
+        raise InputError(f"{name}: expected one row an image, shape (N, D), got shape {tuple(values.shape)}")
+    if values.numel() == 0:
+        raise InputError(f"{name}: empty, shape {tuple(values.shape)}; there is nothing to compare")
+    dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+    return values.detach().to(device=device, dtype=dtype)
+
+
+def squared_norms(features: Tensor, name: str) -> Tensor:
+    """Squared Euclidean norm of every row, which is also the cheapest look for values that are not finite.
+
+    Returns:
+        ``(N,)`` tensor of the features' dtype.
+
+    Raises:
+        InputError: rows with NaN, infinity or values whose squares overflow; the message lists them.
+    """
+    squares = torch.cat([rows.square().sum(1) for rows in features.split(1024)])
+    broken = torch.nonzero(~torch.isfinite(squares)).flatten().tolist()
+    if broken:
+        rows = ", ".join(map(str, broken[:5])) + (" …" if len(broken) > 5 else "")
+        raise InputError(
+            f"{name}: {len(broken)} of {len(features)} rows hold NaN, infinite or overflowing values "
+            f"(rows {rows}); the model has diverged or the file is damaged"
+        )
+    return squares
+
+
+def inverse_norms(squares: Tensor) -> Tensor:
+    """One over the norm of every row; 0 for a zero vector, whose cosine with anything is then 0."""
+    return torch.where(squares > 0, squares.rsqrt(), 0.0)
+
+
+def as_labels(values: Any, name: str, length: int) -> np.ndarray:
+    """Identities or cameras as an ``(N,)`` int64 array.
+
+    Raises:
+        InputError: not integers, or not one for each of the ``length`` feature rows.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    values = np.asarray(values)
+    if values.shape != (length,):
+        raise InputError(f"{name}: expected {length}, one a feature row, got shape {values.shape}")
+    if values.dtype.kind not in "iu":
+        raise InputError(f"{name}: expected integers, got {values.dtype}")
+    return values.astype(np.int64)

@@ -1,0 +1,238 @@
+"""The door of training: from a config and a folder to a finished run."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import random
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from yacs.config import CfgNode
+
+from lreid.config import config_from_text, differing_keys, method_options
+from lreid.data.records import Benchmark
+from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.errors import InputError
+from lreid.evaluation import Evaluator
+from lreid.files import write_text
+from lreid.methods import Method, build_method, method_class, method_defaults
+from lreid.models import Embedder
+from lreid.training.checkpoint import (
+    load_checkpoint,
+    load_model_state,
+    newest_checkpoint,
+    set_random_state,
+)
+from lreid.training.run_folder import RunFolder
+from lreid.training.trainer import Trainer
+
+logger = logging.getLogger("lreid")
+
+# Where and how often a run works may change when it is taken up again, what it computes may not.
+FREE_KEYS = ("DEVICE", "DATA.ROOT", "DATA.CACHE_GIB", "DATA.WORKERS", "TRAIN.CHECKPOINT_MINUTES", "TRAIN.TENSORBOARD")
+
+
+def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
+    """Trains the method of a config on its benchmark and writes a run folder.
+
+    Args:
+        cfg: the resolved config.
+        out: the run folder. It must not hold a run yet, unless ``resume``.
+        resume: go on from the newest checkpoint in ``out``; start where there is none.
+
+    Returns:
+        The content of ``results.json``.
+
+    Raises:
+        InputError: the config, the data or the folder does not fit; one line says what to do.
+    """
+    start = newest_checkpoint(out / "checkpoints")
+    if start is not None and not resume:
+        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
+    cfg = with_method_defaults(cfg)
+    checkpoint = load_checkpoint(start) if start is not None else None
+    if checkpoint is not None:
+        _check_same_config(cfg, checkpoint["config"], start)
+
+    random.seed(cfg.SEED)
+    np.random.seed(cfg.SEED)
+    torch.manual_seed(cfg.SEED)
+    device = pick_device(cfg.DEVICE)
+    benchmark = benchmark_of(cfg)
+    if method_class(cfg.METHOD.NAME).joint:
+        benchmark = merge_tasks(benchmark)
+    model = model_of(cfg, pretrained=checkpoint is None)
+    method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+    evaluator = evaluator_of(cfg, benchmark)
+    results = new_results(cfg, benchmark, method, evaluator)
+    if checkpoint is not None:
+        load_model_state(model, checkpoint["model"], start)
+        method.load_state_dict(checkpoint["method"])
+        set_random_state(checkpoint["random"])
+        results = checkpoint["results"]
+
+    model.to(device, memory_format=torch.channels_last)
+    folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD)
+    handler = logging.FileHandler(out / "log.txt")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger.addHandler(handler)
+    try:
+        write_text(out / "config.yaml", cfg.dump())
+        trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device)
+        if checkpoint is not None:
+            trainer.resume(checkpoint)
+            logger.info("going on from %s", start)
+        _announce(cfg, benchmark, results, out)
+        trainer.run()
+        logger.info("done: %s", out / "report.html")
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    return results
+
+
+def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
+    """``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … behind it where that is taken.
+
+    To ``resume``, the last one that is there.
+    """
+    first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{cfg.METHOD.NAME}-seed{cfg.SEED}"
+    folder, number = first, 2
+    taken = None
+    while folder.exists():
+        taken, folder, number = folder, first.with_name(f"{first.name}-{number}"), number + 1
+    return taken if resume and taken is not None else folder
+
+
+def with_method_defaults(cfg: CfgNode) -> CfgNode:
+    """The config with every option of its method written out."""
+    cfg = cfg.clone()
+    cfg.defrost()
+    for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
+        cfg.METHOD.setdefault(option.upper(), default)
+    cfg.freeze()
+    return cfg
+
+
+def benchmark_of(cfg: CfgNode) -> Benchmark:
+    """The benchmark that a config describes."""
+    bench = cfg.BENCHMARK
+    return build_benchmark(
+        bench.NAME, train=bench.TRAIN, unseen=bench.UNSEEN, root=cfg.DATA.ROOT,
+        tasks_per_dataset=bench.TASKS_PER_DATASET, pool=bench.POOL, identities=bench.IDENTITIES,
+        order=bench.ORDER, order_seed=bench.ORDER_SEED,
+        synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
+    )  # fmt: skip
+
+
+def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
+    """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
+    return Embedder(
+        cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS if pretrained else "none",
+        height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
+    )  # fmt: skip
+
+
+def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
+    """The evaluator that a config describes, over the test sets of a benchmark."""
+    return Evaluator(
+        benchmark.tests, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES, metric=cfg.EVAL.METRIC, ap=cfg.EVAL.AP,
+        camera_filter=cfg.EVAL.CAMERA_FILTER, flip=cfg.EVAL.FLIP, batch_size=cfg.EVAL.BATCH_SIZE,
+    )  # fmt: skip
+
+
+def load_model(path: str | Path) -> Embedder:
+    """The network of a checkpoint, in evaluation mode on the CPU, ready to ``extract`` features.
+
+    Raises:
+        InputError: the file is missing, damaged, or no checkpoint of lreid.
+    """
+    checkpoint = load_checkpoint(Path(path))
+    model = model_of(config_from_text(checkpoint["config"], str(path)), pretrained=False)
+    load_model_state(model, checkpoint["model"], Path(path))
+    return model.eval()
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is the first GPU where there is one.
+
+    Raises:
+        InputError: no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu") from None
+    return device
+
+
+def new_results(cfg: CfgNode, benchmark: Benchmark, method: Method, evaluator: Evaluator) -> dict[str, Any]:
+    """The content of ``results.json`` before the first task."""
+    packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
+    return {
+        "schema": 1,
+        "method": cfg.METHOD.NAME,
+        "benchmark": benchmark.name,
+        "seed": cfg.SEED,
+        "ap": cfg.EVAL.AP,
+        "tasks": [task.name for task in benchmark.tasks],
+        "galleries": [
+            {
+                "name": test.name,
+                "kind": test.kind,
+                "first_task": test.first_task,
+                "queries": len(test.query),
+                "gallery": len(test.gallery),
+            }
+            for test in benchmark.tests
+        ],
+        "mAP": [],
+        "rank1": [],
+        "rank5": [],
+        "rank10": [],
+        "identity_ap": {},
+        "summary": {},
+        "seconds": {"train": 0.0, "evaluate": 0.0},
+        "loss_history": [],
+        "exemplars": method.exemplars,
+        "skipped_images": len(evaluator.skipped),
+        "versions": {"python": platform.python_version(), "lreid": _version("lreid")}
+        | {name: _version(name) for name in packages if _version(name) is not None},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
+    old = config_from_text(saved, str(path))
+    changed = [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
+    if changed:
+        raise InputError(
+            f"{path}: was made with another config: {', '.join(changed)} differ; "
+            "resume with the same one (leave --config out to take that of the run), or choose another --out"
+        )
+
+
+def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], out: Path) -> None:
+    images = sum(len(task.records) for task in benchmark.tasks)
+    identities = sum(len(task.classes) for task in benchmark.tasks)
+    logger.info(
+        "%s on %s, seed %d: %d tasks, %d identities, %d images; %s; results in %s",
+        cfg.METHOD.NAME, benchmark.name, cfg.SEED, len(benchmark.tasks), identities, images,
+        f"{len(benchmark.tests)} test sets", out,
+    )  # fmt: skip
+    if results["skipped_images"]:
+        logger.warning("skipped %d test images that cannot be read", results["skipped_images"])

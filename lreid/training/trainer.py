@@ -1,0 +1,197 @@
+"""The loop: task after task, epoch after epoch, and a look at every test set in between."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Adam
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+from yacs.config import CfgNode
+
+from lreid.data.images import Images
+from lreid.data.loaders import EpisodeBatches, episode_loader
+from lreid.data.records import Benchmark, Task
+from lreid.data.samplers import EpisodeSampler
+from lreid.data.transforms import Augment
+from lreid.errors import InputError
+from lreid.evaluation import Evaluator, summarise
+from lreid.methods import Method
+from lreid.training.checkpoint import CURRENT, save_checkpoint
+from lreid.training.run_folder import RunFolder
+from lreid.training.schedule import decay_factor
+
+logger = logging.getLogger("lreid")
+
+HISTORY_POINTS = 50  # loss values kept per task
+
+
+class Trainer:
+    """Trains a method on a benchmark.
+
+    Args:
+        method: holds the network.
+        benchmark: tasks and test sets.
+        evaluator: scores the network on the test sets.
+        folder: where everything is written.
+        results: the content of ``results.json`` so far.
+        cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE and TRAIN are read.
+        device: where the network is.
+    """
+
+    def __init__(
+        self, method: Method, benchmark: Benchmark, evaluator: Evaluator, folder: RunFolder,
+        results: dict[str, Any], cfg: CfgNode, device: torch.device,
+    ) -> None:  # fmt: skip
+        self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
+        self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
+        self.augment = Augment(
+            flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD
+        )
+        # Tried up front, so that a task that is too small is found before hours are spent on those before it.
+        for task in benchmark.tasks:
+            self._sampler(task, [record.pid for record in task.records])
+        self.task, self.epoch = 0, 0  # position: the task at hand and its epochs that are done
+        self.optimizer_state: dict[str, Any] | None = None
+        self.saved_at = time.monotonic()
+
+    def resume(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the position and the optimiser of a checkpoint; model, method and results are in place."""
+        self.task, self.epoch = checkpoint["position"]["task"], checkpoint["position"]["epoch"]
+        self.optimizer_state = checkpoint["optimizer"]
+
+    def run(self) -> None:
+        """Trains what is left of the benchmark."""
+        with logging_redirect_tqdm([logger]):
+            for task in self.benchmark.tasks[self.task :]:
+                self._train_task(task)
+                self._evaluate(task)
+                self.method.end_task(task)
+                self.task, self.epoch = task.index + 1, 0
+                self._save(self.folder.task_checkpoint(task.index), optimizer=None)
+                (self.folder.checkpoints / CURRENT).unlink(missing_ok=True)
+                self.folder.write_results(self.results)
+                self.folder.report_task(self.results)
+
+    def _train_task(self, task: Task) -> None:
+        epochs = self.cfg.TRAIN.EPOCHS
+        if self.epoch == 0:
+            self.method.begin_task(task)
+        if self.epoch == epochs:  # the run broke off between training and evaluation
+            return
+        batches = self._batches(task)
+        # Fresh for every task, as in the official code.
+        optimizer = Adam(
+            self.method.model.parameters(), lr=self.cfg.TRAIN.LR, weight_decay=self.cfg.TRAIN.WEIGHT_DECAY
+        )
+        if self.optimizer_state is not None:
+            optimizer.load_state_dict(self.optimizer_state)
+            self.optimizer_state = None
+        loader = iter(
+            episode_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
+        )
+        name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
+        steps = batches.sampler.episodes_per_epoch
+        bar = tqdm(total=epochs * steps, initial=self.epoch * steps, desc=name, unit="step", leave=False)
+        with bar:
+            while self.epoch < epochs:
+                self._train_epoch(loader, optimizer, steps, bar)
+                if self.epoch < epochs and self._save_is_due():
+                    self._save(self.folder.checkpoints / CURRENT, optimizer)
+        self._save(self.folder.checkpoints / CURRENT, optimizer)
+
+    def _sampler(self, task: Task, labels: Sequence[int]) -> EpisodeSampler:
+        episode = self.cfg.EPISODE
+        return EpisodeSampler(
+            labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY,
+            seed=(self.cfg.SEED, task.index), task_name=task.name,
+        )  # fmt: skip
+
+    def _batches(self, task: Task) -> EpisodeBatches:
+        cfg = self.cfg
+        images = Images(
+            task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+            skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+        )  # fmt: skip
+        if images.skipped:
+            self.results["skipped_images"] += len(images.skipped)
+            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
+        sampler = self._sampler(task, images.pids)
+        return EpisodeBatches(
+            images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch
+        )
+
+    def _train_epoch(self, loader: Any, optimizer: Adam, steps: int, bar: tqdm) -> None:
+        started = time.perf_counter()
+        train = self.cfg.TRAIN
+        rate = train.LR * decay_factor(
+            self.epoch, train.EPOCHS, start=train.DECAY_START, end=train.DECAY_FACTOR
+        )
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        self.method.model.train()
+        sums: dict[str, Tensor] = {}
+        for _ in range(steps):
+            batch = next(loader)
+            batch = batch._replace(images=batch.images.to(self.device, non_blocking=True))
+            terms = self.method.loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
+            optimizer.step()
+            for name, term in terms.items():
+                sums[name] = sums.get(name, 0) + term.detach()
+            bar.update()
+        self.epoch += 1
+        losses = {name: total.item() / steps for name, total in sums.items()}
+        self.results["seconds"]["train"] += time.perf_counter() - started
+        self._check_finite(losses)
+        bar.set_postfix({**{name: f"{value:.3f}" for name, value in losses.items()}}, refresh=False)
+        entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
+        self.folder.log_scalars(entry, step=self.task * train.EPOCHS + self.epoch)
+        if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0:
+            self.results["loss_history"].append(entry)
+
+    def _check_finite(self, losses: dict[str, float]) -> None:
+        if not all(math.isfinite(value) for value in losses.values()):
+            raise InputError(
+                f"the loss is not finite in epoch {self.epoch} of task {self.task + 1} ({losses}); lower TRAIN.LR "
+                f"and start again, or go on from the last checkpoint in {self.folder.checkpoints}"
+            )
+
+    def _evaluate(self, task: Task) -> None:
+        started = time.perf_counter()
+        figures = self.evaluator.evaluate(self.method.model)
+        self.results["seconds"]["evaluate"] += time.perf_counter() - started
+        for name in ("mAP", "rank1", "rank5", "rank10"):
+            self.results[name].append([round(getattr(figure, name), 4) for figure in figures])
+        for gallery, figure in zip(self.results["galleries"], figures, strict=True):
+            gallery["valid_queries"] = figure.num_valid
+            history = self.results["identity_ap"].setdefault(
+                gallery["name"], {"ids": list(figure.identity_ap), "ap": []}
+            )
+            history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
+        self.results["summary"] = summarise(self.results)
+
+    def _save_is_due(self) -> bool:
+        return time.monotonic() - self.saved_at >= 60 * self.cfg.TRAIN.CHECKPOINT_MINUTES
+
+    def _save(self, path: Path, optimizer: Adam | None) -> None:
+        save_checkpoint(
+            path,
+            {
+                "model": self.method.model.state_dict(),
+                "method": self.method.state_dict(),
+                "optimizer": optimizer.state_dict() if optimizer is not None else None,
+                "position": {"task": self.task, "epoch": self.epoch},
+                "config": self.cfg.dump(),
+                "results": self.results,
+            },
+        )
+        self.saved_at = time.monotonic()

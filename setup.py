@@ -1,0 +1,40 @@
+"""Installs lreid: ``pip install .[cpu]``, or ``.[gpu]`` on a machine with an NVIDIA GPU."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="lreid",
+    version="0.1.0",
+    description="Lifelong person and vehicle re-identification",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=find_packages(include=["lreid", "lreid.*"]),
+    install_requires=[
+        "torch>=2.4",
+        "torchvision>=0.19",
+        "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
+        "matplotlib>=3.8",
+        "numpy>=1.26",
+        "pillow>=10",
+        "tensorboard>=2.16",
+        "tqdm>=4.66",
+        "yacs>=0.1.8",
+        "torchreid==0.2.5",
+        # torchreid 0.2.5 declares none of what it imports:
+        "gdown",
+        "h5py",
+        "opencv-python-headless",
+        "scipy",
+        "six",
+    ],
+    extras_require={
+        # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
+        "cpu": ["faiss-cpu>=1.9"],
+        "gpu": ["faiss-gpu>=1.14.3"],
+        "dev": ["pytest>=8", "hypothesis>=6.100", "ruff>=0.8"],
+    },
+)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lreid.data.datasets import csv_dataset
+from lreid.data.images import read_image
+from lreid.errors import InputError
+
+ROWS = [
+    "b.jpg,10,left,train",
+    "a.jpg,9,right,train",
+    "c.jpg,100,left,query",
+    "d.jpg,100,right,gallery",
+    "e.jpg,-1,right,gallery",
+]
+
+
+@pytest.fixture
+def write(tmp_path, make_images):
+    def write(rows, header="path,pid,camid,split", encoding="utf-8"):
+        make_images(tmp_path, [f"{letter}.jpg" for letter in "abcde"])
+        file = tmp_path / "shop.csv"
+        file.write_text("\n".join([header, *rows]) + "\n", encoding=encoding)
+        return file
+
+    return write
+
+
+def short(records):
+    return [(Path(path).name, pid, camid) for path, pid, camid in records]
+
+
+def test_relabels_integers_by_value_and_drops_junk(write, tmp_path):
+    (data_set,) = csv_dataset.load(write(ROWS))
+    assert data_set.name == "shop"
+    assert short(data_set.train) == [("a.jpg", 0, 1), ("b.jpg", 1, 0)]  # 9 < 10 < 100, left < right
+    assert short(data_set.query) == [("c.jpg", 2, 0)]
+    assert short(data_set.gallery) == [("d.jpg", 2, 1)]
+    assert data_set.train[0].path == str(tmp_path / "a.jpg")
+
+
+def test_relabels_other_ids_as_text(write):
+    rows = ["a.jpg,p9,0,train", "b.jpg,p10,1,train", "c.jpg,x,10,query", "d.jpg,x,2,gallery"]
+    (data_set,) = csv_dataset.load(write(rows))
+    assert short(data_set.train) == [("a.jpg", 1, 0), ("b.jpg", 0, 1)]  # "p10" < "p9"
+    assert short(data_set.query + data_set.gallery) == [("c.jpg", 2, 3), ("d.jpg", 2, 2)]  # 2 < 10
+
+
+def test_identity_zero_is_a_person_like_any_other(write):
+    rows = ["a.jpg,0,0,train", "c.jpg,1,0,query", "d.jpg,1,1,gallery"]
+    (data_set,) = csv_dataset.load(write(rows))
+    assert len(data_set.train) == 1
+
+
+def test_order_of_lines_and_columns_and_extra_columns_do_not_matter(write):
+    expected = csv_dataset.load(write(ROWS))
+    shuffled = ROWS[:]
+    random.Random(3).shuffle(shuffled)
+    swapped = [
+        f"{split},note,{path},{camid},{pid}" for path, pid, camid, split in (r.split(",") for r in shuffled)
+    ]
+    assert csv_dataset.load(write(swapped, header="split,remark,path,camid,pid")) == expected
+
+
+def test_a_file_saved_by_excel_is_read(write):
+    spaced = [row.replace(",", ", ") for row in ROWS] + [""]
+    assert csv_dataset.load(write(spaced, encoding="utf-8-sig")) == csv_dataset.load(write(ROWS))
+
+
+def test_absolute_paths(write, tmp_path):
+    expected = csv_dataset.load(write(ROWS))
+    assert csv_dataset.load(write([f"{tmp_path}/{row}" for row in ROWS])) == expected
+
+
+def test_one_data_set_a_domain_in_order_of_appearance(write):
+    rows = [f"{path},{split},0,{split},zoo" for path, split in zip("abc", csv_dataset.SPLITS, strict=True)]
+    rows += [f"{path},{split},0,{split},ark" for path, split in zip("xyd", csv_dataset.SPLITS, strict=True)]
+    rows = [row.replace(",", ".jpg,", 1) for row in rows]
+    zoo, ark = csv_dataset.load(write(rows, header="path,pid,camid,split,domain"))
+    assert (zoo.name, ark.name) == ("zoo", "ark")
+    # every domain counts its own identities: gallery 0, query 1, train 2
+    assert short(zoo.train) == [("a.jpg", 2, 0)]
+    assert short(ark.train) == [("x.jpg", 2, 0)]
+
+
+FAULTS = {
+    "unknown split": (["a.jpg,1,0,test"], "csv:2: split is 'test'; must be one of train, query, gallery"),
+    "too few values": ([*ROWS, "f.jpg,1,0"], "csv:7: 3 values for 4 columns"),
+    "too many values": (["a.jpg,1,0,train,x"], "csv:2: 5 values for 4 columns"),
+    "empty value": (["a.jpg,,0,train"], "csv:2: pid is empty"),
+    "path twice": ([*ROWS, "a.jpg,9,right,train"], "csv:7: a.jpg is already on line 3"),
+    "trained and tested": (
+        [*ROWS, "f.jpg,9,right,query"],
+        "csv:7: identity '9' is in query .* train on line 3",
+    ),
+    "no train": (ROWS[2:], "csv: no images for the train split of shop"),
+    "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
+    "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
+    "no rows": ([], "holds no images"),
+    "wrong base folder": (
+        [f"images/{row}" for row in ROWS],
+        "csv:2: none of the images exists, .*images/b.jpg",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named(write, fault):
+    rows, message = FAULTS[fault]
+    with pytest.raises(InputError, match=message):
+        csv_dataset.load(write(rows))
+
+
+def test_line_numbers_count_blank_lines(write):
+    with pytest.raises(InputError, match="csv:4: split"):
+        csv_dataset.load(write([ROWS[0], "", "a.jpg,1,0,test"]))
+
+
+def test_missing_column_is_named(write):
+    with pytest.raises(InputError, match="csv:1: the header lacks camid, split; .* found path,pid$"):
+        csv_dataset.load(write([], header="path,pid"))
+
+
+def test_empty_domain_is_named(write):
+    with pytest.raises(InputError, match="csv:2: domain is empty"):
+        csv_dataset.load(write(["a.jpg,1,0,train,"], header="path,pid,camid,split,domain"))
+
+
+def test_files_that_are_no_csv(tmp_path):
+    with pytest.raises(InputError, match="no such CSV file"):
+        csv_dataset.load(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        csv_dataset.load(tmp_path)
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(InputError, match="an empty file"):
+        csv_dataset.load(tmp_path / "empty.csv")
+    (tmp_path / "latin.csv").write_bytes("path,pid,camid,split\nJosé.jpg,1,0,train\n".encode("latin-1"))
+    with pytest.raises(InputError, match="latin.csv: cannot be read as CSV in UTF-8"):
+        csv_dataset.load(tmp_path / "latin.csv")
+
+
+# domain: training images and identities, queries, gallery images, counted in index.csv
+OMNIGLOT = {
+    "Balinese": (280, 14, 40, 160),
+    "Early_Aramaic": (260, 13, 36, 144),
+    "Greek": (280, 14, 40, 160),
+    "Japanese_(katakana)": (560, 28, 76, 304),
+    "Korean": (480, 24, 64, 256),
+    "Latin": (320, 16, 40, 160),
+    "Sanskrit": (500, 25, 68, 272),
+    "Tagalog": (200, 10, 28, 112),
+}
+VEHICLES = {
+    "bus": (8, 4, 3, 3),
+    "car": (250, 125, 16, 16),
+    "motorcycle": (644, 322, 28, 28),
+    "truck": (112, 56, 13, 13),
+}
+
+
+@pytest.mark.parametrize(("folder", "expected"), [("omniglot", OMNIGLOT), ("vehicles", VEHICLES)])
+def test_real_data(shared_data, folder, expected):
+    data_sets = csv_dataset.load(shared_data / folder / "index.csv")
+    counts = {
+        each.name: (len(each.train), len({r.pid for r in each.train}), len(each.query), len(each.gallery))
+        for each in data_sets
+    }
+    assert counts == expected
+    assert list(counts) == list(expected)
+    for data_set in data_sets:
+        assert {r.pid for r in data_set.query} == {r.pid for r in data_set.gallery}
+        assert not {r.pid for r in data_set.query} & {r.pid for r in data_set.train}
+        names = Counter(record.path for record in data_set.train + data_set.query + data_set.gallery)
+        assert max(names.values()) == 1
+        for record in (data_set.train[0], data_set.gallery[-1]):
+            image = read_image(record.path, height=64, width=32)
+            assert image.shape == (64, 32, 3)
+            assert image.std() > 0

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lreid.data import images
+from lreid.data.images import Images, read_image, require_files
+from lreid.data.records import Record
+from lreid.errors import InputError
+
+
+def noise(seed, height=24, width=12):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def records(tmp_path):
+    """Five PNG files, which lose nothing; identity i on camera 0."""
+    for i in range(5):
+        Image.fromarray(noise(i)).save(tmp_path / f"{i}.png")
+    return [Record(str(tmp_path / f"{i}.png"), i, 0) for i in range(5)]
+
+
+def damage(record, how):
+    file = Path(record.path)
+    if how == "missing":
+        file.unlink()
+    elif how == "empty":
+        file.write_bytes(b"")
+    elif how == "truncated":
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) // 2])
+    elif how == "text":
+        file.write_text("<html>404 not found</html>")
+
+
+DAMAGES = {
+    "missing": r"2\.png: image cannot be opened \(No such file",
+    "empty": r"2\.png: image file is empty \(0 bytes\)",
+    "truncated": r"2\.png: image cannot be decoded",
+    "text": r"2\.png: image cannot be decoded",
+}
+
+
+def test_reads_rgb_as_it_is(records):
+    image = read_image(records[1].path)
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, noise(1))
+
+
+def test_resize_is_pils_bicubic(records):
+    expected = Image.fromarray(noise(0)).resize((16, 32), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(read_image(records[0].path, height=32, width=16), np.asarray(expected))
+
+
+def test_height_alone_is_a_mistake_of_the_program(records):
+    with pytest.raises(ValueError, match="both"):
+        read_image(records[0].path, height=3)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "CMYK", "LA", "I;16"])
+def test_other_colour_modes_become_rgb(tmp_path, mode):
+    Image.new(mode, (5, 9)).save(tmp_path / "x.tiff")
+    assert read_image(tmp_path / "x.tiff").shape == (9, 5, 3)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_bad_file_is_named_with_the_remedy(records, how):
+    damage(records[2], how)
+    with pytest.raises(InputError, match=DAMAGES[how]) as error:
+        read_image(records[2].path)
+    assert str(error.value).endswith("replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out")
+    assert "\n" not in str(error.value)
+
+
+def test_no_cut_of_a_jpeg_goes_unnoticed(tmp_path):
+    whole, part = tmp_path / "whole.jpg", tmp_path / "part.jpg"
+    Image.fromarray(noise(0, 64, 32)).save(whole)
+    content = whole.read_bytes()
+    for length in random.Random(0).sample(range(1, len(content) - 2), 30):
+        part.write_bytes(content[:length])
+        with pytest.raises(InputError, match="part.jpg"):
+            read_image(part)
+
+
+def test_a_folder_is_no_image(tmp_path):
+    with pytest.raises(InputError, match=str(tmp_path)):
+        read_image(tmp_path)
+
+
+def test_synthetic_addresses_are_drawn(monkeypatch):
+    monkeypatch.setattr(images, "is_synthetic", lambda path: path.startswith("drawn/"))
+    monkeypatch.setattr(images, "draw", lambda address: noise(int(address[6:])))
+    np.testing.assert_array_equal(read_image("drawn/7"), noise(7))
+    assert read_image("drawn/7", height=10, width=6).shape == (10, 6, 3)
+    require_files([Record("drawn/7", 0, 0)])
+    assert Images([Record("drawn/7", 0, 0)], height=10, width=6, cache_gib=0)[0].shape == (10, 6, 3)
+
+
+@pytest.mark.parametrize("workers", [None, 1, 3])
+@pytest.mark.parametrize("cache_gib", [4.0, 0.0])
+def test_images_are_those_of_read_image_in_order(records, cache_gib, workers):
+    loaded = Images(records, height=16, width=8, cache_gib=cache_gib, workers=workers)
+    assert len(loaded) == 5
+    assert loaded.records == tuple(records)
+    assert loaded.skipped == []
+    for record, image in zip(records, loaded, strict=True):
+        assert image.dtype == np.uint8
+        np.testing.assert_array_equal(image, read_image(record.path, height=16, width=8))
+
+
+@pytest.mark.parametrize(
+    ("cache_gib", "kept"), [(5 * 16 * 8 * 3 / 2**30, True), (5 * 16 * 8 * 3 / 2**30 - 1e-9, False)]
+)
+def test_the_cache_is_bounded(records, cache_gib, kept):
+    loaded = Images(records, height=16, width=8, cache_gib=cache_gib)
+    damage(records[3], "missing")
+    if kept:
+        assert loaded[3].shape == (16, 8, 3)
+    else:
+        with pytest.raises(InputError, match=r"3\.png"):
+            loaded[3]
+
+
+def test_cached_images_cannot_be_spoiled(records):
+    loaded = Images(records, height=16, width=8)
+    with pytest.raises(ValueError, match="read-only"):
+        loaded[0][:] = 0
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("cache_gib", [4.0, 0.0])
+def test_bad_files_stop_or_are_left_out(records, how, cache_gib):
+    damage(records[2], how)
+    damage(records[0], "empty")
+    with pytest.raises(InputError, match=r"0\.png"):  # the first in the order of the records
+        Images(records, height=16, width=8, cache_gib=cache_gib)
+    loaded = Images(records, height=16, width=8, cache_gib=cache_gib, skip_bad=True)
+    assert loaded.skipped == [records[0].path, records[2].path]
+    assert loaded.records == (records[1], records[3], records[4])
+    for record, image in zip(loaded.records, loaded, strict=True):
+        np.testing.assert_array_equal(image, read_image(record.path, height=16, width=8))
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_missing_files_are_found_before_the_first_is_asked_for(records, how):
+    damage(records[4], how)
+    with pytest.raises(InputError, match=r"4\.png"):
+        Images(records, height=16, width=8, cache_gib=0.0)
+    with pytest.raises(InputError, match=r"4\.png"):
+        require_files(records)
+    require_files(records[:4])
+
+
+def test_the_first_bad_file_ends_the_reading(records, monkeypatch):
+    damage(records[0], "empty")
+    read = []
+    monkeypatch.setattr(images, "_decode", lambda path: read.append(path) or Image.new("RGB", (8, 16)))
+    with pytest.raises(InputError, match=r"0\.png"):
+        Images([records[0], *records[1:] * 500], height=16, width=8, workers=1)
+    assert len(read) < 2000
+
+
+def test_nothing_left_is_an_error_even_when_skipping(records):
+    for record in records:
+        damage(record, "empty")
+    with pytest.raises(InputError, match=r"none of the 5 images can be read; the first: .*0\.png.*empty"):
+        Images(records, height=16, width=8, skip_bad=True)
+
+
+def test_no_records_are_no_images():
+    assert len(Images([], height=16, width=8)) == 0

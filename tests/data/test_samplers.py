@@ -1,0 +1,74 @@
+"""Episodes: who is in them, and that a query is not its own support."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lreid.data.samplers import EpisodeSampler
+from lreid.errors import InputError
+
+
+def sampler(counts: list[int], **options: int) -> tuple[EpisodeSampler, np.ndarray]:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    return EpisodeSampler(labels, seed=(0, 0), **options), labels
+
+
+@given(
+    counts=st.lists(st.integers(1, 9), min_size=3, max_size=20),
+    identities=st.integers(1, 3),
+    num_support=st.integers(1, 5),
+    num_query=st.integers(1, 3),
+    epoch=st.integers(0, 10**6),
+)
+def test_episodes(counts: list[int], identities: int, num_support: int, num_query: int, epoch: int) -> None:
+    episodes, labels = sampler(counts, identities=identities, num_support=num_support, num_query=num_query)
+    size = num_support + num_query
+    drawn = episodes.epoch(epoch)
+    assert len(drawn) == episodes.episodes_per_epoch == len(counts) // identities
+    seen: list[int] = []
+    for episode in drawn:
+        assert episode.shape == (identities * size,)
+        for block in episode.reshape(identities, size):
+            identity = labels[block[0]]
+            assert (labels[block] == identity).all()  # one identity a block
+            seen.append(identity)
+            support, query = block[:num_support], block[num_support:]
+            images = counts[identity]
+            if images > 1:
+                assert not set(support) & set(query)
+            if images >= size:
+                assert len(set(block)) == size  # without replacement
+            else:  # as few repetitions as can be
+                queries = max(1, min(num_query, images - 1))
+                assert len(set(query)) == queries
+                assert len(set(support)) == min(num_support, max(1, images - queries))
+    assert len(seen) == len(set(seen))  # each identity at most once an epoch
+
+
+def test_epochs_follow_from_seed_and_number_alone() -> None:
+    one, _ = sampler([5] * 8, identities=3, num_support=2, num_query=1)
+    other, _ = sampler([5] * 8, identities=3, num_support=2, num_query=1)
+    one.epoch(0), one.epoch(1)
+    assert np.array_equal(one.epoch(7), other.epoch(7))
+    assert not np.array_equal(one.epoch(7), one.epoch(8))
+    assert not np.array_equal(one.epoch(7), EpisodeSampler(
+        np.repeat(np.arange(8), 5), identities=3, num_support=2, num_query=1, seed=(0, 1)
+    ).epoch(7))  # fmt: skip
+
+
+def test_all_identities_and_images_get_their_turn() -> None:
+    episodes, _ = sampler([7] * 7, identities=3, num_support=2, num_query=1)
+    drawn = np.concatenate([episode for epoch in range(200) for episode in episodes.epoch(epoch)])
+    counts = np.bincount(drawn, minlength=49)
+    # 200 epochs x 6 of 7 identities x 3 of 7 images: 73.5 each, deviation about 7
+    assert counts.min() > 40 and counts.max() < 110
+
+
+def test_too_few_identities_are_named() -> None:
+    with pytest.raises(InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"):
+        EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
+    with pytest.raises(InputError, match="must be 1 or more"):
+        sampler([2, 2], identities=1, num_support=0, num_query=1)

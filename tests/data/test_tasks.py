@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lreid.data import tasks
+from lreid.data.records import DataSet, Record
+from lreid.data.tasks import build_benchmark, merge_tasks, pool_data_sets, split_identities
+from lreid.errors import InputError
+
+
+def make_data_set(name, pids, shuffle=None):
+    """Two training images of every identity, one query and two gallery images of two others."""
+    train = [Record(f"{name}/train/{pid:05d}_{camid}", pid, camid) for pid in pids for camid in (1, 2)]
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(train)
+    query = (Record(f"{name}/query/1", 1, 1), Record(f"{name}/query/3", 3, 2))
+    gallery = (
+        Record(f"{name}/gallery/0", 0, 6),
+        Record(f"{name}/gallery/1", 1, 2),
+        Record(f"{name}/gallery/3", 3, 1),
+    )
+    return DataSet(name, tuple(train), query, gallery)
+
+
+# the numbers of training identities of the published data sets, with gaps as in theirs
+SETS = {
+    "market": make_data_set("market", range(2, 1503, 2)),  # 751
+    "msmt": make_data_set("msmt", range(1041)),
+    "veri": make_data_set("veri", range(1, 577)),
+    "small": make_data_set("small", [30, 10, 20, 50, 40]),
+}
+
+
+@pytest.fixture
+def build(monkeypatch):
+    def build(train=("small",), unseen=(), sets=SETS, **changes):
+        known = {**SETS, **sets}
+        monkeypatch.setattr(
+            tasks, "load_datasets", lambda name, root, synthetic: [known[n] for n in name.split("+")]
+        )
+        arguments = {
+            "root": "datasets",
+            "tasks_per_dataset": 1,
+            "pool": False,
+            "identities": 0,
+            "order": "ascending",
+            "order_seed": 0,
+            "synthetic": {},
+        }
+        return build_benchmark("bench", train=train, unseen=unseen, **{**arguments, **changes})
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("market", [76] + [75] * 9), ("msmt", [105] + [104] * 9), ("veri", [63] + [57] * 9)]
+)
+def test_split_of_the_paper(build, name, sizes):
+    benchmark = build([name], tasks_per_dataset=10)
+    assert [len(task.classes) for task in benchmark.tasks] == sizes
+    assert [task.name for task in benchmark.tasks] == [f"{name} {i}/10" for i in range(1, 11)]
+    assert [task.index for task in benchmark.tasks] == list(range(10))
+
+
+def test_ascending_order_labels_are_ranks(build):
+    benchmark = build(["market"], tasks_per_dataset=10)
+    ranks = {pid: rank for rank, pid in enumerate(range(2, 1503, 2))}
+    for task in benchmark.tasks:
+        for record in task.records:
+            assert record.pid == ranks[int(record.path[-7:-2])]
+    labels = [label for task in benchmark.tasks for label in task.classes]
+    assert labels == list(range(751))
+
+
+def test_every_image_is_in_exactly_one_task(build):
+    benchmark = build(["market", "veri"], tasks_per_dataset=3)
+    paths = sorted(record.path for task in benchmark.tasks for record in task.records)
+    assert paths == sorted(record.path for name in ("market", "veri") for record in SETS[name].train)
+
+
+@given(st.sets(st.integers(0, 10**6), min_size=1, max_size=60), st.data())
+def test_any_split_is_a_partition_in_order(pids, data):
+    num_tasks = data.draw(st.integers(1, len(pids)))
+    order = data.draw(st.sampled_from(["ascending", "random"]))
+    parts = split_identities(make_data_set("x", pids), num_tasks, order=order, order_seed=1)
+    assert len(parts) == num_tasks
+    assert sorted(pid for part in parts for pid in part) == sorted(pids)
+    assert {len(part) for part in parts[1:]} <= {len(pids) // num_tasks}
+    assert len(parts[0]) == len(pids) // num_tasks + len(pids) % num_tasks
+    if order == "ascending":
+        assert [pid for part in parts for pid in part] == sorted(pids)
+
+
+@pytest.mark.parametrize("order", ["ascending", "random"])
+def test_the_order_of_files_does_not_matter(build, order):
+    straight = build(["market"], tasks_per_dataset=10, order=order)
+    shuffled = {"market": make_data_set("market", range(2, 1503, 2), shuffle=5)}
+    assert build(["market"], sets=shuffled, tasks_per_dataset=10, order=order) == straight
+
+
+def test_random_order_is_decided_by_its_seed_alone():
+    def order(seed):
+        return split_identities(SETS["veri"], 10, order="random", order_seed=seed)
+
+    assert order(0) == order(0)
+    assert order(0) != order(1)
+    assert order(0)[0] != sorted(order(0)[0])
+
+
+def test_random_order_labels_ascend_from_task_to_task(build):
+    benchmark = build(["veri", "small"], tasks_per_dataset=5, order="random", order_seed=4)
+    assert [label for task in benchmark.tasks for label in task.classes] == list(range(576 + 5))
+
+
+def test_one_task_a_data_set_has_its_name(build):
+    benchmark = build(["small", "veri"], unseen=["market"])
+    assert benchmark.name == "bench"
+    assert [task.name for task in benchmark.tasks] == ["small", "veri"]
+    assert benchmark.tasks[1].classes == list(range(5, 581))
+    assert [(test.name, test.kind, test.first_task) for test in benchmark.tests] == [
+        ("small", "seen", 0),
+        ("veri", "seen", 1),
+        ("market", "unseen", None),
+    ]
+    for test in benchmark.tests:  # with the ids of their authors, which query and gallery share
+        assert (test.query, test.gallery) == (SETS[test.name].query, SETS[test.name].gallery)
+
+
+def test_first_task_of_a_data_set_in_several_tasks(build):
+    benchmark = build(["small", "veri"], tasks_per_dataset=5)
+    assert [test.first_task for test in benchmark.tests] == [0, 5]
+
+
+def test_a_name_may_stand_for_several_data_sets(build):
+    assert [task.name for task in build(["small+veri"]).tasks] == ["small", "veri"]
+
+
+@pytest.mark.parametrize("order", ["ascending", "random"])
+def test_identities_are_capped_at_the_first_ascending(build, order):
+    benchmark = build(["market", "small"], identities=3, order=order)
+    assert [len(task.classes) for task in benchmark.tasks] == [3, 3]
+    pids = [sorted({int(record.path[-7:-2]) for record in task.records}) for task in benchmark.tasks]
+    assert pids == [[2, 4, 6], [10, 20, 30]]
+    assert benchmark.tests[1].gallery == SETS["small"].gallery  # tests are never cut
+
+
+def test_pool_keeps_ids_and_cameras_apart(build):
+    benchmark = build(["small", "veri"], pool=True, identities=4, tasks_per_dataset=2)
+    assert [task.name for task in benchmark.tasks] == ["bench 1/2", "bench 2/2"]
+    assert [{record.path.split("/")[0] for record in task.records} for task in benchmark.tasks] == [
+        {"small"},
+        {"veri"},
+    ]
+    (test,) = benchmark.tests
+    assert (test.name, test.kind, test.first_task) == ("bench", "seen", 0)
+    assert len(test.query) == 4
+    of_set = [[r for r in test.query + test.gallery if r.path.startswith(name)] for name in ("small", "veri")]
+    for field in ("pid", "camid"):
+        first, second = ({getattr(record, field) for record in records} for records in of_set)
+        assert not first & second
+    for records in of_set:  # who was the same before still is
+        before = SETS[records[0].path.split("/")[0]]
+        assert [r.pid - records[0].pid for r in records] == [r.pid - 1 for r in before.query + before.gallery]
+
+
+def test_pool_offsets():
+    one = DataSet("one", (Record("a", 4, 1),), (Record("b", 7, 2),), (Record("c", 7, 0),))
+    pooled = pool_data_sets("both", [one, one])
+    assert pooled.train == (("a", 4, 1), ("a", 12, 4))
+    assert pooled.query == (("b", 7, 2), ("b", 15, 5))
+    assert pooled.gallery == (("c", 7, 0), ("c", 15, 3))
+
+
+def test_pool_of_one_is_itself(build):
+    assert build(["small"], pool=True) == build(["small"])
+
+
+def test_merge_tasks(build):
+    benchmark = build(["small", "veri"], unseen=["market"], tasks_per_dataset=5)
+    joint = merge_tasks(benchmark)
+    (task,) = joint.tasks
+    assert (task.index, task.name) == (0, "joint")
+    assert task.records == tuple(record for part in benchmark.tasks for record in part.records)
+    assert task.classes == list(range(581))
+    assert [test.first_task for test in joint.tests] == [0, 0, None]
+    assert [test.query for test in joint.tests] == [test.query for test in benchmark.tests]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": []}, "BENCHMARK.TRAIN is empty"),
+        ({"tasks_per_dataset": 6}, "small: 5 training identities do not make 6 tasks"),
+        ({"tasks_per_dataset": 3, "identities": 2}, "small: 2 training identities do not make 3 tasks"),
+        ({"tasks_per_dataset": 0}, "BENCHMARK.TASKS_PER_DATASET is 0"),
+        ({"identities": -1}, "BENCHMARK.IDENTITIES is -1"),
+        ({"order": "descending"}, "BENCHMARK.ORDER is 'descending'; must be ascending or random"),
+        ({"train": ["small", "small"]}, "small: two data sets have this name"),
+        ({"unseen": ["veri", "veri"]}, "veri: two data sets have this name"),
+        (
+            {"train": ["small", "veri"], "unseen": ["veri"]},
+            "veri: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN",
+        ),
+        ({"train": ["small", "small"], "pool": True}, "small: two data sets have this name"),
+    ],
+)
+def test_bad_input_is_named(build, changes, message):
+    with pytest.raises(InputError, match=message):
+        build(**changes)

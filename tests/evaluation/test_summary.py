@@ -1,0 +1,64 @@
+"""Averages, forgetting and plasticity, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lreid.evaluation import summarise
+
+
+def results() -> dict[str, Any]:
+    """Two domains learned one after the other, and one that is never trained."""
+    return {
+        "galleries": [
+            {"name": "a", "kind": "seen", "first_task": 0},
+            {"name": "b", "kind": "seen", "first_task": 1},
+            {"name": "c", "kind": "unseen", "first_task": None},
+        ],
+        "mAP": [[60.0, 20.0, 30.0], [50.0, 70.0, 40.0]],
+        "rank1": [[80.0, 30.0, 35.0], [70.0, 90.0, 45.0]],
+        "identity_ap": {
+            "a": {"ids": [1, 2], "ap": [[40.0, 80.0], [50.0, 50.0]]},
+            "b": {"ids": [1, 2], "ap": [[10.0, 30.0], [70.0, 70.0]]},
+            "c": {"ids": [1], "ap": [[30.0], [40.0]]},
+        },
+    }
+
+
+def test_after_the_last_task() -> None:
+    assert summarise(results()) == pytest.approx(
+        {
+            "seen_mAP": 60.0,
+            "seen_rank1": 80.0,
+            "unseen_mAP": 40.0,
+            "unseen_rank1": 45.0,
+            "mean_over_tasks_mAP": (60 + 60) / 2,  # only "a" is seen after the first task
+            "mean_over_tasks_rank1": (80 + 80) / 2,
+            "forgetting": -30 / 4,  # identities of a: +10, -30; of b: +60, +40
+            "plasticity": (10 + 60 + 40) / 4,
+            "backward_transfer": 50.0 - 60.0,
+        }
+    )
+
+
+def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
+    first = results()
+    for rows in (first["mAP"], first["rank1"], *(each["ap"] for each in first["identity_ap"].values())):
+        del rows[1:]
+    summary = summarise(first)
+    assert summary["seen_mAP"] == 60.0
+    assert summary["forgetting"] is summary["plasticity"] is summary["backward_transfer"] is None
+
+
+def test_without_unseen_galleries() -> None:
+    seen_only = results()
+    del seen_only["galleries"][2]
+    assert summarise(seen_only)["unseen_mAP"] is None
+
+
+def test_overall_is_plasticity_plus_forgetting() -> None:
+    """Their sum is the mean change of the identities' AP, as in DwoPP's Table 4."""
+    summary = summarise(results())
+    assert summary["plasticity"] + summary["forgetting"] == pytest.approx((10 - 30 + 60 + 40) / 4)

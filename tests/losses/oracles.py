@@ -1,0 +1,118 @@
+"""The episodic losses again, by nested loops over plain numbers in float64, and the golden cases."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def load_golden(name: str) -> tuple[dict, dict[str, torch.Tensor]]:
+    """Hyper-parameters and arrays of one golden case."""
+    hyper = json.loads((GOLDEN / f"{name}.json").read_text())["hyper"]
+    with np.load(GOLDEN / f"{name}.npz") as arrays:
+        return hyper, {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+
+
+def golden_names(prefix: str) -> list[str]:
+    return sorted(path.stem for path in GOLDEN.glob(f"{prefix}_*.npz"))
+
+
+def split(labels, num_support):
+    """``{label: (support rows, query rows)}`` in batch order."""
+    rows = {
+        label: [row for row, other in enumerate(labels) if other == label] for label in sorted(set(labels))
+    }
+    return {label: (members[:num_support], members[num_support:]) for label, members in rows.items()}
+
+
+def distance(a, b, metric):
+    if metric == "cosine":
+        return -sum(x * y for x, y in zip(a, b, strict=True))
+    squared = sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+    return squared if metric == "sqeuclidean" else math.sqrt(squared)
+
+
+def mean(vectors):
+    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+
+
+def unit(vector):
+    norm = math.sqrt(sum(x * x for x in vector))
+    return [x / norm for x in vector]
+
+
+def dmml(
+    features,
+    labels,
+    num_support,
+    margin=0.4,
+    metric="sqeuclidean",
+    clamp=True,
+    feature_penalty=5e-4,
+    mining="hard",
+):
+    episode = split(labels, num_support)
+    terms = []
+    for own, (_, queries) in episode.items():
+        for query in queries:
+            scores = {}
+            for label, (support, _) in episode.items():
+                to_each = [distance(features[query], features[row], metric) for row in support]
+                if mining == "center":
+                    scores[label] = distance(
+                        features[query], mean([features[row] for row in support]), metric
+                    )
+                elif label == own:
+                    scores[label] = max(to_each)
+                elif metric == "cosine":
+                    scores[label] = min(to_each)
+                else:
+                    scores[label] = max(min(to_each) - margin, 0) if clamp else min(to_each) - margin
+            others = sum(math.exp(scores[own] - score) for label, score in scores.items() if label != own)
+            terms.append(math.log(1 + others))
+    penalty = sum(x * x for feature in features for x in feature) / len(features)
+    return sum(terms) / len(terms) + feature_penalty * penalty
+
+
+def similarities(features, labels, num_support, metric):
+    """For each query, its own label and ``{label: similarity to its prototype}``."""
+    episode = split(labels, num_support)
+    centers = {label: mean([features[row] for row in support]) for label, (support, _) in episode.items()}
+    if metric == "cosine":
+        for label, (support, _) in episode.items():
+            columns = zip(*[features[row] for row in support], strict=True)
+            centers[label] = unit([sum(column) / math.hypot(*column) for column in columns])
+        features = [unit(feature) for feature in features]
+    return [
+        (own, {label: -distance(features[query], center, metric) for label, center in centers.items()})
+        for own, (_, queries) in episode.items()
+        for query in queries
+    ]
+
+
+def softmax(scores, temperature):
+    top = max(scores.values())
+    weights = {label: math.exp((score - top) / temperature) for label, score in scores.items()}
+    return {label: weight / sum(weights.values()) for label, weight in weights.items()}
+
+
+def distillation(student, teacher, labels, num_support, temperature, prob_floor, metric, positives):
+    total = 0.0
+    new_rows = similarities(student, labels, num_support, metric)
+    old_rows = similarities(teacher, labels, num_support, metric)
+    for (own, new), (_, old) in zip(new_rows, old_rows, strict=True):
+        kept = [label for label in new if positives or label != own]
+        if not kept:
+            continue
+        p_new = softmax({label: new[label] for label in kept}, temperature)
+        p_old = softmax({label: old[label] for label in kept}, temperature)
+        for label in kept:
+            p, q = max(p_old[label], prob_floor), max(p_new[label], prob_floor)
+            total += p * math.log(p / q) if p > 0 else 0.0
+    return total / len(new_rows)

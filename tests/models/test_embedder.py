@@ -1,0 +1,75 @@
+"""Features from anything that holds images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lreid.data.images import read_image
+from lreid.errors import InputError
+from lreid.models import Embedder
+
+
+@pytest.fixture
+def model() -> Embedder:
+    torch.manual_seed(0)
+    return Embedder("small", height=32, width=16).eval()
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 16, 3), dtype=np.uint8)
+
+
+def test_paths_arrays_and_tensors_give_the_same_features(model: Embedder, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for path, image in zip(paths, IMAGES, strict=True):
+        Image.fromarray(image).save(path)
+    features = model.extract(IMAGES)
+    assert features.shape == (5, 256) and features.dtype == np.float32
+    for same in (paths, [str(path) for path in paths], list(IMAGES), torch.from_numpy(IMAGES),
+                 model.normalise(torch.from_numpy(IMAGES))):  # fmt: skip
+        np.testing.assert_allclose(model.extract(same), features, rtol=1e-5, atol=1e-6)
+
+
+def test_batches_do_not_change_features(model: Embedder) -> None:
+    np.testing.assert_allclose(model.extract(IMAGES, batch_size=2), model.extract(IMAGES), rtol=1e-4, atol=1e-6)
+
+
+def test_other_sizes_are_resized(model: Embedder, tmp_path: Path) -> None:
+    large = IMAGES[0].repeat(3, 0).repeat(3, 1)
+    Image.fromarray(large).save(tmp_path / "large.png")
+    resized = read_image(tmp_path / "large.png", height=32, width=16)
+    np.testing.assert_allclose(model.extract([large]), model.extract([resized]), rtol=1e-5)
+
+
+def test_flip_adds_the_mirrored_image(model: Embedder) -> None:
+    both = model.extract(IMAGES, flip=True)
+    mirrored = np.ascontiguousarray(IMAGES[:, :, ::-1])
+    np.testing.assert_allclose(both, model.extract(IMAGES) + model.extract(mirrored), rtol=1e-4, atol=1e-5)
+
+
+def test_extracting_leaves_the_training_mode(model: Embedder) -> None:
+    model.train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    model.extract(IMAGES)
+    assert model.training
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+def test_nothing_gives_an_empty_array(model: Embedder) -> None:
+    assert model.extract([]).shape == (0, 256)
+
+
+def test_a_bad_file_is_named(model: Embedder, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gone.jpg"):
+        model.extract([tmp_path / "gone.jpg"])
+
+
+def test_normalisation() -> None:
+    model = Embedder("small", height=4, width=2, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    image = np.full((1, 4, 2, 3), 51, np.uint8)  # 0.2
+    expected = [(0.2 - 0.1) / 0.5, 0.0, (0.2 - 0.3) / 0.7]
+    np.testing.assert_allclose(model.normalise(torch.from_numpy(image))[0, :, 0, 0], expected, atol=1e-6)

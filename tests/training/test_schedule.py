@@ -1,0 +1,25 @@
+"""The decay, against the formula of DwoPP's official code."""
+
+from __future__ import annotations
+
+import pytest
+
+from lreid.training.schedule import decay_factor
+
+
+def official(e: int) -> float:
+    """Epoch e = 1 … 600."""
+    return 1.0 if e < 300 else 0.005 ** ((e + 1 - 300) / (601 - 300))
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 298, 299, 300, 450, 598, 599])
+def test_600_epochs(epoch: int) -> None:
+    assert decay_factor(epoch, 600, start=0.5, end=0.005) == pytest.approx(official(epoch + 1), rel=1e-12)
+
+
+def test_it_falls_from_1_to_its_end() -> None:
+    rates = [decay_factor(epoch, 7, start=0.5, end=0.01) for epoch in range(7)]
+    assert rates[:3] == [1.0] * 3 and rates[3] < 1
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == pytest.approx(0.01)
+    assert decay_factor(3, 4, start=1.0, end=1.0) == 1.0
