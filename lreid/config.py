@@ -113,6 +113,39 @@ def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ())
     return cfg
 
 
+def check_values(cfg: CfgNode) -> None:
+    """Finds values out of range before a run spends time on them.
+
+    Raises:
+        InputError: the first such key, with what it must be.
+    """
+    at_least = {
+        "SEED": 0, "INPUT.HEIGHT": 1, "INPUT.WIDTH": 1, "TRAIN.EPOCHS": 1, "EVAL.BATCH_SIZE": 1,
+        "DATA.WORKERS": 0, "DATA.CACHE_GIB": 0, "TRAIN.CHECKPOINT_MINUTES": 0, "TRAIN.WEIGHT_DECAY": 0,
+        "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0,
+    }  # fmt: skip
+    above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
+    at_most_one = ("INPUT.FLIP", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")
+    choices = {
+        "EVAL.METRIC": ("cosine", "euclidean"),
+        "EVAL.AP": ("rectangular", "trapezoidal"),
+        "BENCHMARK.ORDER": ("ascending", "random"),
+    }
+    for key, value in _leaves(cfg):
+        if key in at_least and value < at_least[key]:
+            raise InputError(f"{key} is {value}; it must be {at_least[key]} or more")
+        if key in above_zero and value <= 0:
+            raise InputError(f"{key} is {value}; it must be above 0")
+        if key in at_most_one and value > 1:
+            raise InputError(f"{key} is {value}; it must be 1 or less")
+        if key in choices and value not in choices[key]:
+            raise InputError(f"{key} is {value!r}; it must be {' or '.join(choices[key])}")
+        if key in ("INPUT.MEAN", "INPUT.STD") and not (
+            len(value) == 3 and all(isinstance(number, (int, float)) for number in value)
+        ):
+            raise InputError(f"{key} is {value}; it must be three numbers, one for each of red, green and blue")
+
+
 def config_from_text(text: str, source: str) -> CfgNode:
     """The config that :meth:`CfgNode.dump` wrote, frozen.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

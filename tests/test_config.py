@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.config import config_from_text, default_config, differing_keys, load_config, method_options
+from lreid.config import check_values, config_from_text, default_config, differing_keys, load_config, method_options
 from lreid.errors import InputError
 from lreid.methods import build_method
 from lreid.models import Embedder
@@ -85,3 +85,19 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         load_config([tmp_path / "bad.yaml"])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["TRAIN.EPOCHS", "0"], "TRAIN.EPOCHS is 0; it must be 1 or more"),
+        (["TRAIN.LR", "0"], "TRAIN.LR is 0.0; it must be above 0"),
+        (["INPUT.FLIP", "1.5"], "INPUT.FLIP is 1.5; it must be 1 or less"),
+        (["EVAL.AP", "round"], "EVAL.AP is 'round'; it must be rectangular or trapezoidal"),
+        (["INPUT.MEAN", "[1, 2]"], "INPUT.MEAN is .* three numbers"),
+    ],
+)
+def test_values_out_of_range_are_named(overrides: list[str], message: str) -> None:
+    check_values(default_config())
+    with pytest.raises(InputError, match=message):
+        check_values(load_config([], overrides))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.errors import InputError
 from lreid.losses import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
 from lreid.models import Embedder
@@ -36,6 +37,8 @@ class DwPP(DMMLFineTuning):
         prob_floor: float = 1e-4, **dmml: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **dmml)
+        if temperature <= 0 or not 0 <= prob_floor < 1:
+            raise InputError("METHOD.TEMPERATURE must be above 0 and METHOD.PROB_FLOOR in [0, 1)")
         self.weights = {"distill": distillation_weight}
         self.distillation_options = {
             "temperature": temperature, "prob_floor": prob_floor, "metric": self.metric

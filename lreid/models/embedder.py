@@ -90,7 +90,7 @@ class Embedder(nn.Module):
     def _decoded(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor) -> Tensor:
         """uint8 images (B, H, W, 3) of the input size."""
         if isinstance(images, (np.ndarray, Tensor)) and images.shape[1:3] == (self.height, self.width):
-            return torch.as_tensor(images)
+            return images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
         size = {"height": self.height, "width": self.width}
         return torch.from_numpy(
             np.stack(

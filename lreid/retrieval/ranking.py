@@ -234,7 +234,9 @@ def _count_ahead_by_sorting(
     ahead = np.empty(len(rows), dtype=np.int64)
 
     def count(chunk: np.ndarray) -> None:
-        for row, ordered in zip(chunk, np.sort(values[chunk], axis=1), strict=True):
+        ascending = values[chunk]  # a copy, for scores keep their places
+        ascending.sort(axis=1)
+        for row, ordered in zip(chunk, ascending, strict=True):
             pairs = slice(bounds[row], bounds[row + 1])
             targets = values[row, columns[pairs]]
             above = np.searchsorted(ordered, targets, side="right")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.config import config_from_text, differing_keys, method_options
+from lreid.config import check_values, config_from_text, differing_keys, method_options
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError
@@ -54,6 +54,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     if start is not None and not resume:
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
     cfg = with_method_defaults(cfg)
+    check_values(cfg)
     checkpoint = load_checkpoint(start) if start is not None else None
     if checkpoint is not None:
         _check_same_config(cfg, checkpoint["config"], start)

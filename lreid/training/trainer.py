@@ -16,7 +16,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
-from lreid.data.images import Images
+from lreid.data.images import Images, require_files
 from lreid.data.loaders import EpisodeBatches, episode_loader
 from lreid.data.records import Benchmark, Task
 from lreid.data.samplers import EpisodeSampler
@@ -69,7 +69,10 @@ class Trainer:
 
     def run(self) -> None:
         """Trains what is left of the benchmark."""
-        with logging_redirect_tqdm([logger]):
+        if not self.cfg.DATA.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
+            for task in self.benchmark.tasks[self.task :]:
+                require_files(task.records)
+        with logging_redirect_tqdm():
             for task in self.benchmark.tasks[self.task :]:
                 self._train_task(task)
                 self._evaluate(task)
@@ -152,7 +155,7 @@ class Trainer:
         losses = {name: total.item() / steps for name, total in sums.items()}
         self.results["seconds"]["train"] += time.perf_counter() - started
         self._check_finite(losses)
-        bar.set_postfix({**{name: f"{value:.3f}" for name, value in losses.items()}}, refresh=False)
+        bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
         entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
         self.folder.log_scalars(entry, step=self.task * train.EPOCHS + self.epoch)
         if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0:

@@ -1,0 +1,188 @@
+"""Plain-text table of one run, and tables that compare runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from lreid.report.results import Results, average, is_trained, number
+
+WIDTH = 100  # columns of a terminal that a task table may take
+
+# Columns of a comparison: key of the summary, heading, and whether the sign is shown.
+FIGURES = (
+    ("seen_mAP", "seen mAP", False),
+    ("seen_rank1", "seen R1", False),
+    ("unseen_mAP", "unseen mAP", False),
+    ("unseen_rank1", "unseen R1", False),
+    ("mean_over_tasks_mAP", "mean mAP", False),
+    ("forgetting", "forgetting", True),
+    ("plasticity", "plasticity", True),
+)
+
+
+def task_table(results: Results) -> str:
+    """The results after every finished task, as text for a terminal of 100 columns.
+
+    Cells are mAP / Rank-1 in per cent, in brackets where the domain of a gallery had not been trained yet.
+    Where the galleries do not fit side by side, their averages are shown by task and each gallery after the
+    last task only.
+
+    Args:
+        results: the content of ``results.json``; of an unfinished run too.
+    """
+    galleries, rows = results["galleries"], range(len(results["mAP"]))
+    head = (
+        f"{results['method']} on {results['benchmark']}, seed {results['seed']}: "
+        f"{len(rows)} of {len(results['tasks'])} tasks\n"
+        f"mAP / Rank-1 in per cent, {results['ap']} AP"
+    )
+    if not rows:
+        return head
+
+    kinds = ["seen", "unseen"] if any(gallery["kind"] == "unseen" for gallery in galleries) else ["seen"]
+    names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
+    averages = [
+        [_pair(average(results, "mAP", row, kind), average(results, "rank1", row, kind)) for kind in kinds]
+        for row in rows
+    ]
+    cells = [[_cell(results, row, column) for column in range(len(galleries))] for row in rows]
+    titles = [f"{kind} mean" for kind in kinds]
+    wide = _align(
+        [
+            ["after task", *(gallery["name"] for gallery in galleries), *titles],
+            *([name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)),
+        ]
+    )
+    if len(wide.partition("\n")[0]) <= WIDTH:
+        body, shown = wide, cells
+    else:
+        by_task = _align(
+            [["after task", *titles], *([name, *means] for name, means in zip(names, averages, strict=True))]
+        )
+        by_gallery = _align(
+            [
+                [f"after task {len(rows)}", "kind", "mAP / Rank-1"],
+                *([gallery["name"], gallery["kind"], cells[-1][i]] for i, gallery in enumerate(galleries)),
+            ]
+        )
+        body, shown = f"{by_task}\n\n{by_gallery}", cells[-1:]
+    lines = [head, "", body]
+    if any(cell.startswith("(") for line in shown for cell in line):
+        lines.append("(in brackets: before the domain was trained)")
+    summary = results["summary"]
+    changes = [
+        f"{key.replace('_', ' ')} {number(summary[key], signed=True)}"
+        for key in ("forgetting", "plasticity", "backward_transfer")
+        if summary.get(key) is not None
+    ]
+    if changes:
+        lines.append(", ".join(changes))
+    return "\n".join(lines)
+
+
+def comparison_table(
+    runs: Sequence[Results], format: Literal["text", "markdown", "csv", "latex"] = "text"
+) -> str:
+    """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
+
+    Runs with another AP convention or another number of finished tasks are not averaged together. Groups
+    stand in the order of their first run.
+
+    Args:
+        runs: contents of ``results.json``.
+        format: ``text``, ``markdown``, ``csv`` (mean and deviation in columns of their own), or ``latex`` (a
+            booktabs ``tabular``).
+
+    Returns:
+        One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
+        after the last task, the seen mAP averaged over tasks, forgetting and plasticity. The deviation is
+        that of a sample (n - 1) and is left out for a single run.
+
+    Raises:
+        ValueError: an unknown format.
+    """
+    if format not in ("text", "markdown", "csv", "latex"):
+        raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
+    groups: dict[tuple[str, ...], list[Results]] = {}
+    for run in runs:
+        done, total = len(run["mAP"]), len(run["tasks"])
+        tasks = str(total) if done == total else f"{done}/{total}"
+        groups.setdefault((run["benchmark"], run["method"], run["ap"], tasks), []).append(run)
+
+    keys = ["benchmark", "method", "AP", "tasks", "n"]
+    if format == "csv":
+        figures = [f"{key}{part}" for key, _, _ in FIGURES for part in ("", "_std")]
+        lines = [[*keys, *figures]]
+        for group, members in groups.items():
+            spreads = [_mean_and_std(members, key) for key, _, _ in FIGURES]
+            cells = ["" if value is None else f"{value:.4f}" for spread in spreads for value in spread]
+            lines.append([*group, str(len(members)), *cells])
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(lines)
+        return text.getvalue()
+
+    lines = [[*keys, *(title for _, title, _ in FIGURES)]]
+    for group, members in groups.items():
+        cells = [_spread(*_mean_and_std(members, key), signed) for key, _, signed in FIGURES]
+        lines.append([*group, str(len(members)), *cells])
+    if format == "text":
+        return _align(lines, left=4)
+    if format == "markdown":
+        rule = ["---"] * 4 + ["---:"] * (len(lines[0]) - 4)
+        escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+        return "\n".join(f"| {' | '.join(line)} |" for line in [escaped[0], rule, *escaped[1:]])
+    body = [" & ".join(_latex(cell) for cell in line) + r" \\" for line in lines]
+    columns = "l" * 4 + "r" * (len(lines[0]) - 4)
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
+        + [r"\end{tabular}"]
+    )
+
+
+def _pair(mean_ap: float | None, rank1: float | None) -> str:
+    return "–" if mean_ap is None else f"{number(mean_ap)} / {number(rank1)}"
+
+
+def _cell(results: Results, row: int, column: int) -> str:
+    gallery = results["galleries"][column]
+    text = _pair(results["mAP"][row][column], results["rank1"][row][column])
+    return text if gallery["kind"] == "unseen" or is_trained(gallery, row) else f"({text})"
+
+
+def _mean_and_std(runs: Sequence[Results], key: str) -> tuple[float | None, float | None]:
+    values = [run["summary"].get(key) for run in runs]
+    if None in values:
+        return None, None
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _spread(mean: float | None, std: float | None, signed: bool) -> str:
+    return number(mean, signed=signed) + ("" if std is None else f" ± {number(std)}")
+
+
+def _align(lines: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Lines of cells as columns, a rule below the first; the first ``left`` columns are flush left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    return "\n".join([text[0], "─" * len(text[0]), *text[1:]])
+
+
+def _latex(cell: str) -> str:
+    special = {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+    }
+    special |= {character: f"\\{character}" for character in "&%$#_{}"} | {"–": "--"}
+    return "".join(special.get(character, character) for character in cell)

@@ -1,0 +1,125 @@
+"""The DMML family: terms, teachers and limits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.optim import Adam
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.losses import dmml_loss, dwopp_loss, dwpp_loss
+from lreid.methods import Method, build_method, method_class, method_defaults, method_names
+from lreid.models import Embedder
+
+TASK = Task(0, "first", ())
+
+
+def model(seed: int = 0) -> Embedder:
+    torch.manual_seed(seed)
+    return Embedder("small", height=32, width=16)
+
+
+def batches(number: int, seed: int = 1) -> list[Batch]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(4).repeat_interleave(3)
+    return [Batch(torch.randn(12, 3, 32, 16, generator=generator), labels, 2) for _ in range(number)]
+
+
+def train(method: Method, steps: list[Batch]) -> list[dict[str, float]]:
+    """Loss terms step by step."""
+    method.model.train()
+    optimizer = Adam(method.model.parameters(), lr=1e-3)
+    history = []
+    for batch in steps:
+        terms = method.loss(batch)
+        optimizer.zero_grad()
+        sum(method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
+        optimizer.step()
+        history.append({name: term.item() for name, term in terms.items()})
+    return history
+
+
+def test_all_methods_are_found() -> None:
+    assert {"dmml_ft", "dwpp", "dwopp", "joint"} <= set(method_names())
+    assert [method_class(name).joint for name in ("joint", "dmml_ft", "dwopp")] == [True, False, False]
+
+
+def test_the_first_task_is_plain_dmml() -> None:
+    histories = [train(build_method(name, model()), batches(3)) for name in ("dmml_ft", "dwpp", "dwopp", "joint")]
+    assert all(history == histories[0] for history in histories)
+    assert set(histories[0][0]) == {"dmml"}
+
+
+@pytest.mark.parametrize(("name", "loss"), [("dwpp", dwpp_loss), ("dwopp", dwopp_loss)])
+def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: object) -> None:
+    method = build_method(name, model(), temperature=2.0, margin=0.3, distillation_weight=0.7)
+    train(method, batches(2))
+    method.end_task(TASK)
+    train(method, batches(2, seed=2))
+    (batch,) = batches(1, seed=3)
+    terms = method.loss(batch)
+    student, teacher = method.model(batch.images), method.teacher(batch.images)
+    assert not torch.allclose(student, teacher)
+    assert terms["dmml"].item() == pytest.approx(dmml_loss(student, batch.labels, 2, margin=0.3).item())
+    expected = loss(student, teacher, batch.labels, 2, temperature=2.0)
+    assert terms["distill"].item() == pytest.approx(expected.item())
+    assert method.weights == {"distill": 0.7}
+
+
+@pytest.mark.parametrize("name", ["dwpp", "dwopp"])
+def test_without_weight_it_is_fine_tuning(name: str) -> None:
+    """Step by step the same DMML values as DMML-FT with the same seed, over two tasks."""
+    base, method = build_method("dmml_ft", model()), build_method(name, model(), distillation_weight=0.0)
+    for task in range(2):
+        plain, distilled = (train(each, batches(4, seed=task)) for each in (base, method))
+        assert [terms["dmml"] for terms in plain] == [terms["dmml"] for terms in distilled]
+        base.end_task(TASK), method.end_task(TASK)
+
+
+@pytest.mark.parametrize("name", ["dwpp", "dwopp"])
+def test_the_teacher_is_the_model_of_the_task_before_and_stays(name: str) -> None:
+    method = build_method(name, model())
+    train(method, batches(2))
+    method.end_task(TASK)
+    kept = {key: value.clone() for key, value in method.model.state_dict().items()}
+    train(method, batches(2, seed=2))
+    assert not method.teacher.training
+    assert not any(parameter.requires_grad for parameter in method.teacher.parameters())
+    for key, value in method.teacher.state_dict().items():  # BatchNorm statistics too
+        assert torch.equal(value, kept[key]), key
+
+
+def test_state_comes_back() -> None:
+    method = build_method("dwopp", model())
+    other = build_method("dwopp", model(seed=5))
+    other.load_state_dict(method.state_dict())
+    assert other.teacher is None
+    method.end_task(TASK)
+    other.load_state_dict(method.state_dict())
+    for key, value in method.teacher.state_dict().items():
+        assert torch.equal(value, other.teacher.state_dict()[key])
+
+
+def test_options_and_their_defaults() -> None:
+    defaults = method_defaults(method_class("dwopp"))
+    assert defaults["temperature"] == 1.0 and method_defaults(method_class("dwpp"))["temperature"] == 10.0
+    assert defaults["margin"] == 0.4 and defaults["feature_penalty"] == 5e-4
+    assert defaults["distillation_weight"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("dwop", {}, "unknown method 'dwop'; the nearest known one is dwopp"),
+        ("dwopp", {"temprature": 1.0}, "METHOD.TEMPRATURE: dwopp has no such option; the nearest one is METHOD.TEMPERATURE"),
+        ("dmml_ft", {"temperature": 1.0}, "METHOD.TEMPERATURE: dmml_ft has no such option"),
+        ("dwopp", {"temperature": "hot"}, "METHOD.TEMPERATURE: must be like 1.0"),
+        ("dwopp", {"clamp": 1}, "METHOD.CLAMP: must be like True"),
+        ("dwopp", {"metric": "manhattan"}, "METHOD.METRIC is one of sqeuclidean, euclidean, cosine"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_method(name, model(), **options)

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from lreid.errors import InputError
+from lreid.report.results import average, curve, number, read_results
+
+
+def test_reads_a_run_folder_or_its_file(results, run_folder):
+    folder = run_folder(results())
+    assert read_results(folder) == read_results(folder / "results.json") == results()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        ("{", "not valid JSON"),
+        ("[]", "not a results file of schema 1"),
+        ('{"schema": 2}', "not a results file of schema 1"),
+        (json.dumps({"schema": 1, "method": "dwopp"}), "has no benchmark, seed"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "results.json").write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        read_results(tmp_path / "results.json")
+    assert str(tmp_path / "results.json") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_seen_mean_takes_only_trained_domains(results):
+    run = results(rows=4)
+    assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on
+    assert curve(run, "mAP", "unseen") == [2.0, 12.0, 22.0, 32.0]
+    assert average(run, "rank1", 2, "seen") == 40.5
+    assert average(results(unseen=()), "mAP", 0, "unseen") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "signed", "text"),
+    [
+        (12.34, False, "12.3"),
+        (12.34, True, "+12.3"),
+        (-0.01, True, "0.0"),
+        (-0.01, False, "0.0"),
+        (-1.25, True, "-1.2"),
+        (None, False, "–"),
+        (float("nan"), True, "–"),
+    ],
+)
+def test_numbers_for_reading(value, signed, text):
+    assert number(value, signed=signed) == text

@@ -1,0 +1,51 @@
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from lreid.report.svg import HEIGHT, WIDTH, line_chart, spread_ticks
+
+
+def chart(lines, **options):
+    settings = {"x_range": (1, 3), "x_label": "tasks", "x_ticks": [(1, "1"), (3, "3")], "title": "a <b> & c"}
+    return ET.fromstring(line_chart(lines, **(settings | options)))
+
+
+def points_of(svg):
+    return [
+        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        for line in svg.iter("polyline")
+    ]
+
+
+def test_values_are_drawn_to_scale():
+    svg = chart({"seen": [(1, 0.0), (2, 25.0), (3, 50.0)], "unseen": [(1, 10.0)]})
+    (first, second, third), (other,) = points_of(svg)
+    assert second[0] == pytest.approx((first[0] + third[0]) / 2)
+    assert second[1] == pytest.approx((first[1] + third[1]) / 2, abs=0.1)
+    assert first[1] > other[1] > second[1]  # y grows downwards
+    assert len(list(svg.iter("circle"))) == 1  # a lone point would not be seen otherwise
+    assert svg.get("aria-label") == "a <b> & c"
+
+
+def test_axis_ends():
+    texts = [text.text for text in chart({"Rank-1": [(1, 20.0), (3, 99.0)]}, y_max=100).iter("text")]
+    assert texts == ["0", "20", "40", "60", "80", "100", "1", "3", "tasks"]
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [1e-7, 3e-7], [4e5], [-0.02, 1.0], [math.nan, 2.0, math.inf]])
+def test_any_values_stay_inside(values):
+    svg = chart({"loss": list(enumerate(values, start=1))}, dots=True)
+    (points,) = points_of(svg)
+    assert len(points) == sum(map(math.isfinite, values))
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+
+
+def test_one_task_is_drawn():
+    svg = chart({"seen": [(1, 5.0)]}, x_range=(1, 1), x_ticks=[(1, "1")])
+    assert all(math.isfinite(number) for point in points_of(svg)[0] for number in point)
+
+
+@pytest.mark.parametrize(("count", "labels"), [(3, "1 2 3"), (20, "1 3 5 7 9 11 13 15 17 19")])
+def test_ticks_are_thinned_out(count, labels):
+    assert " ".join(label for _, label in spread_ticks(count)) == labels

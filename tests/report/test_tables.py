@@ -1,0 +1,117 @@
+import csv
+import io
+import re
+
+import pytest
+
+from lreid.report import comparison_table, task_table
+from lreid.report.tables import WIDTH
+
+
+def line_of(table, start):
+    (line,) = [line for line in table.splitlines() if line.startswith(start)]
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_task_table_shows_every_cell(results):
+    table = task_table(results())
+    assert "dwopp on synthetic-4, seed 0: 3 of 4 tasks" in table
+    assert "rectangular AP" in table
+    assert line_of(table, "after task") == [
+        "after task",
+        "plaza",
+        "harbor",
+        "mall",
+        "seen mean",
+        "unseen mean",
+    ]
+    assert line_of(table, "2 city 2/4") == [
+        "2 city 2/4", "10.0 / 30.0", "(11.0 / 31.0)", "12.0 / 32.0", "10.0 / 30.0", "12.0 / 32.0",
+    ]  # fmt: skip
+    assert line_of(table, "3 city 3/4")[1:] == [
+        "20.0 / 40.0",
+        "21.0 / 41.0",
+        "22.0 / 42.0",
+        "20.5 / 40.5",
+        "22.0 / 42.0",
+    ]
+    assert "forgetting -1.2, plasticity +11.2, backward transfer +20.0" in table
+    assert "in brackets: before the domain was trained" in table
+
+
+def test_task_table_without_unseen_galleries_or_changes(results):
+    run = results(rows=1, unseen=(), seen=("plaza",))
+    run["summary"] |= {"forgetting": None, "plasticity": None, "backward_transfer": None}
+    table = task_table(run)
+    assert line_of(table, "after task") == ["after task", "plaza", "seen mean"]
+    assert "unseen" not in table and "forgetting" not in table and "brackets" not in table
+
+
+def test_task_table_before_the_first_task(results):
+    assert task_table(results(rows=0)).endswith("mAP / Rank-1 in per cent, rectangular AP")
+
+
+def test_task_table_of_many_galleries_fits_a_terminal(results):
+    names = tuple(f"gallery-{place}" for place in range(12))
+    table = task_table(results(seen=names[:2], unseen=names[2:]))
+    assert max(map(len, table.splitlines())) <= WIDTH == 100
+    assert line_of(table, "3 city 3/4") == ["3 city 3/4", "20.5 / 40.5", "26.5 / 46.5"]
+    for column, name in enumerate(names):  # after the last task
+        assert line_of(table, f"{name} ")[-1] == f"{20 + column}.0 / {40 + column}.0"
+    assert "brackets" not in table  # every domain is trained by then
+
+
+def test_comparison_over_seeds(results):
+    runs = [results(rows=4, seed=seed, shift=shift) for seed, shift in enumerate((0.0, 1.0, 5.0))]
+    runs += [results(rows=4, method="dmml_ft", unseen=())]
+    table = comparison_table(runs)
+    # 20.5, 21.5, 25.5: mean 22.5, sample deviation sqrt(7)
+    assert line_of(table, "synthetic-4  dwopp")[:6] == [
+        "synthetic-4", "dwopp", "rectangular", "4", "3", "22.5 ± 2.6",
+    ]  # fmt: skip
+    assert line_of(table, "synthetic-4  dwopp")[-2:] == ["-1.2 ± 0.0", "+11.2 ± 0.0"]
+    assert line_of(table, "synthetic-4  dmml_ft")[4:9] == ["1", "20.5", "40.5", "–", "–"]
+
+
+def test_what_cannot_be_compared_is_not_averaged(results):
+    runs = [
+        results(rows=4),
+        results(rows=3),
+        results(rows=4, ap="trapezoidal"),
+        results(rows=4, benchmark="other"),
+        results(rows=0),
+    ]
+    lines = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv"))))
+    assert [(line["benchmark"], line["AP"], line["tasks"], line["n"]) for line in lines] == [
+        ("synthetic-4", "rectangular", "4", "1"),
+        ("synthetic-4", "rectangular", "3/4", "1"),
+        ("synthetic-4", "trapezoidal", "4", "1"),
+        ("other", "rectangular", "4", "1"),
+        ("synthetic-4", "rectangular", "0/4", "1"),
+    ]
+    assert lines[-1]["seen_mAP"] == ""
+
+
+def test_csv_has_mean_and_deviation(results):
+    runs = [results(rows=4, shift=shift, benchmark='a,"b"') for shift in (0.0, 2.0)]
+    (line,) = csv.DictReader(io.StringIO(comparison_table(runs, "csv")))
+    assert line["benchmark"] == 'a,"b"'
+    assert float(line["seen_mAP"]) == pytest.approx(21.5)
+    assert float(line["seen_mAP_std"]) == pytest.approx(2**0.5, abs=1e-4)
+    assert float(line["forgetting"]) == -1.25
+
+
+def test_markdown_and_latex_escape_names(results):
+    runs = [results(rows=4, method="a|b_c&d", unseen=())]
+    markdown = comparison_table(runs, "markdown").splitlines()
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in markdown} == {13}
+    assert r"a\|b_c&d" in markdown[2]
+    latex = comparison_table(runs * 2, "latex")
+    assert r"a|b\_c\&d" in latex
+    assert r"20.5 $\pm$ 0.0" in latex
+    assert latex.startswith(r"\begin{tabular}{llllrrrrrrrr}") and latex.endswith(r"\end{tabular}")
+
+
+def test_unknown_format_is_named(results):
+    with pytest.raises(ValueError, match="'pdf'"):
+        comparison_table([results()], "pdf")

@@ -1,0 +1,60 @@
+"""Checkpoints: the newest is found, another architecture refused, random states come back."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lreid.errors import InputError
+from lreid.models import Embedder
+from lreid.training.checkpoint import (
+    load_checkpoint,
+    load_model_state,
+    newest_checkpoint,
+    random_state,
+    save_checkpoint,
+    set_random_state,
+)
+
+
+def draw() -> list[float]:
+    return [random.gauss(0, 1), random.random(), np.random.normal(), torch.rand(1).item()]
+
+
+def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
+    draw()  # leaves a second gaussian waiting in two of the generators
+    save_checkpoint(tmp_path / "a.pt", {"model": {}})
+    expected = draw()
+    draw()
+    set_random_state(load_checkpoint(tmp_path / "a.pt")["random"])
+    assert draw() == expected
+    assert random_state()["torch"].dtype == torch.uint8
+
+
+def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path / "none") is None
+    for name in ("task-09.pt", "task-10.pt", "task-02.pt"):
+        (tmp_path / name).touch()
+    assert newest_checkpoint(tmp_path).name == "task-10.pt"
+    (tmp_path / "last.pt").touch()
+    assert newest_checkpoint(tmp_path).name == "last.pt"
+
+
+def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "foreign.pt")
+    with pytest.raises(InputError, match=r"foreign.pt: not a checkpoint of lreid"):
+        load_checkpoint(tmp_path / "foreign.pt")
+
+
+def test_another_architecture_is_refused() -> None:
+    small, resnet = Embedder("small"), Embedder("resnet18")
+    with pytest.raises(InputError, match="task-01.pt: is of another architecture than MODEL.BACKBONE resnet18"):
+        load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
+    before = small.state_dict()["backbone.stem.0.weight"].clone()
+    other = Embedder("small")
+    load_model_state(other, small.state_dict(), Path("task-01.pt"))
+    assert torch.equal(other.state_dict()["backbone.stem.0.weight"], before)

@@ -1,0 +1,301 @@
+"""Whole runs on a tiny benchmark: repeatable, resumable, exemplar-free, and clear about bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from yacs.config import CfgNode
+
+import lreid
+from lreid.config import load_config
+from lreid.data.records import Task
+from lreid.data.synthetic import draw, load_synthetic
+from lreid.errors import InputError
+from lreid.methods.dwopp import DwoPP
+from lreid.training import trainer as trainer_module
+from lreid.training.run import run_folder_for, train
+
+TINY = {
+    "SYNTHETIC.TRAIN_IDENTITIES": 12, "SYNTHETIC.TEST_IDENTITIES": 6, "SYNTHETIC.IMAGES_PER_IDENTITY": 4,
+    "SYNTHETIC.DISTRACTORS": 3, "BENCHMARK.TASKS_PER_DATASET": 3, "EPISODE.IDENTITIES": 2,
+    "EPISODE.SUPPORT": 2, "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "INPUT.ERASING": True,
+    "TRAIN.EPOCHS": 3, "TRAIN.LR": 1e-3, "TRAIN.CHECKPOINT_MINUTES": 0,
+}  # fmt: skip
+
+
+def config(**changes: Any) -> CfgNode:
+    keys = TINY | {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], [str(part) for pair in keys.items() for part in pair])
+
+
+def figures(results: dict[str, Any]) -> dict[str, Any]:
+    """All of a result but what a clock or an installation decides."""
+    return {key: value for key, value in results.items() if key not in ("seconds", "versions")}
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+    """Breaks the run off, as a kill would, after so many epochs in all."""
+    train_epoch = trainer_module.Trainer._train_epoch
+    done = 0
+
+    def counted(*args: Any) -> None:
+        nonlocal done
+        if done == epochs:
+            raise KeyboardInterrupt
+        done += 1
+        train_epoch(*args)
+
+    monkeypatch.setattr(trainer_module.Trainer, "_train_epoch", counted)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    train(config(), out)
+    return out
+
+
+def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
+    results = json.loads((unbroken / "results.json").read_text())
+    assert (results["schema"], results["method"], results["benchmark"], results["seed"]) == (
+        1, "dwopp", "synthetic-10", 0
+    )  # fmt: skip
+    assert len(results["tasks"]) == 3
+    (gallery,) = results["galleries"]
+    assert gallery["kind"] == "seen" and gallery["queries"] == 12
+    for metric in ("mAP", "rank1", "rank5", "rank10"):
+        assert np.shape(results[metric]) == (3, 1)
+        assert all(0 < row[0] <= 100 for row in results[metric])
+    assert results["summary"]["seen_mAP"] == results["mAP"][-1][0]
+    assert results["exemplars"] == 0 and set(results["seconds"]) == {"train", "evaluate"}
+    assert {"config.yaml", "results.json", "log.txt", "report.html", "learning_curve.png"} <= {
+        file.name for file in unbroken.iterdir()
+    }
+    names = sorted(file.name for file in (unbroken / "checkpoints").iterdir())
+    assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
+    assert {entry["task"] for entry in results["loss_history"]} == {0, 1, 2}
+    assert "distill" in results["loss_history"][-1] and "distill" not in results["loss_history"][0]
+
+
+def test_the_same_seed_gives_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
+    expected = json.loads((unbroken / "results.json").read_text())
+    assert figures(train(config(), tmp_path / "again")) == figures(expected)
+    other = train(config(SEED=1), tmp_path / "other")
+    assert other["loss_history"] != expected["loss_history"]
+
+
+def test_workers_do_not_change_the_figures(unbroken: Path, tmp_path: Path) -> None:
+    results = train(config(DATA__WORKERS=2), tmp_path / "run")
+    assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 4, 8])
+def test_a_broken_run_goes_on_to_the_same_figures(
+    unbroken: Path, tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken off within the first task, before its second, within it, and within the last."""
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, epochs)
+        train(config(), out)
+    with pytest.raises(InputError, match="already holds a run; add --resume"):
+        train(config(), out)
+    results = train(config(), out, resume=True)
+    assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
+    assert json.loads((out / "results.json").read_text()) == results
+    for name in ("task-01.pt", "task-03.pt"):
+        one, other = (torch.load(each / "checkpoints" / name)["model"] for each in (out, unbroken))
+        assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
+    before = (unbroken / "results.json").read_bytes()
+    train(config(), unbroken, resume=True)
+    assert (unbroken / "results.json").read_bytes() == before
+
+
+def test_another_config_is_not_resumed(unbroken: Path) -> None:
+    with pytest.raises(InputError, match=r"task-03.pt: was made with another config: SEED, TRAIN.LR differ"):
+        train(config(SEED=3, TRAIN__LR=1e-4), unbroken, resume=True)
+
+
+def test_joint_training_is_one_task(tmp_path: Path) -> None:
+    results = train(config(METHOD__NAME="joint"), tmp_path / "run")
+    assert results["tasks"] == ["joint"] and len(results["mAP"]) == 1
+    assert results["summary"]["forgetting"] is None
+    # Twelve identities by two make six episodes an epoch, three times those of a task of four.
+    assert results["loss_history"][-1]["epoch"] == 3
+
+
+def test_a_saved_model_loads_and_extracts(unbroken: Path) -> None:
+    model = lreid.load_model(unbroken / "checkpoints" / "task-03.pt")
+    address = load_synthetic(
+        "plaza", train_identities=1, test_identities=1, images_per_identity=3, distractors=0, seed=0
+    ).train[0].path  # fmt: skip
+    features = model.extract([draw(address)])
+    assert features.shape == (1, 256) and features.dtype == np.float32
+    np.testing.assert_allclose(features, model.extract([address]))
+
+
+# --------------------------------------------------------------- a data set of files
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A CSV data set of 12 training and 4 test identities in three domains."""
+    folder = tmp_path / "people"
+    folder.mkdir()
+    rows = []
+    drawn = load_synthetic(
+        "plaza", train_identities=12, test_identities=12, images_per_identity=4, distractors=0, seed=0
+    )
+    for split in ("train", "query", "gallery"):
+        pids = sorted({record.pid for record in getattr(drawn, split)})
+        for number, record in enumerate(getattr(drawn, split)):
+            name = f"{split}{number:03d}.png"
+            Image.fromarray(draw(record.path)).save(folder / name)
+            domain = "abc"[pids.index(record.pid) // 4]
+            rows.append((name, f"{split == 'train'}-{record.pid}", record.camid, split, domain))
+    with open(folder / "index.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("path", "pid", "camid", "split", "domain"), *rows])
+    return folder
+
+
+def of_files(people: Path, **changes: Any) -> CfgNode:
+    source = {"BENCHMARK__TRAIN": [f"csv:{people}/index.csv"], "BENCHMARK__TASKS_PER_DATASET": 1}
+    return config(**(source | changes))
+
+
+def test_images_of_past_tasks_are_not_needed(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DwoPP keeps no exemplars: it finishes although each task's images are deleted once the task is over."""
+    end_task: Callable[[DwoPP, Task], None] = DwoPP.end_task
+    deleted = []
+
+    def forgetful(self: DwoPP, task: Task) -> None:
+        for record in task.records:
+            os.unlink(record.path)
+            deleted.append(record.path)
+        end_task(self, task)
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(DwoPP, "end_task", forgetful)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 4)
+        train(of_files(people, DATA__CACHE_GIB=0.0), out)
+    results = train(of_files(people, DATA__CACHE_GIB=0.0), out, resume=True)  # not to resume either
+    assert results["tasks"] == ["a", "b", "c"] and len(results["mAP"]) == 3
+    assert len(set(deleted)) == 48 and not list(people.glob("train*.png"))
+
+
+def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
+    cfg = of_files(
+        people, BENCHMARK__TRAIN=[f"csv:{people}/index.csv#{name}" for name in "ba"],
+        BENCHMARK__UNSEEN=[f"csv:{people}/index.csv#c"],
+    )  # fmt: skip
+    results = train(cfg, tmp_path / "run")
+    assert [(each["name"], each["kind"], each["first_task"]) for each in results["galleries"]] == [
+        ("b", "seen", 0), ("a", "seen", 1), ("c", "unseen", None)
+    ]  # fmt: skip
+    assert np.shape(results["mAP"]) == (2, 3)
+    assert results["summary"]["unseen_mAP"] == results["mAP"][1][2]
+
+
+def test_a_bad_image_is_named_or_skipped(people: Path, tmp_path: Path) -> None:
+    victim = people / "train005.png"
+    whole = victim.read_bytes()
+    for content, message in [(whole[: len(whole) // 2], "decoded"), (b"", "empty"), (b"no image", "decoded")]:
+        victim.write_bytes(content)
+        with pytest.raises(InputError, match=f"train005.png: image .*{message}.*DATA.SKIP_BAD_IMAGES"):
+            train(of_files(people), tmp_path / "run")
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    (people / "query003.png").unlink()
+    results = train(of_files(people, DATA__SKIP_BAD_IMAGES=True), tmp_path / "run")
+    assert results["skipped_images"] == 2
+    assert "train005.png" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path: Path) -> None:
+    (people / "train047.png").unlink()
+    with pytest.raises(InputError, match="train047.png"):
+        train(of_files(people), tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_a_full_disk_loses_nothing_saved(
+    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save, saves = tmp_path / "run", torch.save, 0
+
+    def until_full(state: Any, file: Any) -> None:
+        nonlocal saves
+        saves += 1
+        if saves == 6:
+            file.write(b"the beginning of it")
+            raise OSError(28, "No space left on device")
+        save(state, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", until_full)
+        with pytest.raises(InputError, match=r"last.pt: cannot be written .*No space left"):
+            train(config(), out)
+    assert figures(train(config(), out, resume=True)) == figures(
+        json.loads((unbroken / "results.json").read_text())
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"EPISODE__IDENTITIES": 5}, "EPISODE.IDENTITIES: an episode needs 5 identities, but task 'plaza 1/3' has"),
+        ({"METHOD__NAME": "dwop"}, "METHOD.NAME: unknown method 'dwop'"),
+        ({"BENCHMARK__TRAIN": ["market1501"], "DATA__ROOT": "nowhere"}, "nowhere"),
+        ({"BENCHMARK__TRAIN": ["market1502"]}, "market1502.*market1501"),
+        ({"MODEL__BACKBONE": "smal"}, "unknown backbone 'smal'; the nearest known one is small"),
+        ({"MODEL__WEIGHTS": "none.pth"}, "none.pth: no such file"),
+        ({"DEVICE": "cuda:77"}, "DEVICE cuda:77: cannot be used"),
+        ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
+    ],
+)
+def test_bad_input_is_one_clear_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        train(config(**changes), tmp_path / "run")
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) -> None:
+    shutil.copytree(unbroken, tmp_path / "run")
+    path = tmp_path / "run" / "checkpoints" / "task-03.pt"
+    state = torch.load(path)
+    state["model"] = {key.replace("stem", "trunk"): value for key, value in state["model"].items()}
+    torch.save(state, path)
+    with pytest.raises(InputError, match="of another architecture"):
+        train(config(), tmp_path / "run", resume=True)
+
+
+def test_a_diverging_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="the loss is not finite in epoch .* lower TRAIN.LR"):
+        train(config(TRAIN__LR=1e30), tmp_path / "run")
+
+
+def test_run_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = Path("runs/synthetic-10-dwopp-seed0")
+    assert run_folder_for(config(), resume=False) == run_folder_for(config(), resume=True) == first
+    first.mkdir(parents=True)
+    assert run_folder_for(config(), resume=True) == first
+    assert run_folder_for(config(), resume=False) == Path(f"{first}-2")
+    Path(f"{first}-2").mkdir()
+    assert run_folder_for(config(), resume=True) == Path(f"{first}-2")
