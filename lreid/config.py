@@ -45,10 +45,10 @@ def default_config() -> CfgNode:
     cfg.DATA.WORKERS = 0  # loader processes; 0 is fastest while the images fit in the cache
 
     cfg.SYNTHETIC = CfgNode()  # size of the drawn data sets (synthetic:DOMAIN)
-    cfg.SYNTHETIC.TRAIN_IDENTITIES = 400
+    cfg.SYNTHETIC.TRAIN_IDENTITIES = 480
     cfg.SYNTHETIC.TEST_IDENTITIES = 150
     cfg.SYNTHETIC.IMAGES_PER_IDENTITY = 10
-    cfg.SYNTHETIC.DISTRACTORS = 0  # gallery images of nobody
+    cfg.SYNTHETIC.DISTRACTORS = 300  # gallery images of nobody
     cfg.SYNTHETIC.SEED = 0  # another seed draws other people
 
     cfg.INPUT = CfgNode()
@@ -72,7 +72,7 @@ def default_config() -> CfgNode:
     cfg.METHOD.NAME = "dwopp"  # a file of lreid/methods
 
     cfg.TRAIN = CfgNode()
-    cfg.TRAIN.EPOCHS = 60  # a task; every identity occurs once an epoch
+    cfg.TRAIN.EPOCHS = 30  # a task; every identity occurs once an epoch
     cfg.TRAIN.LR = 2e-4  # Adam
     cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
     cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate

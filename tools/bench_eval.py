@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Times ``lreid.retrieval.evaluate`` against the bare blocked matrix product, on random features, in one run.
 
-    python tools/bench_eval.py                     Market-1501 size
-    python tools/bench_eval.py --size msmt17       MSMT17 size
-    python tools/bench_eval.py --check             compares with an evaluation that sorts every row
+python tools/bench_eval.py                     Market-1501 size
+python tools/bench_eval.py --size msmt17       MSMT17 size
+python tools/bench_eval.py --check             compares with an evaluation that sorts every row
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", choices=SIZES, default="market1501")
-    parser.add_argument(
-        "--separation", type=float, default=0.25, help="of the identities; mAP grows with it"
-    )
+    parser.add_argument("--separation", type=float, default=0.25, help="of the identities; mAP grows with it")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--check", action="store_true", help="compare with a full argsort of every row")
@@ -110,7 +108,7 @@ def main() -> None:
     print(f"{queries} × {gallery} × {width}, {args.threads} threads, median of {args.repeats}")
     print(f"mAP {result.mAP:.6f}, Rank-1 {result.cmc[0]:.6f}, mINP {result.mINP:.6f}")
     print(f"bare product {product:.2f} s, evaluate {evaluation:.2f} s, ratio {evaluation / product:.2f}")
-    print(f"peak memory {peak:.0f} MB, {peak - before:.0f} MB above the features (with all imports {before:.0f} MB)")
+    print(f"peak memory {peak:.0f} MB, {peak - before:.0f} MB above the features and all that is imported")
     if args.check:
         mean_ap, rank1 = by_sorting(*problem)
         print(

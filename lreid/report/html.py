@@ -175,7 +175,7 @@ def _learning_curves(results: Results) -> str:
             f'<span class="key{" one" if place else ""}">{kind}</span>' for place, kind in enumerate(lines)
         )
         charts.append(f"<figure><figcaption>{label}<br>{keys}</figcaption>{chart}</figure>")
-    note = "Mean over the seen test sets whose domain has been trained by then, and over the unseen ones."
+    note = "Seen: mean over the test sets whose domain has been trained by then."
     return _section("Learning curve", note, f'<div class="charts">{"".join(charts)}</div>')
 
 

@@ -60,7 +60,7 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 
 
 def results_heat_map(results: Results, metric: str = "mAP") -> Figure:
-    """The results matrix, tasks by galleries; in brackets what came before the domain of a gallery was trained.
+    """The results matrix, tasks by galleries; in brackets what came before a domain was trained.
 
     Args:
         results: the content of ``results.json`` with one finished task or more.

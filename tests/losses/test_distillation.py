@@ -317,6 +317,13 @@ def test_decoupled_with_one_class_is_zero():
     assert loss.item() == 0 and student.grad.abs().sum() == 0
 
 
+def test_decoupled_teacher_gets_no_gradient():
+    student, teacher = logits().requires_grad_(), logits(seed=1).requires_grad_()
+    decoupled_distillation_loss(student, teacher, TARGETS, alpha=1, beta=1).backward()
+    assert teacher.grad is None
+    assert student.grad.abs().max() > 0
+
+
 def test_decoupled_bad_arguments():
     with pytest.raises(ValueError, match="must both be"):
         decoupled_distillation_loss(logits(), logits()[:, :3], TARGETS, alpha=1, beta=1)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny import TINY
 from yacs.config import CfgNode
 
 import lreid
@@ -24,13 +25,6 @@ from lreid.errors import InputError
 from lreid.methods.dwopp import DwoPP
 from lreid.training import trainer as trainer_module
 from lreid.training.run import run_folder_for, train
-
-TINY = {
-    "SYNTHETIC.TRAIN_IDENTITIES": 12, "SYNTHETIC.TEST_IDENTITIES": 6, "SYNTHETIC.IMAGES_PER_IDENTITY": 4,
-    "SYNTHETIC.DISTRACTORS": 3, "BENCHMARK.TASKS_PER_DATASET": 3, "EPISODE.IDENTITIES": 2,
-    "EPISODE.SUPPORT": 2, "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "INPUT.ERASING": True,
-    "TRAIN.EPOCHS": 3, "TRAIN.LR": 1e-3, "TRAIN.CHECKPOINT_MINUTES": 0,
-}  # fmt: skip
 
 
 def config(**changes: Any) -> CfgNode:

@@ -1,0 +1,90 @@
+"""Where the matches of a query stand in its ranking, found without putting the ranking in order."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+JUNK = -1  # gallery identity that never counts
+
+
+class SameIdentity:
+    """Finds the gallery images of each query's identity. Junk belongs to nobody.
+
+    Args:
+        gallery_ids: ``(G,)`` int64.
+    """
+
+    def __init__(self, gallery_ids: np.ndarray):
+        self.order = np.argsort(gallery_ids, kind="stable")
+        self.ids = gallery_ids[self.order]
+
+    def __call__(self, query_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of one identity: query rows, ascending, and gallery columns."""
+        start = np.searchsorted(self.ids, query_ids, side="left")
+        count = np.searchsorted(self.ids, query_ids, side="right") - start
+        count[query_ids == JUNK] = 0
+        rows = np.repeat(np.arange(len(query_ids)), count)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        return rows, self.order[np.repeat(start, count) + within]
+
+
+def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """How many gallery images stand ahead of each match ``scores[rows, columns]``: its rank, from 0.
+
+    Ahead are higher scores, and equal ones that come earlier in the gallery.
+
+    Args:
+        scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.
+        rows: ``(P,)`` ascending query rows.
+        columns: ``(P,)`` gallery columns; their scores are finite.
+
+    Returns:
+        ``(P,)`` int64, the same on every device.
+    """
+    if scores.device.type == "cpu":
+        return _count_by_sorting(scores.numpy(), rows, columns)
+    return _count_by_comparing(scores, rows, columns)
+
+
+def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """For devices on which comparing whole rows costs next to nothing."""
+    places = torch.arange(scores.shape[1], device=scores.device)  # (G,)
+    rows, columns = (torch.from_numpy(index).to(scores.device) for index in (rows, columns))
+    step = max(1, len(scores) // 4)  # keeps what a step allocates below the size of the scores
+    counts = []
+    for row, column in zip(rows.split(step), columns.split(step), strict=True):
+        others = scores[row]  # (P, G)
+        target = scores[row, column][:, None]  # (P, 1)
+        earlier = (others == target) & (places < column[:, None])
+        counts.append(((others > target) | earlier).sum(1))
+    return torch.cat(counts).cpu().numpy()
+
+
+def _count_by_sorting(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """For CPUs, where numpy sorts bare values at a few nanoseconds each.
+
+    Sorted values tell how many exceed a match and how many equal it. Only among equals do places matter.
+    """
+    bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
+    ahead = np.empty(len(rows), dtype=np.int64)
+
+    def count(chunk: np.ndarray) -> None:
+        ascending = scores[chunk]  # a copy: scores keep their places
+        ascending.sort(axis=1)
+        for row, ordered in zip(chunk, ascending, strict=True):
+            pairs = slice(bounds[row], bounds[row + 1])
+            targets = scores[row, columns[pairs]]
+            end = np.searchsorted(ordered, targets, side="right")
+            ahead[pairs] = len(ordered) - end
+            for tied in np.flatnonzero(end - np.searchsorted(ordered, targets, side="left") > 1):
+                earlier = scores[row, : columns[pairs][tied]]
+                ahead[pairs][tied] += np.count_nonzero(earlier == targets[tied])
+
+    wanted = np.flatnonzero(np.diff(bounds))
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter
+        list(pool.map(count, np.array_split(wanted, max(1, len(wanted) // 16))))
+    return ahead

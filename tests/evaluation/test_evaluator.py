@@ -1,0 +1,73 @@
+"""Figures of a model on test sets, against the ranking done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lreid.data.records import QueryGallery
+from lreid.data.synthetic import load_synthetic
+from lreid.evaluation import Evaluator
+from lreid.models import Embedder
+
+
+@pytest.fixture(scope="module")
+def test_set() -> QueryGallery:
+    drawn = load_synthetic(
+        "campus", train_identities=1, test_identities=8, images_per_identity=5, distractors=6, seed=0
+    )
+    return QueryGallery("campus", "seen", drawn.query, drawn.gallery, 0)
+
+
+def evaluator(test_set: QueryGallery, **options: object) -> Evaluator:
+    defaults = {
+        "height": 32, "width": 16, "cache_gib": 1.0, "skip_bad": False, "metric": "cosine",
+        "ap": "rectangular", "camera_filter": True, "flip": False, "batch_size": 16,
+    }  # fmt: skip
+    return Evaluator([test_set], **(defaults | options))
+
+
+@pytest.mark.parametrize("camera_filter", [True, False])
+def test_against_a_ranking_by_hand(test_set: QueryGallery, camera_filter: bool) -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    (figures,) = evaluator(test_set, camera_filter=camera_filter).evaluate(model)
+
+    def unit(records: tuple) -> np.ndarray:
+        features = model.extract([record.path for record in records]).astype(np.float64)
+        return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+    aps: dict[int, list[float]] = {}
+    ranks = []
+    scores = unit(test_set.query) @ unit(test_set.gallery).T
+    for query, row in zip(test_set.query, scores, strict=True):
+        hits, seen = [], 0
+        for index in np.argsort(-row, kind="stable"):
+            item = test_set.gallery[index]
+            if camera_filter and item.pid == query.pid and item.camid == query.camid:
+                continue
+            seen += 1
+            if item.pid == query.pid:
+                hits.append(seen)
+        ranks.append(hits[0])
+        aps.setdefault(query.pid, []).append(float(np.mean([(i + 1) / rank for i, rank in enumerate(hits)])))
+    assert figures.num_valid == len(test_set.query)
+    assert figures.mAP == pytest.approx(100 * np.mean([ap for values in aps.values() for ap in values]))
+    for rank in (1, 5, 10):
+        assert getattr(figures, f"rank{rank}") == pytest.approx(100 * np.mean(np.array(ranks) <= rank))
+    assert list(figures.identity_ap) == sorted(aps)
+    for pid, values in aps.items():
+        assert figures.identity_ap[pid] == pytest.approx(100 * np.mean(values))
+
+
+def test_without_cache_the_figures_are_the_same(test_set: QueryGallery) -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    assert evaluator(test_set).evaluate(model) == evaluator(test_set, cache_gib=0.0).evaluate(model)
+
+
+def test_skipped_images_are_told(test_set: QueryGallery) -> None:
+    gone = test_set.gallery[0]._replace(path="gone.png")
+    with_gap = QueryGallery("campus", "seen", test_set.query, (gone, *test_set.gallery[1:]), 0)
+    assert evaluator(with_gap, skip_bad=True).skipped == ["gone.png"]

@@ -1,0 +1,222 @@
+from pathlib import Path
+
+import nested_loops
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.retrieval import evaluate
+from lreid.retrieval.matches import _count_by_comparing, _count_by_sorting
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@st.composite
+def problems(draw):
+    """Few identities, two cameras and vectors from a coarse grid: ties, junk and hopeless queries abound."""
+    num_queries, num_gallery = draw(st.integers(1, 6)), draw(st.integers(1, 14))
+
+    def vectors(count):
+        rows = st.lists(st.integers(-1, 1), min_size=4, max_size=4)
+        return draw(st.lists(rows, min_size=count, max_size=count))
+
+    def labels(count, values):
+        return draw(st.lists(st.sampled_from(values), min_size=count, max_size=count))
+
+    return (
+        vectors(num_queries),
+        vectors(num_gallery),
+        labels(num_queries, [1, 2, 3, -1]),
+        labels(num_gallery, [-1, 0, 1, 1, 2, 7]),
+        labels(num_queries, [0, 1]),
+        labels(num_gallery, [0, 1]),
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    problem=problems(),
+    metric=st.sampled_from(["cosine", "euclidean", "sqeuclidean"]),
+    ap=st.sampled_from(["rectangular", "trapezoidal"]),
+    camera_filter=st.booleans(),
+    block=st.sampled_from([None, 1, 2, 3, 100]),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    container=st.sampled_from([np.asarray, torch.from_numpy]),
+)
+def test_equals_a_full_sort(problem, metric, ap, camera_filter, block, dtype, container):
+    expected = nested_loops.evaluate(*problem, metric, ap, camera_filter)
+    features = [container(np.array(vectors, dtype=dtype)) for vectors in problem[:2]]
+    labels = [container(np.array(values)) for values in problem[2:]]
+    options = {"metric": metric, "ap": ap, "camera_filter": camera_filter, "block": block, "max_rank": 5}
+    valid = [result for result in expected if result[0] is not None]
+    if not valid:
+        with pytest.raises(InputError, match="no query has a match"):
+            evaluate(*features, *labels, **options)
+        return
+    result = evaluate(*features, *labels, **options)
+    divisor = len(valid) if ap == "rectangular" else len(expected)
+    np.testing.assert_allclose(
+        result.ap, [np.nan if result[0] is None else result[0] for result in expected], rtol=1e-12
+    )
+    assert result.mAP == pytest.approx(sum(r[0] for r in valid) / divisor, rel=1e-12)
+    assert result.mINP == pytest.approx(sum(r[1] for r in valid) / divisor, rel=1e-12)
+    cmc = [sum(first <= rank for _, _, first, _ in valid) / divisor for rank in range(5)]
+    np.testing.assert_allclose(result.cmc, cmc, rtol=1e-12)
+    assert result.num_valid == len(valid)
+    reasons = [result[3] for result in expected]
+    assert (result.num_absent, result.num_filtered) == (reasons.count("absent"), reasons.count("filtered"))
+
+
+@pytest.mark.parametrize(
+    ("ap", "official"),
+    [("rectangular", "bot"), ("trapezoidal", "dwopp")],
+)
+def test_golden(ap, official):
+    with np.load(GOLDEN / "eval_small.npz") as file:
+        case = dict(file)
+    names = ("qf", "gf", "q_id", "g_id", "q_cam", "g_cam")
+    result = evaluate(*(case[name] for name in names), ap=ap, max_rank=20)
+    assert result.mAP == pytest.approx(float(case[f"map_{official}"]), rel=1e-12)
+    np.testing.assert_allclose(result.cmc, case[f"cmc_{official}"], rtol=1e-6)  # kept in float32 there
+    if official == "dwopp":
+        np.testing.assert_allclose(result.ap, case["ap_dwopp"], rtol=1e-12)
+
+
+def random_problem(num_queries=40, num_gallery=300, width=16, num_ids=12, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    counts = (num_queries, num_gallery)
+    return (
+        *(rng.standard_normal((count, width)).astype(dtype) for count in counts),
+        *(rng.integers(num_ids, size=count) for count in counts),
+        *(rng.integers(4, size=count) for count in counts),
+    )
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_equals_torchreid(metric):
+    metrics = pytest.importorskip("torchreid.reid.metrics")
+    problem = random_problem()
+    distances = metrics.compute_distance_matrix(*map(torch.from_numpy, problem[:2]), metric).numpy()
+    cmc, mean_ap = metrics.evaluate_rank(distances, *problem[2:], max_rank=50, use_cython=False)
+    result = evaluate(*problem, metric=metric)
+    assert result.mAP == pytest.approx(float(mean_ap), abs=1e-9)
+    np.testing.assert_allclose(result.cmc, cmc, rtol=1e-6)  # kept in float32 there
+
+
+def test_block_size_changes_nothing():
+    problem = random_problem()
+    whole = evaluate(*problem)
+    for block in (1, 7, 39, 40, 1000):
+        np.testing.assert_array_equal(evaluate(*problem, block=block).ap, whole.ap)
+
+
+@pytest.mark.parametrize("width", [5, 61, 300, 631])
+@pytest.mark.parametrize("num_gallery", [37, 218])
+def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
+    # A matrix product rounds equal columns differently at the edges of its tiles.
+    rng = np.random.default_rng(width)
+    gallery = np.repeat(rng.standard_normal((1, width), dtype=np.float32), num_gallery, axis=0)
+    queries = rng.standard_normal((9, width), dtype=np.float32)
+    gallery_ids = np.arange(num_gallery)
+    query_ids = np.arange(0, 36, 4)
+    for block in (None, 1, 4):
+        result = evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, block=block)
+        np.testing.assert_allclose(result.ap, 1 / (query_ids + 1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 6), st.integers(1, 20), st.integers(0, 2**32 - 1), st.sampled_from([2, 100])
+)  # 2 levels of score: nearly all are ties
+def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(levels, size=(num_rows, num_columns)).astype(np.float32)
+    rows, columns = np.nonzero(rng.random(scores.shape) < 0.4)
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    kept = np.isfinite(scores[rows, columns])
+    rows, columns = rows[kept], columns[kept]
+    if not len(rows):
+        return
+    expected = [
+        sum(
+            other > scores[row, column] or (other == scores[row, column] and place < column)
+            for place, other in enumerate(scores[row])
+        )
+        for row, column in zip(rows, columns, strict=True)
+    ]
+    np.testing.assert_array_equal(_count_by_sorting(scores, rows, columns), expected)
+    np.testing.assert_array_equal(_count_by_comparing(torch.from_numpy(scores), rows, columns), expected)
+
+
+def test_leaves_its_input_and_the_precision_of_products_alone():
+    problem = random_problem(dtype=np.float32)
+    copies = [array.copy() for array in problem]
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        evaluate(*problem)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for array, copy in zip(problem, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_says_why_queries_have_no_match():
+    features = np.eye(4)
+    result = evaluate(features, features, [1, 2, 3, 4], [1, 2, 9, 4], [0, 0, 0, 0], [1, 0, 0, 1])
+    assert (result.num_valid, result.num_absent, result.num_filtered) == (2, 1, 1)
+    assert result.warning == (
+        "2 of 4 queries have no match: 1 with an identity that is not in the gallery, "
+        "1 with one that is there only under the query's own camera"
+    )
+    assert evaluate(features, features, [1] * 4, [1] * 4, camera_filter=False).warning == ""
+
+
+def test_names_the_filter_that_left_no_match():
+    features, ids, cams = np.eye(3), [1, 2, 3], [0, 0, 0]
+    with pytest.raises(InputError, match=r"camera filter removed them all.*EVAL\.CAMERA_FILTER False"):
+        evaluate(features, features, ids, ids, cams, cams)
+    with pytest.raises(InputError, match="not one identity of the 3 queries is in the gallery"):
+        evaluate(features, features, ids, [7, 8, 9], cams, cams)
+    with pytest.raises(InputError, match="identities of 2 queries are .*1 more queries"):
+        evaluate(features, features, ids, [1, 2, 9], cams, cams)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"query_features": np.full((3, 2), np.nan)},
+            r"query features: 3 of 3 rows hold NaN.*rows 0, 1, 2\)",
+        ),
+        (
+            {"gallery_features": np.array([[1.0, 2], [np.inf, 0], [1, 1]])},
+            r"gallery features: 1 of 3.*rows 1\)",
+        ),
+        ({"query_features": np.ones((3, 5))}, "query features have 5 numbers a row, gallery features 2"),
+        ({"query_features": np.ones(3)}, r"shape \(3,\)"),
+        ({"query_features": np.ones((3, 2), dtype=int)}, "expected floats, got torch.int64"),
+        ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),
+        ({"gallery_features": np.ones((0, 2))}, "gallery features: empty"),
+        ({"query_ids": [1, 2]}, r"query identities: expected 3, one a feature row, got shape \(2,\)"),
+        ({"gallery_cams": [0.0, 1.0, 2.0]}, "gallery cameras: expected integers, got float64"),
+        ({"query_cams": None}, "camera filter needs cameras"),
+        ({"metric": "hamming"}, "metric 'hamming': unknown"),
+        ({"ap": "circular"}, "ap 'circular': unknown"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    arguments = {
+        "query_features": np.ones((3, 2)),
+        "gallery_features": np.ones((3, 2)),
+        "query_ids": [1, 2, 3],
+        "gallery_ids": [1, 2, 3],
+        "query_cams": [0, 0, 0],
+        "gallery_cams": [1, 1, 1],
+    }
+    with pytest.raises(InputError, match=message):
+        evaluate(**(arguments | change))
