@@ -143,7 +143,9 @@ def check_values(cfg: CfgNode) -> None:
         if key in ("INPUT.MEAN", "INPUT.STD") and not (
             len(value) == 3 and all(isinstance(number, (int, float)) for number in value)
         ):
-            raise InputError(f"{key} is {value}; it must be three numbers, one for each of red, green and blue")
+            raise InputError(
+                f"{key} is {value}; it must be three numbers, one for each of red, green and blue"
+            )
 
 
 def config_from_text(text: str, source: str) -> CfgNode:
@@ -237,7 +239,9 @@ def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
 
 def _typed(value: Any, default: Any, key: str, source: str) -> Any:
     if isinstance(default, CfgNode):
-        raise InputError(f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …")
+        raise InputError(
+            f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …"
+        )
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if isinstance(default, list) and isinstance(value, tuple):

@@ -64,7 +64,9 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
     except Exception as error:  # torch reports damage in a dozen ways
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})") from None
+        raise InputError(
+            f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})"
+        ) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
     return content

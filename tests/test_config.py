@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lreid.config import check_values, config_from_text, default_config, differing_keys, load_config, method_options
+from lreid.config import (
+    check_values,
+    config_from_text,
+    default_config,
+    differing_keys,
+    load_config,
+    method_options,
+)
 from lreid.errors import InputError
 from lreid.methods import build_method
 from lreid.models import Embedder
@@ -18,7 +25,7 @@ CONFIGS = sorted(Path(__file__).parents[1].glob("configs/**/*.yaml"))
 def test_every_shipped_config_loads(file: Path) -> None:
     cfg = load_config([file])
     if file.parent.name == "methods":
-        assert cfg.METHOD.NAME == file.stem
+        assert file.stem == cfg.METHOD.NAME
         build_method(cfg.METHOD.NAME, Embedder("small", height=64, width=32), **method_options(cfg))
     if file.parent.name == "benchmarks":
         assert file.stem == cfg.BENCHMARK.NAME

@@ -25,13 +25,17 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--config", type=Path, action="append", default=[], metavar="FILE",
         help="benchmark; may be given several times, later files win (default: the built-in one)",
     )  # fmt: skip
     parser.add_argument("--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "joint"], metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table"
+    )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config for all runs")
     sys.exit(run_tool(parser, main))

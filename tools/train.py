@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Trains a lifelong re-identification method on a benchmark, task after task.
 
-    python tools/train.py                                             # DwoPP on the built-in benchmark
-    python tools/train.py --config configs/methods/dwpp.yaml          # another method on it
-    python tools/train.py --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
-    python tools/train.py --resume --out runs/my-run                  # goes on where it stopped
-    python tools/train.py SEED 1 TRAIN.LR 1e-4                        # any key of the config
+python tools/train.py                                             # DwoPP on the built-in benchmark
+python tools/train.py --config configs/methods/dwpp.yaml          # another method on it
+python tools/train.py --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
+python tools/train.py --resume --out runs/my-run                  # goes on where it stopped
+python tools/train.py SEED 1 TRAIN.LR 1e-4                        # any key of the config
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--config", type=Path, action="append", default=[], metavar="FILE",
         help="a benchmark, a method, or both; may be given several times, later files win",
@@ -39,6 +41,10 @@ if __name__ == "__main__":
         "--out", type=Path, metavar="DIR",
         help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number behind it where that is taken)",
     )  # fmt: skip
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the last checkpoint of the run folder"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py"
+    )
     sys.exit(run_tool(parser, main))

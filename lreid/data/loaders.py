@@ -58,7 +58,9 @@ class EpisodeBatches(Dataset[Batch]):
         progress = int(PROGRESS_STEPS * epoch / self.epochs) / PROGRESS_STEPS
         seed = np.random.SeedSequence([*self.sampler.seed, epoch, episode]).generate_state(1)[0]
         images = self.augment([self.images[i] for i in chosen], seed=int(seed), progress=progress)
-        return Batch(torch.from_numpy(images), torch.from_numpy(self.labels[chosen]), self.sampler.num_support)
+        return Batch(
+            torch.from_numpy(images), torch.from_numpy(self.labels[chosen]), self.sampler.num_support
+        )
 
 
 def episode_loader(batches: EpisodeBatches, *, workers: int, pin_memory: bool) -> DataLoader[Batch]:

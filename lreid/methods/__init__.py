@@ -30,7 +30,9 @@ def method_class(name: str) -> type[Method]:
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
         raise InputError(f"METHOD.NAME: unknown method {name!r}; the nearest known one is {nearest}")
     module = importlib.import_module(f"{__name__}.{name}")
-    classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)]
+    classes = [
+        value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)
+    ]
     return next(found for found in classes if found.__module__ == module.__name__)
 
 

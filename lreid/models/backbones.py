@@ -124,5 +124,7 @@ def _load_file(network: nn.Module, file: Path) -> None:
     if misfits or missing or unknown:
         parts = [("missing", missing), ("unknown", unknown), ("of another shape", misfits)]
         told = "; ".join(f"{len(names)} {what} ({names[0]} …)" for what, names in parts if names)
-        raise InputError(f"{file}: does not fit this backbone: {told}; set MODEL.BACKBONE to what it was made for")
+        raise InputError(
+            f"{file}: does not fit this backbone: {told}; set MODEL.BACKBONE to what it was made for"
+        )
     target.load_state_dict(state)

@@ -81,7 +81,9 @@ class Embedder(nn.Module):
             self.train(training)
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
-    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
+    def _features(
+        self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool
+    ) -> Tensor:
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         batch = images.to(self.mean.device)  # (B, 3, H, W)

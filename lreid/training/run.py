@@ -33,7 +33,14 @@ from lreid.training.trainer import Trainer
 logger = logging.getLogger("lreid")
 
 # Where and how often a run works may change when it is taken up again, what it computes may not.
-FREE_KEYS = ("DEVICE", "DATA.ROOT", "DATA.CACHE_GIB", "DATA.WORKERS", "TRAIN.CHECKPOINT_MINUTES", "TRAIN.TENSORBOARD")
+FREE_KEYS = (
+    "DEVICE",
+    "DATA.ROOT",
+    "DATA.CACHE_GIB",
+    "DATA.WORKERS",
+    "TRAIN.CHECKPOINT_MINUTES",
+    "TRAIN.TENSORBOARD",
+)
 
 
 def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
@@ -52,7 +59,9 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     """
     start = newest_checkpoint(out / "checkpoints")
     if start is not None and not resume:
-        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
+        raise InputError(
+            f"{out}: already holds a run; add --resume to go on with it, or choose another --out"
+        )
     cfg = with_method_defaults(cfg)
     check_values(cfg)
     checkpoint = load_checkpoint(start) if start is not None else None
@@ -171,7 +180,9 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu") from None
+        raise InputError(
+            f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu"
+        ) from None
     return device
 
 
@@ -204,7 +215,9 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, method: Method, evaluator: E
         "seconds": {"train": 0.0, "evaluate": 0.0},
         "loss_history": [],
         "exemplars": method.exemplars,
-        "skipped_images": len(evaluator.skipped),
+        "images_trained": 0,  # looked at by the method, an image as often as it was drawn
+        "skipped": sorted(set(evaluator.skipped)),
+        "skipped_images": len(set(evaluator.skipped)),
         "versions": {"python": platform.python_version(), "lreid": _version("lreid")}
         | {name: _version(name) for name in packages if _version(name) is not None},
     }

@@ -15,7 +15,11 @@ logger = logging.getLogger("lreid")
 
 
 def sweep(
-    files: Sequence[Path], methods: Sequence[str], seeds: Sequence[int], out: Path, overrides: Sequence[str] = ()
+    files: Sequence[Path],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    overrides: Sequence[str] = (),
 ) -> str:
     """Trains every method with every seed, each in a run folder of its own, and compares them.
 
@@ -25,7 +29,8 @@ def sweep(
         files: config files, as for :func:`lreid.config.load_config`.
         methods: names of methods.
         seeds: seeds.
-        out: holds a run folder ``METHOD-seedN`` for each, ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png``.
+        out: holds a run folder ``METHOD-seedN`` for each, ``table.md``, ``table.csv``, ``table.tex`` and the
+            picture ``curves.png``.
         overrides: ``KEY VALUE`` pairs for all runs.
 
     Returns:

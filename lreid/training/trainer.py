@@ -72,7 +72,12 @@ class Trainer:
         if not self.cfg.DATA.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
             for task in self.benchmark.tasks[self.task :]:
                 require_files(task.records)
-        with logging_redirect_tqdm():
+        epochs = self.cfg.TRAIN.EPOCHS
+        steps = [len(task.classes) // self.cfg.EPISODE.IDENTITIES for task in self.benchmark.tasks]  # an epoch
+        done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch
+        # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
+        self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=None, leave=False)
+        with logging_redirect_tqdm(), self.bar:
             for task in self.benchmark.tasks[self.task :]:
                 self._train_task(task)
                 self._evaluate(task)
@@ -100,14 +105,11 @@ class Trainer:
         loader = iter(
             episode_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
         )
-        name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
-        steps = batches.sampler.episodes_per_epoch
-        bar = tqdm(total=epochs * steps, initial=self.epoch * steps, desc=name, unit="step", leave=False)
-        with bar:
-            while self.epoch < epochs:
-                self._train_epoch(loader, optimizer, steps, bar)
-                if self.epoch < epochs and self._save_is_due():
-                    self._save(self.folder.checkpoints / CURRENT, optimizer)
+        self.bar.set_description(f"task {task.index + 1}/{len(self.benchmark.tasks)}")
+        while self.epoch < epochs:
+            self._train_epoch(loader, optimizer, batches.sampler.episodes_per_epoch)
+            if self.epoch < epochs and self._save_is_due():
+                self._save(self.folder.checkpoints / CURRENT, optimizer)
         self._save(self.folder.checkpoints / CURRENT, optimizer)
 
     def _sampler(self, task: Task, labels: Sequence[int]) -> EpisodeSampler:
@@ -124,14 +126,14 @@ class Trainer:
             skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
         )  # fmt: skip
         if images.skipped:
-            self.results["skipped_images"] += len(images.skipped)
-            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
+            self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
+            logger.warning(
+                "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
+            )
         sampler = self._sampler(task, images.pids)
-        return EpisodeBatches(
-            images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch
-        )
+        return EpisodeBatches(images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch)
 
-    def _train_epoch(self, loader: Any, optimizer: Adam, steps: int, bar: tqdm) -> None:
+    def _train_epoch(self, loader: Any, optimizer: Adam, steps: int) -> None:
         started = time.perf_counter()
         train = self.cfg.TRAIN
         rate = train.LR * decay_factor(
@@ -141,6 +143,7 @@ class Trainer:
             group["lr"] = rate
         self.method.model.train()
         sums: dict[str, Tensor] = {}
+        images = 0
         for _ in range(steps):
             batch = next(loader)
             batch = batch._replace(images=batch.images.to(self.device, non_blocking=True))
@@ -150,12 +153,14 @@ class Trainer:
             optimizer.step()
             for name, term in terms.items():
                 sums[name] = sums.get(name, 0) + term.detach()
-            bar.update()
+            images += len(batch.labels)
+            self.bar.update()
         self.epoch += 1
         losses = {name: total.item() / steps for name, total in sums.items()}
         self.results["seconds"]["train"] += time.perf_counter() - started
+        self.results["images_trained"] += images
         self._check_finite(losses)
-        bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
+        self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
         entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
         self.folder.log_scalars(entry, step=self.task * train.EPOCHS + self.epoch)
         if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0:
@@ -180,6 +185,9 @@ class Trainer:
                 gallery["name"], {"ids": list(figure.identity_ap), "ap": []}
             )
             history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
+        seconds = self.results["seconds"]["train"]
+        self.results["images_per_second"] = round(self.results["images_trained"] / seconds, 1)
+        self.results["skipped_images"] = len(self.results["skipped"])
         self.results["summary"] = summarise(self.results)
 
     def _save_is_due(self) -> bool:

@@ -31,7 +31,8 @@ def batches(images: Images, *, workers: int = 0, **options: int) -> list[Batch]:
 
 def same(one: list[Batch], other: list[Batch]) -> bool:
     return len(one) == len(other) and all(
-        torch.equal(a.images, b.images) and torch.equal(a.labels, b.labels) for a, b in zip(one, other, strict=True)
+        torch.equal(a.images, b.images) and torch.equal(a.labels, b.labels)
+        for a, b in zip(one, other, strict=True)
     )
 
 

@@ -68,7 +68,11 @@ def test_all_identities_and_images_get_their_turn() -> None:
 
 
 def test_too_few_identities_are_named() -> None:
-    with pytest.raises(InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"):
-        EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
+    with pytest.raises(
+        InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"
+    ):
+        EpisodeSampler(
+            [0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek"
+        )
     with pytest.raises(InputError, match="must be 1 or more"):
         sampler([2, 2], identities=1, num_support=0, num_query=1)

@@ -51,7 +51,9 @@ def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(torchvision.models.resnet34().state_dict(), tmp_path / "r34.pth")
-    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"):
+    with pytest.raises(
+        InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"
+    ):
         build_backbone("resnet50", str(tmp_path / "r34.pth"))
 
 

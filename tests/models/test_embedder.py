@@ -35,7 +35,9 @@ def test_paths_arrays_and_tensors_give_the_same_features(model: Embedder, tmp_pa
 
 
 def test_batches_do_not_change_features(model: Embedder) -> None:
-    np.testing.assert_allclose(model.extract(IMAGES, batch_size=2), model.extract(IMAGES), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        model.extract(IMAGES, batch_size=2), model.extract(IMAGES), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_other_sizes_are_resized(model: Embedder, tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
 
 def test_another_architecture_is_refused() -> None:
     small, resnet = Embedder("small"), Embedder("resnet18")
-    with pytest.raises(InputError, match="task-01.pt: is of another architecture than MODEL.BACKBONE resnet18"):
+    with pytest.raises(
+        InputError, match="task-01.pt: is of another architecture than MODEL.BACKBONE resnet18"
+    ):
         load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
     before = small.state_dict()["backbone.stem.0.weight"].clone()
     other = Embedder("small")
