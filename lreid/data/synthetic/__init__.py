@@ -1,0 +1,139 @@
+"""Re-ID images drawn by a program: people and vehicles, seen by cameras, in domains.
+
+A drawn image needs no file. Its address says all of it::
+
+    synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
+
+The *seed* chooses the population, the *domain* the place with its cameras, backgrounds and fashions.
+Identities are numbered in the order in which they appear over one season of :data:`SEASON` numbers.
+Fashion and daylight drift from its first to its last day, so an early and a late task differ as they
+do in a city; that is what makes a model forget.
+
+Every choice comes from :class:`random.Random` seeded by text, every pixel from whole numbers: an address
+gives the same image on every machine and in any order.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import numpy as np
+
+from lreid.data.records import DataSet, Record
+from lreid.data.synthetic.cameras import camera_of, crop, expose, obstruct
+from lreid.data.synthetic.domains import CAMERAS, DOMAINS, IN_FASHION, SEASON, domain_named
+from lreid.data.synthetic.drawing import Dice, Pen
+from lreid.data.synthetic.people import Person, dress_person
+from lreid.data.synthetic.vehicles import Vehicle, build_vehicle
+from lreid.errors import InputError
+
+__all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "is_synthetic", "load_synthetic"]
+
+SEEN_BY = 4  # cameras that see one identity, at most
+QUERIES = 2  # per test identity, each under another camera
+_ADDRESS = re.compile(r"synthetic:([a-z-]+)" + 4 * r"/([0-9]{1,18})")
+
+
+def is_synthetic(path: str) -> bool:
+    """Whether a record's path is the address of a drawn image."""
+    return path.startswith("synthetic:")
+
+
+def draw(address: str) -> np.ndarray:
+    """The image at an address.
+
+    Args:
+        address: ``synthetic:<domain>/<seed>/<identity>/<camera>/<shot>``; identities are numbered from
+            0 to ``SEASON - 1``, cameras from 1 to ``CAMERAS``.
+
+    Returns:
+        (H, W, 3) uint8, RGB: 64 x 32 pixels for people, 48 x 64 for vehicles.
+
+    Raises:
+        InputError: it is no such address.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise InputError(f"{address!r}: not the address of a drawn image; write synthetic:plaza/0/17/2/5")
+    name, (seed, identity, camera, shot) = match[1], map(int, match.groups()[1:])
+    domain = domain_named(name)
+    if identity >= SEASON or not 1 <= camera <= CAMERAS:
+        raise InputError(f"{address}: identities go from 0 to {SEASON - 1} and cameras from 1 to {CAMERAS}")
+    # An identity shows each camera one side; place, size, pose and light change from shot to shot.
+    eye, subject = camera_of(name, camera), _subject(name, seed, identity)
+    passing, dice = Dice(name, seed, identity, camera), Dice(name, seed, identity, camera, shot)
+    view, mirror = passing.one_of(eye.views), passing.chance(50)
+    canvas = crop(eye.background, subject.canvas, dice)
+    x, y = canvas.shape[1] // 2 + dice.between(-3, 3), dice.between(-3, 4)
+    pen = Pen(canvas, x, y, eye.scale + dice.between(-12, 12), mirror)
+    subject.draw(pen, view, dice)
+    if dice.chance(domain.clutter):
+        obstruct(canvas, dice)
+    return expose(canvas, eye, domain.dusk * identity // SEASON, dice)
+
+
+def load_synthetic(
+    domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int,
+    seed: int,
+) -> DataSet:  # fmt: skip
+    """Records of one domain: identities to train on, and others to be looked for.
+
+    Training identities, test identities and distractors come from the whole season. Ascending ``pid``
+    is the order of appearance: split the training identities in that order for tasks that drift.
+
+    Args:
+        domain: a key of :data:`DOMAINS`.
+        train_identities, test_identities: how many; ``pid`` is the identity's number in its address.
+        images_per_identity: at least 3; they come from up to ``SEEN_BY`` cameras in turn.
+        distractors: gallery images of people or vehicles that nobody looks for, one each, with pid 0.
+        seed: another seed is another population in the same place.
+
+    Returns:
+        The data set. Of each test identity, ``QUERIES`` images are queries and the rest is gallery; each
+        query has a match under another camera.
+
+    Raises:
+        InputError: the domain is unknown or a number is out of range.
+    """
+    domain_named(domain)
+    most = SEASON // 3
+    for key, value, low, high in (
+        ("train_identities", train_identities, 0, most),
+        ("test_identities", test_identities, 0, most),
+        ("distractors", distractors, 0, most),
+        ("images_per_identity", images_per_identity, QUERIES + 1, 1000),
+    ):
+        if not low <= value <= high:
+            raise InputError(f"{key} of synthetic:{domain}: must be from {low} to {high}, not {value}")
+
+    def arrivals(count: int, turn: int) -> list[int]:
+        # Of three who come one after the other, one is nobody, one is trained on and one looked for.
+        return [3 * (k * most // count) + turn for k in range(count)]
+
+    def images(identity: int, pid: int, count: int) -> list[Record]:
+        cameras = Dice(domain, seed, identity, "cameras").shuffled(range(1, CAMERAS + 1))[:SEEN_BY]
+        shots = [(cameras[i % SEEN_BY], i // SEEN_BY) for i in range(count)]
+        return [Record(f"synthetic:{domain}/{seed}/{identity}/{c}/{shot}", pid, c) for c, shot in shots]
+
+    train, query, gallery = [], [], []
+    for identity in arrivals(train_identities, 1):
+        train += images(identity, identity, images_per_identity)
+    for identity in arrivals(test_identities, 2):
+        records = images(identity, identity, images_per_identity)
+        query += records[:QUERIES]
+        gallery += records[QUERIES:]
+    for identity in arrivals(distractors, 0):
+        gallery += images(identity, 0, 1)
+    return DataSet(domain, tuple(train), tuple(query), tuple(gallery))
+
+
+@lru_cache(maxsize=4096)
+def _subject(name: str, seed: int, identity: int) -> Person | Vehicle:
+    domain, dice = DOMAINS[name], Dice(name, seed, identity)
+    colours = domain.fashion.split()
+    first = (len(colours) - IN_FASHION + 1) * identity // SEASON
+    fashion = " ".join(colours[first : first + IN_FASHION])
+    if domain.kind == "vehicle":
+        return build_vehicle(dice, fashion)
+    return dress_person(dice, fashion, when=100 * identity // SEASON)

@@ -1,0 +1,90 @@
+"""Where the drawn people and vehicles are: palettes, backgrounds and families of cameras."""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+from lreid.data.synthetic.drawing import Colour
+from lreid.errors import InputError
+
+SEASON = 30_000  # identity numbers from the first to the last day
+CAMERAS = 6  # in every domain, numbered from 1
+IN_FASHION = 6  # colours at any time
+
+
+class Domain(NamedTuple):
+    """A place: what its people wear (or which cars pass), how its cameras see, what stands behind.
+
+    Colours are names out of :data:`~lreid.data.synthetic.drawing.COLOURS`.
+    """
+
+    fashion: str  # colours of clothes or paint in the order in which they come and go over the season
+    wall: str  # background colours above the horizon
+    ground: str  # and below
+    texture: str  # of the background: bricks, panes, foliage or plain
+    tint: Colour = (100, 100, 100)  # brightness of the colour channels, per cent
+    light: tuple[int, int] = (85, 115)  # brightness of its cameras, per cent
+    dusk: int = 40  # by how much the light falls (or rises, if negative) over the season, per cent
+    views: tuple[int, int, int] = (3, 2, 3)  # weights of front, side and back
+    cast: int = 6  # how far the tint of a camera strays, per cent
+    blur: int = 1  # the most that a camera blurs, pixels
+    noise: int = 5  # grey levels, at most
+    clutter: int = 10  # chance that something stands in front, per cent
+    kind: str = "person"
+
+
+DOMAINS: dict[str, Domain] = {
+    "plaza": Domain(
+        "black charcoal navy grey maroon brown forest denim purple teal blue beige olive red coral sky "
+        "orange white", "beige cream silver", "grey silver", "bricks",
+    ),
+    "campus": Domain(
+        "maroon navy forest brown denim grey red black purple green sky white lime orange pink yellow",
+        "olive beige forest", "olive grey", "foliage", (97, 103, 94), (88, 112), 20, (2, 3, 3),
+    ),
+    "station": Domain(
+        "navy black grey charcoal brown beige white denim blue cream silver teal red maroon sky olive",
+        "silver grey white", "charcoal grey", "panes", (103, 100, 92), (72, 98), 0, (4, 2, 3), noise=8,
+    ),
+    "market": Domain(
+        "brown olive maroon purple forest orange beige red green yellow teal pink lime white coral",
+        "beige cream brown", "brown beige", "bricks", (106, 99, 91), (88, 116), 15, (3, 3, 3), clutter=20,
+    ),
+    "mall": Domain(
+        "black grey denim purple white red cream pink navy coral sky beige yellow lime white",
+        "white cream pink", "silver white", "panes", (101, 98, 103), (95, 118), 0, (4, 2, 4),
+    ),
+    "snow": Domain(
+        "red black navy purple orange blue teal white grey lime pink maroon sky yellow olive",
+        "white silver sky", "white white silver", "foliage", (94, 100, 107), (92, 118), 15, (2, 3, 4),
+    ),
+    "park": Domain(
+        "olive brown forest denim grey black navy green beige red blue white coral sky orange yellow lime",
+        "forest olive beige", "olive green", "foliage", (97, 104, 94), (78, 106), -20, (3, 4, 3), clutter=20,
+    ),
+    "night-street": Domain(
+        "black navy charcoal maroon brown denim grey forest purple red blue white teal beige orange",
+        "navy black charcoal", "black charcoal", "panes", (86, 93, 116), (45, 68), 10, (4, 3, 4), noise=8,
+    ),
+    "highway": Domain(
+        "black charcoal navy grey silver white maroon forest brown blue red beige sky orange yellow",
+        "sky silver grey", "grey charcoal", "plain", views=(4, 3, 4), kind="vehicle",
+    ),
+    "car-park": Domain(
+        "white silver grey beige sky blue navy black red maroon teal brown green charcoal",
+        "grey silver cream", "charcoal grey", "bricks", (106, 102, 84), (60, 85), 0, noise=8, kind="vehicle",
+    ),
+}  # fmt: skip
+
+
+def domain_named(name: str) -> Domain:
+    """The domain of that name.
+
+    Raises:
+        InputError: there is none; the nearest one is named.
+    """
+    if name not in DOMAINS:
+        nearest = difflib.get_close_matches(name, DOMAINS, n=1, cutoff=0.0)[0]
+        raise InputError(f"unknown synthetic domain {name!r}; the nearest known one is {nearest}")
+    return DOMAINS[name]

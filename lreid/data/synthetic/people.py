@@ -1,0 +1,138 @@
+"""People: clothes, build, hair, hats and bags."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lreid.data.synthetic.drawing import PATTERNS, Colour, Dice, Pen, darker
+
+SKIN: tuple[Colour, ...] = ((236, 196, 168), (214, 166, 130), (170, 118, 82), (112, 74, 50))
+
+
+class Person(NamedTuple):
+    """What stays the same on all images of one person. Lengths are in 128ths of the frame's height."""
+
+    skin: Colour
+    hair: Colour
+    upper: Colour
+    second: Colour  # of the pattern and the logo
+    inner: Colour  # shirt under an open jacket
+    lower: Colour
+    shoes: Colour
+    bag_colour: Colour
+    hat_colour: Colour
+    shoulder: int  # half the width of the body
+    head: int  # top of the head
+    hem: int  # lower end of the upper garment
+    pattern: str  # a key of PATTERNS, or plain
+    short_sleeves: bool
+    legs: str  # trousers, shorts or skirt
+    haircut: str  # short, long or bald
+    hat: str  # none, cap or beanie
+    bag: str  # none, backpack, satchel or handbag
+    front: str  # plain, logo or open
+
+    canvas = (128, 64)  # height and width to draw on: twice the image's
+
+    def draw(self, pen: Pen, view: str, dice: Dice) -> None:
+        side = view == "side"
+        width = self.shoulder * 5 // 8 if side else self.shoulder
+        stride = dice.between(2, 9) if side else dice.between(-2, 2)
+        if self.bag == "backpack" and side:
+            pen.oval(self.bag_colour, -width - 3, 46, 8, 14)
+        self._legs(pen, width, stride, side)
+        self._torso(pen, width, view)
+        self._arms(pen, width, side, swing=dice.between(-4, 6))
+        self._bag(pen, width, view)
+        self._head(pen, view)
+
+    def _legs(self, pen: Pen, width: int, stride: int, side: bool) -> None:
+        hem = 86 if self.legs == "shorts" else 116
+        for sign, light in ((-1, 6), (1, 8)):  # the far leg is darker
+            hip = sign * (2 if side else width // 2)
+            foot = hip + sign * stride
+            knee = hip + (foot - hip) * (hem - 64) // 52
+            if self.legs != "trousers":
+                skin = darker(self.skin, light)
+                pen.shape(skin, (hip - 3, 70), (hip + 3, 70), (foot + 2, 117), (foot - 2, 117))
+            pen.oval(darker(self.shoes, light), foot + 3 * side, 119, 7 if side else 5, 4)
+            if self.legs != "skirt":
+                cloth = darker(self.lower, light)
+                pen.shape(cloth, (hip - 5, 62), (hip + 5, 62), (knee + 4, hem), (knee - 4, hem))
+        if self.legs == "skirt":
+            pen.shape(self.lower, (-width + 2, 62), (width - 2, 62), (width + 2, 90), (-width - 2, 90))
+
+    def _torso(self, pen: Pen, width: int, view: str) -> None:
+        waist = width * 7 // 8
+        outline = ((-width, 32), (-4, 27), (4, 27), (width, 32), (waist, self.hem), (-waist, self.hem))
+        if self.pattern == "plain":
+            pen.shape(self.upper, *outline)
+        else:
+            pen.print(self.pattern, self.upper, self.second, *outline)
+        if view == "front" and self.front == "open":
+            pen.shape(self.inner, (-3, 27), (3, 27), (4, self.hem), (-4, self.hem))
+        elif view == "front" and self.front == "logo":
+            pen.box(self.second, -5, 38, 5, 47)
+
+    def _arms(self, pen: Pen, width: int, side: bool, swing: int) -> None:
+        sleeve = darker(self.upper)
+        forearm = self.skin if self.short_sleeves else sleeve
+        for sign in (1,) if side else (-1, 1):
+            top = 0 if side else sign * width
+            elbow, hand = top + sign * 2 + swing // 2, top + sign * 2 + swing
+            pen.shape(forearm, (elbow - 2, 46), (elbow + 3, 46), (hand + 2, 70), (hand - 2, 70))
+            pen.shape(sleeve, (top - 3, 32), (top + 3, 32), (elbow + 3, 49), (elbow - 3, 49))
+            pen.oval(self.skin, hand, 71, 3, 3)
+
+    def _bag(self, pen: Pen, width: int, view: str) -> None:
+        if self.bag == "backpack" and view == "back":
+            pen.box(self.bag_colour, -8, 33, 8, 58)
+            pen.box(darker(self.bag_colour), -6, 46, 6, 55)
+        elif self.bag == "backpack" and view == "front":  # its straps
+            for left in (-width + 3, width - 6):
+                pen.box(self.bag_colour, left, 30, left + 3, 52)
+        elif self.bag == "satchel":
+            pen.shape(self.bag_colour, (-width + 2, 30), (-width + 5, 30), (width, 62), (width - 3, 62))
+            pen.box(self.bag_colour, width - 7, 58, width + 5, 72)
+        elif self.bag == "handbag":
+            pen.box(self.bag_colour, width - 1, 72, width + 9, 86)
+
+    def _head(self, pen: Pen, view: str) -> None:
+        side, y = view == "side", self.head + 9
+        pen.box(self.skin, -3, y + 4, 3, 30)
+        if self.haircut == "long":
+            pen.box(self.hair, -8 if side else -7, y, 1 if side else 7, y + 18)
+        pen.oval(self.skin, 0, y, 7, 9)
+        if self.haircut != "bald":
+            start, end = {"front": (195, 345), "side": (120, 300), "back": (0, 360)}[view]
+            pen.oval(self.hair, -1 if side else 0, y - 1, 8 if side else 7, 9, start, end)
+        if self.hat != "none":
+            pen.oval(self.hat_colour, 0, y - 3, 8, 8, 180, 360)
+        if self.hat == "cap" and view != "back":
+            pen.box(self.hat_colour, -2 if side else -6, y - 4, 12 if side else 6, y - 2)
+
+
+def dress_person(dice: Dice, fashion: str, when: int) -> Person:
+    """Somebody dressed in these colours, the warmer the day (per cent of the season), the lighter."""
+    warm = dice.chance(when)
+    return Person(
+        skin=dice.one_of(SKIN),
+        hair=dice.colour("black black brown brown beige charcoal silver maroon"),
+        upper=dice.colour(fashion),
+        second=dice.colour(fashion),
+        inner=dice.colour(fashion),
+        lower=dice.colour("black navy denim denim charcoal grey " + fashion),
+        shoes=dice.colour("black black white brown red grey"),
+        bag_colour=dice.colour("black brown navy red olive grey beige teal"),
+        hat_colour=dice.colour(fashion),
+        shoulder=dice.between(11, 16),
+        head=dice.between(4, 9),
+        hem=dice.between(62, 68) if warm else dice.one_of((66, 68, 70, 82, 90)),
+        pattern=dice.one_of((*PATTERNS, "plain", "plain", "plain", "plain")),
+        short_sleeves=warm and dice.chance(75),
+        legs=dice.one_of(("trousers", "shorts", "skirt") if warm else ("trousers",) * 3 + ("skirt",)),
+        haircut=dice.one_of(("short", "short", "long", "long", "bald")),
+        hat=dice.one_of(("none", "none", "none", "cap" if warm else "beanie")),
+        bag=dice.one_of(("none", "none", "backpack", "satchel", "handbag")),
+        front=dice.one_of(("plain", "logo") if warm else ("plain", "open", "open", "logo")),
+    )
