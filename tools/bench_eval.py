@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.retrieval import evaluate
-from lreid.retrieval.ranking import BLOCK_SCORES
+from lreid.retrieval.scores import BLOCK_SCORES
 
 # queries, gallery images, width, identities, cameras
 SIZES = {

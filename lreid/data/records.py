@@ -22,7 +22,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set as its loader found it: three lists of records with the ids of its authors."""
+    """One data set as its loader found it: three lists of records with the ids of its authors.
+
+    ``train`` is empty where a data set is for testing only.
+    """
 
     name: str
     train: tuple[Record, ...]
@@ -57,16 +60,20 @@ class QueryGallery:
 
     Attributes:
         name: column of the results tables.
-        kind: ``"seen"`` where a task trains on the same domain, else ``"unseen"``.
+        kind: ``"seen"`` where a task trains on the same domain, ``"unseen"`` where none does; ``"merged"`` is
+            made of test sets that are there one by one too, so averages leave it out.
         query, gallery: records with ids that both lists share.
-        first_task: index of the first task of its domain; ``None`` where it is unseen.
+        first_task: index of the first task of its domain; ``None`` where it is not seen.
+        splits: where the figures of several splits are averaged, each split's positions in ``query`` and in
+            ``gallery``. Empty: every query against the whole gallery.
     """
 
     name: str
-    kind: Literal["seen", "unseen"]
+    kind: Literal["seen", "unseen", "merged"]
     query: tuple[Record, ...]
     gallery: tuple[Record, ...]
     first_task: int | None = None
+    splits: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import SPLITS, load_datasets
+from lreid.data.datasets.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
 from lreid.errors import InputError
+
+Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
 
 
 def build_benchmark(
@@ -27,6 +30,10 @@ def build_benchmark(
     identities: int,
     order: str,
     order_seed: int,
+    unseen_galleries: str,
+    splits: int,
+    split_seed: int,
+    cameras: CameraPolicy,
     synthetic: Mapping[str, Any],
 ) -> Benchmark:
     """A sequence of tasks with its seen and unseen test sets.
@@ -43,6 +50,13 @@ def build_benchmark(
         identities: at most so many training identities of each data set, the first ascending; 0 means all.
         order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
         order_seed: decides the random order. That of a data set does not depend on the others.
+        unseen_galleries: ``"separate"`` for one test set for each data set of ``unseen``, ``"merged"`` for one of
+            all their queries and all their galleries together, as AKA has it, or ``"both"``.
+        splits: average an unseen data set that has random splits over at most so many; 0 means all of its 10 or
+            20, 1 its first one, as AKA does. One in ``train`` always takes its first split.
+        split_seed: decides the random splits.
+        cameras: ``"apart"`` or ``"same"``, for data sets that tell none (see
+            :func:`lreid.data.datasets.layout.cameras_of_test`).
         synthetic: size of the drawn data sets.
 
     Returns:
@@ -50,15 +64,36 @@ def build_benchmark(
 
     Raises:
         InputError: a data set cannot be loaded, occurs twice, or has fewer identities than tasks; a number is
-            out of range or the order unknown.
+            out of range or a choice unknown.
     """
     if not train:
         raise InputError("BENCHMARK.TRAIN is empty; name at least one data set")
     if identities < 0:
         raise InputError(f"BENCHMARK.IDENTITIES is {identities}; must be 0 (all) or more")
-    seen = [data_set for each in train for data_set in load_datasets(each, root, synthetic)]
-    others = [data_set for each in unseen for data_set in load_datasets(each, root, synthetic)]
-    _require_distinct(seen, others)
+    if splits < 0:
+        raise InputError(f"BENCHMARK.SPLITS is {splits}; must be 0 (all) or more")
+    for key, value, choices in (
+        ("UNSEEN_GALLERIES", unseen_galleries, ("separate", "merged", "both")),
+        ("CAMERAS", cameras, ("apart", "same")),
+    ):
+        if value not in choices:
+            raise InputError(f"BENCHMARK.{key} is {value!r}; must be {' or '.join(choices)}")
+
+    def load(name: str, split: int = 0) -> list[DataSet]:
+        return load_datasets(name, root, synthetic, split=split, split_seed=split_seed, cameras=cameras)
+
+    seen = [data_set for each in train for data_set in load(each)]
+    others: list[Splits] = []  # every unseen data set, in one split or several
+    for each in unseen:
+        available = SPLITS.get(each, 1)
+        number = min(splits, available) if splits else available
+        others += zip(*(load(each, split) for split in range(number)), strict=True)
+    _require_distinct(seen, [versions[0] for versions in others])
+    for data_set in seen:
+        if not data_set.train:
+            raise InputError(
+                f"{data_set.name}: is for testing only; name it in BENCHMARK.UNSEEN, not in BENCHMARK.TRAIN"
+            )
     if identities:
         seen = [_first_identities(data_set, identities) for data_set in seen]
     if pool and len(seen) > 1:
@@ -76,8 +111,36 @@ def build_benchmark(
             labels = {pid: label + rank for rank, pid in enumerate(part)}
             tasks.append(Task(len(tasks), title, _labelled(data_set.train, labels)))
             label += len(part)
-    tests += [QueryGallery(data_set.name, "unseen", data_set.query, data_set.gallery) for data_set in others]
+    if unseen_galleries != "merged":
+        tests += [query_gallery(versions, "unseen") for versions in others]
+    if unseen_galleries != "separate" and others:
+        kind = "unseen" if unseen_galleries == "merged" else "merged"
+        tests.append(query_gallery(pool_splits("merged unseen", others), kind))
     return Benchmark(name, tuple(tasks), tuple(tests))
+
+
+def query_gallery(versions: Splits, kind: Literal["unseen", "merged"]) -> QueryGallery:
+    """One test set out of the splits of an unseen data set; it holds every image once."""
+    first = versions[0]
+    if len(versions) == 1:
+        return QueryGallery(first.name, kind, first.query, first.gallery)
+    query = tuple(sorted({record for version in versions for record in version.query}))
+    gallery = tuple(sorted({record for version in versions for record in version.gallery}))
+    in_query, in_gallery = ({record: i for i, record in enumerate(records)} for records in (query, gallery))
+    splits = tuple(
+        (tuple(in_query[r] for r in version.query), tuple(in_gallery[r] for r in version.gallery))
+        for version in versions
+    )
+    return QueryGallery(first.name, kind, query, gallery, splits=splits)
+
+
+def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
+    """Merges data sets split by split; one with fewer splits than others begins again with its first."""
+    number = max(len(versions) for versions in data_sets)
+    return [
+        pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets])
+        for split in range(number)
+    ]
 
 
 def split_identities(data_set: DataSet, num_tasks: int, *, order: str, order_seed: int) -> list[list[int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,13 @@ from lreid.retrieval import evaluate
 
 @dataclass(frozen=True)
 class TestFigures:
-    """A model on one test set; everything in per cent.
+    """A model on one test set; everything in per cent. Where the test set has splits, means over them.
 
     Attributes:
         mAP: mean average precision.
         rank1, rank5, rank10: queries with a match among the first 1, 5, 10.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
-        num_valid: queries that have a match in the gallery.
+        num_valid: queries that have a match in the gallery, of all splits together.
     """
 
     __test__ = False  # pytest: not a test
@@ -70,19 +71,39 @@ class Evaluator:
 
     def evaluate(self, model: Embedder) -> list[TestFigures]:
         """The figures of every test set, in order."""
-        return [self._figures(model, query, gallery) for query, gallery in self.images]
+        return [self._figures(model, *each) for each in zip(self.tests, self.images, strict=True)]
 
-    def _figures(self, model: Embedder, query: Images, gallery: Images) -> TestFigures:
-        result = evaluate(
-            model.extract(query, **self.extraction),  # (Q, dim)
-            model.extract(gallery, **self.extraction),  # (G, dim)
-            query.pids, gallery.pids, query.camids, gallery.camids,
-            max_rank=10, **self.protocol,
+    def _figures(self, model: Embedder, test: QueryGallery, images: tuple[Images, Images]) -> TestFigures:
+        query, gallery = images
+        query_features = model.extract(query, **self.extraction)  # (Q, dim)
+        gallery_features = model.extract(gallery, **self.extraction)  # (G, dim)
+        results, identity_aps = [], {int(pid): [] for pid in np.unique(query.pids)}
+        for rows, columns in _splits(test, query, gallery):
+            result = evaluate(
+                query_features[rows], gallery_features[columns], query.pids[rows], gallery.pids[columns],
+                query.camids[rows], gallery.camids[columns], max_rank=10, **self.protocol,
+            )  # fmt: skip
+            results.append(result)
+            for pid, ap in zip(query.pids[rows], result.ap, strict=True):
+                if not np.isnan(ap):
+                    identity_aps[int(pid)].append(ap)
+        rank1, rank5, rank10 = (
+            100 * float(np.mean([result.cmc[k - 1] for result in results])) for k in (1, 5, 10)
+        )
+        return TestFigures(
+            100 * float(np.mean([result.mAP for result in results])), rank1, rank5, rank10,
+            {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
+            sum(result.num_valid for result in results),
         )  # fmt: skip
-        identity_ap = {}
-        for pid in np.unique(query.pids):
-            aps = result.ap[query.pids == pid]
-            if not np.isnan(aps).all():
-                identity_ap[int(pid)] = 100 * float(np.nanmean(aps))
-        rank1, rank5, rank10 = (100 * float(result.cmc[k - 1]) for k in (1, 5, 10))
-        return TestFigures(100 * float(result.mAP), rank1, rank5, rank10, identity_ap, result.num_valid)
+
+
+def _splits(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:
+    """Rows of queries and of gallery images of every split, without the images that could not be read."""
+    if not test.splits:
+        yield slice(None), slice(None)
+    places = [{record: place for place, record in enumerate(images.records)} for images in (query, gallery)]
+    for split in test.splits:
+        yield tuple(
+            np.array([place[records[i]] for i in chosen if records[i] in place], dtype=np.int64)
+            for place, records, chosen in zip(places, (test.query, test.gallery), split, strict=True)
+        )

@@ -89,8 +89,8 @@ def comparison_table(
 ) -> str:
     """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
 
-    Runs with another AP convention or another number of finished tasks are not averaged together. Groups
-    stand in the order of their first run.
+    Runs with another protocol (other identities, splits or cameras), another AP convention or another number of
+    finished tasks are not averaged together. Groups stand in the order of their first run.
 
     Args:
         runs: contents of ``results.json``.
@@ -98,7 +98,8 @@ def comparison_table(
             booktabs ``tabular``).
 
     Returns:
-        One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
+        One line a group, in per cent: benchmark (with the protocol's fingerprint behind it where two protocols go
+        by one name), method, AP convention, tasks, number of runs, then figures
         after the last task, the seen mAP averaged over tasks, forgetting and plasticity. The deviation is
         that of a sample (n - 1) and is left out for a single run.
 
@@ -107,11 +108,17 @@ def comparison_table(
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
+    protocols: dict[str, set[str | None]] = {}
+    for run in runs:
+        protocols.setdefault(run["benchmark"], set()).add(run.get("protocol"))
     groups: dict[tuple[str, ...], list[Results]] = {}
     for run in runs:
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
-        groups.setdefault((run["benchmark"], run["method"], run["ap"], tasks), []).append(run)
+        name = run["benchmark"]
+        if len(protocols[name]) > 1:
+            name += f" [{run.get('protocol', 'unknown')}]"
+        groups.setdefault((name, run["method"], run["ap"], tasks), []).append(run)
 
     keys = ["benchmark", "method", "AP", "tasks", "n"]
     if format == "csv":

@@ -40,6 +40,38 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
     return values.detach().to(device=device, dtype=dtype)
 
 
+def as_comparable(
+    query_features: Any, gallery_features: Any, device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Query and gallery features of one width, dtype and device: ``(Q, D)`` and ``(G, D)``.
+
+    Args:
+        query_features, gallery_features: see :func:`as_features`. float64 if one of them is.
+        device: where they shall lie; ``None`` is where the gallery features are.
+
+    Raises:
+        InputError: as :func:`as_features`, or the widths differ.
+    """
+    gallery = as_features(gallery_features, "gallery features", device)
+    queries = as_features(query_features, "query features", gallery.device)
+    if queries.shape[1] != gallery.shape[1]:
+        raise InputError(
+            f"query features have {queries.shape[1]} numbers a row, gallery features {gallery.shape[1]}; "
+            "extract both with the same model"
+        )
+    dtype = torch.promote_types(queries.dtype, gallery.dtype)
+    return queries.to(dtype), gallery.to(dtype)
+
+
+def unit_rows(features: Tensor, name: str) -> Tensor:
+    """``(N, D)`` rows of length 1, in new memory; a zero vector stays zero.
+
+    Raises:
+        InputError: as :func:`squared_norms`.
+    """
+    return features * inverse_norms(squared_norms(features, name))[:, None]
+
+
 def squared_norms(features: Tensor, name: str) -> Tensor:
     """Squared Euclidean norm of every row, which is also the cheapest look for values that are not finite.
 
@@ -79,3 +111,19 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     if values.dtype.kind not in "iu":
         raise InputError(f"{name}: expected integers, got {values.dtype}")
     return values.astype(np.int64)
+
+
+def as_cameras(
+    query_cams: Any, gallery_cams: Any, num_queries: int, num_gallery: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cameras of queries and gallery as :func:`as_labels` has them.
+
+    Raises:
+        InputError: as there, or they are not given though the camera filter needs them.
+    """
+    if query_cams is None or gallery_cams is None:
+        raise InputError("the camera filter needs cameras; give them or set EVAL.CAMERA_FILTER False")
+    return (
+        as_labels(query_cams, "query cameras", num_queries),
+        as_labels(gallery_cams, "gallery cameras", num_gallery),
+    )

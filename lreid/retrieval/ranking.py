@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_features, as_labels, squared_norms
+from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels
 from lreid.retrieval.matches import JUNK, SameIdentity, count_ahead
-from lreid.retrieval.scores import Metric, Scorer, full_precision
-
-BLOCK_SCORES = 2**24  # scores held at a time: 64 MB in float32
+from lreid.retrieval.rerank import KReciprocal
+from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
 
 AveragePrecision = Literal["rectangular", "trapezoidal"]
 
@@ -71,6 +70,7 @@ def evaluate(
     max_rank: int = 50,
     block: int | None = None,
     device: torch.device | str | None = None,
+    rerank: KReciprocal | None = None,
 ) -> Evaluation:
     """Ranks the gallery for every query and scores the rankings.
 
@@ -96,44 +96,61 @@ def evaluate(
         max_rank: length of the CMC curve.
         block: queries scored at a time; ``None`` keeps a block near 64 MB.
         device: where to compute; ``None`` is where the gallery features are.
+        rerank: re-ranks every ranking first; see :class:`lreid.retrieval.KReciprocal`.
 
     Raises:
         InputError: unusable input, or no query has a match; the message says which filter took them.
     """
-    if metric not in ("cosine", "euclidean", "sqeuclidean"):
-        raise InputError(f"metric {metric!r}: unknown; use cosine, euclidean or sqeuclidean")
+    queries, gallery = as_comparable(query_features, gallery_features, device)
+    score = rerank(queries, gallery, metric) if rerank else Scorer(queries, gallery, metric)
+    return evaluate_scores(
+        score,
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        ap=ap,
+        camera_filter=camera_filter,
+        max_rank=max_rank,
+        block=block,
+    )
+
+
+def evaluate_scores(
+    score: BlockScores,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any = None,
+    gallery_cams: Any = None,
+    *,
+    ap: AveragePrecision = "rectangular",
+    camera_filter: bool = True,
+    max_rank: int = 50,
+    block: int | None = None,
+) -> Evaluation:
+    """Scores rankings that come from anywhere. Arguments and result are those of :func:`evaluate`.
+
+    Args:
+        score: called with a slice of the queries, gives their ``(B, G)`` finite scores, a tensor that may be
+            written to; ``score.shape`` is ``(Q, G)``.
+    """
     if ap not in ("rectangular", "trapezoidal"):
         raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
-    gallery = as_features(gallery_features, "gallery features", device)  # (G, D)
-    queries = as_features(query_features, "query features", gallery.device)  # (Q, D)
-    if queries.shape[1] != gallery.shape[1]:
-        raise InputError(
-            f"query features have {queries.shape[1]} numbers a row, gallery features {gallery.shape[1]}; "
-            "extract both with the same model"
-        )
-    dtype = torch.promote_types(queries.dtype, gallery.dtype)
-    queries, gallery = queries.to(dtype), gallery.to(dtype)
-    squared_norms(queries, "query features")  # only to refuse values that are not finite
-    query_ids = as_labels(query_ids, "query identities", len(queries))
-    gallery_ids = as_labels(gallery_ids, "gallery identities", len(gallery))
+    num_queries, num_gallery = score.shape
+    query_ids = as_labels(query_ids, "query identities", num_queries)
+    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
     if camera_filter:
-        if query_cams is None or gallery_cams is None:
-            raise InputError("the camera filter needs cameras; give them or set EVAL.CAMERA_FILTER False")
-        query_cams = as_labels(query_cams, "query cameras", len(queries))
-        gallery_cams = as_labels(gallery_cams, "gallery cameras", len(gallery))
+        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
 
-    block = min(block or max(1, BLOCK_SCORES // len(gallery)), len(queries))
-    score = Scorer(gallery, metric, block)
     same_identity = SameIdentity(gallery_ids)
     junk = np.flatnonzero(gallery_ids == JUNK)
-    average_precisions = np.full(len(queries), np.nan)
-    inverse_penalties = np.full(len(queries), np.nan)
-    first_ranks = np.full(len(queries), max_rank)  # "beyond the curve" until a match is found
+    average_precisions = np.full(num_queries, np.nan)
+    inverse_penalties = np.full(num_queries, np.nan)
+    first_ranks = np.full(num_queries, max_rank)  # "beyond the curve" until a match is found
     num_filtered = 0
-    for start in range(0, len(queries), block):
-        here = slice(start, start + block)
+    for here in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query_ids[here])
-        images = np.bincount(rows, minlength=len(query_ids[here]))  # (B,) of the query's identity
+        images = np.bincount(rows, minlength=here.stop - here.start)  # (B,) of the query's identity
         removed = np.zeros(len(rows), dtype=bool)
         if camera_filter:
             removed = query_cams[here][rows] == gallery_cams[columns]
@@ -141,21 +158,20 @@ def evaluate(
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if not matches.any():
             continue
-        with full_precision():
-            scores = score(queries[here])  # (B, G)
+        scores = score(here)  # (B, G)
         scores[:, junk] = -torch.inf
         scores[rows[removed], columns[removed]] = -torch.inf
         ranks = count_ahead(scores, rows[~removed], columns[~removed])
-        valid = start + np.flatnonzero(matches)
+        valid = here.start + np.flatnonzero(matches)
         average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
             ranks, matches[matches > 0], ap
         )
 
     num_valid = int(np.isfinite(average_precisions).sum())
-    num_absent = len(queries) - num_valid - num_filtered
+    num_absent = num_queries - num_valid - num_filtered
     if not num_valid:
         raise InputError(_no_match(num_absent, num_filtered))
-    divisor = num_valid if ap == "rectangular" else len(queries)
+    divisor = num_valid if ap == "rectangular" else num_queries
     hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries by the rank of their first match
     return Evaluation(
         mAP=float(np.nansum(average_precisions) / divisor),

@@ -4,41 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lreid.errors import InputError
 from lreid.retrieval.arrays import inverse_norms, squared_norms
 
+BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
+
 Metric = Literal["cosine", "euclidean", "sqeuclidean"]
+
+
+class BlockScores(Protocol):
+    """Scores of all queries against all gallery images, made block by block."""
+
+    shape: tuple[int, int]
+
+    def __call__(self, here: slice) -> Tensor:
+        """``(B, G)`` scores of the queries in a slice: the higher, the nearer."""
 
 
 class Scorer:
     """Scores of queries against one gallery: the higher, the nearer. Equal gallery rows score equal.
 
     Args:
-        gallery: ``(G, D)`` features.
+        queries: ``(Q, D)`` features.
+        gallery: ``(G, D)`` features of the same dtype and device.
         metric: see :func:`lreid.retrieval.evaluate`.
-        block: the most queries a call brings.
+
+    Raises:
+        InputError: unknown metric, or features that are not finite.
     """
 
-    def __init__(self, gallery: Tensor, metric: Metric, block: int):
-        self.gallery, self.metric = gallery, metric
-        self.buffer = gallery.new_empty(block, len(gallery))
+    def __init__(self, queries: Tensor, gallery: Tensor, metric: Metric):
+        if metric not in ("cosine", "euclidean", "sqeuclidean"):
+            raise InputError(f"metric {metric!r}: unknown; use cosine, euclidean or sqeuclidean")
+        self.queries, self.gallery, self.metric = queries, gallery, metric
+        self.shape = len(queries), len(gallery)
+        self.buffer = gallery.new_empty(0, len(gallery))
+        squared_norms(queries, "query features")  # only to refuse values that are not finite
         squares = squared_norms(gallery, "gallery features")
         # For a query q, cosine ranks like q·g / |g| and the distance like q·g - |g|² / 2.
         self.term = inverse_norms(squares) if metric == "cosine" else squares / 2  # (G,)
         self.repeats, self.originals = _repeated_rows(gallery)
 
-    def __call__(self, queries: Tensor) -> Tensor:
-        """Scores of ``(B, D)`` queries. The next call overwrites them."""
-        scores = torch.mm(queries, self.gallery.T, out=self.buffer[: len(queries)])  # (B, G)
+    def __call__(self, here: slice) -> Tensor:
+        """``(B, G)`` scores of the queries in a slice. The next call overwrites them."""
+        queries = self.queries[here]  # (B, D)
+        if len(self.buffer) < len(queries):
+            self.buffer = self.gallery.new_empty(len(queries), len(self.gallery))
+        with full_precision():
+            scores = torch.mm(queries, self.gallery.T, out=self.buffer[: len(queries)])  # (B, G)
         scores = scores.mul_(self.term) if self.metric == "cosine" else scores.sub_(self.term)
         if len(self.repeats):
             scores[:, self.repeats] = scores[:, self.originals]
         return scores
+
+
+def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
+    """Slices of ``count`` rows, ``block`` at a time; ``None`` keeps ``width`` float32 a row near 64 MB."""
+    block = block or max(1, BLOCK_SCORES // width)
+    for start in range(0, count, block):
+        yield slice(start, min(start + block, count))
 
 
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:

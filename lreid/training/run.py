@@ -14,6 +14,7 @@ import torch
 from yacs.config import CfgNode
 
 from lreid.config import check_values, config_from_text, differing_keys, method_options
+from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError
@@ -73,12 +74,13 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     torch.manual_seed(cfg.SEED)
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)
+    protocol = protocol_fingerprint(benchmark)
     if method_class(cfg.METHOD.NAME).joint:
         benchmark = merge_tasks(benchmark)
     model = model_of(cfg, pretrained=checkpoint is None)
     method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
     evaluator = evaluator_of(cfg, benchmark)
-    results = new_results(cfg, benchmark, method, evaluator)
+    results = new_results(cfg, benchmark, protocol, method, evaluator)
     if checkpoint is not None:
         load_model_state(model, checkpoint["model"], start)
         method.load_state_dict(checkpoint["method"])
@@ -134,7 +136,8 @@ def benchmark_of(cfg: CfgNode) -> Benchmark:
     return build_benchmark(
         bench.NAME, train=bench.TRAIN, unseen=bench.UNSEEN, root=cfg.DATA.ROOT,
         tasks_per_dataset=bench.TASKS_PER_DATASET, pool=bench.POOL, identities=bench.IDENTITIES,
-        order=bench.ORDER, order_seed=bench.ORDER_SEED,
+        order=bench.ORDER, order_seed=bench.ORDER_SEED, unseen_galleries=bench.UNSEEN_GALLERIES,
+        splits=bench.SPLITS, split_seed=bench.SPLIT_SEED, cameras=bench.CAMERAS,
         synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
     )  # fmt: skip
 
@@ -186,13 +189,16 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def new_results(cfg: CfgNode, benchmark: Benchmark, method: Method, evaluator: Evaluator) -> dict[str, Any]:
+def new_results(
+    cfg: CfgNode, benchmark: Benchmark, protocol: str, method: Method, evaluator: Evaluator
+) -> dict[str, Any]:
     """The content of ``results.json`` before the first task."""
     packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
     return {
         "schema": 1,
         "method": cfg.METHOD.NAME,
         "benchmark": benchmark.name,
+        "protocol": protocol,  # runs with another fingerprint are not to be compared with this one
         "seed": cfg.SEED,
         "ap": cfg.EVAL.AP,
         "tasks": [task.name for task in benchmark.tasks],

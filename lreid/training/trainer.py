@@ -73,7 +73,9 @@ class Trainer:
             for task in self.benchmark.tasks[self.task :]:
                 require_files(task.records)
         epochs = self.cfg.TRAIN.EPOCHS
-        steps = [len(task.classes) // self.cfg.EPISODE.IDENTITIES for task in self.benchmark.tasks]  # an epoch
+        steps = [
+            len(task.classes) // self.cfg.EPISODE.IDENTITIES for task in self.benchmark.tasks
+        ]  # an epoch
         done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch
         # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
         self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=None, leave=False)

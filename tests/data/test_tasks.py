@@ -31,6 +31,8 @@ SETS = {
     "market": make_data_set("market", range(2, 1503, 2)),  # 751
     "msmt": make_data_set("msmt", range(1041)),
     "veri": make_data_set("veri", range(1, 577)),
+    "sysu": make_data_set("sysu", range(3, 3 * 942 + 1, 3)),  # 942
+    "cuhk03": make_data_set("cuhk03", range(701, 1468)),  # 767
     "small": make_data_set("small", [30, 10, 20, 50, 40]),
 }
 
@@ -40,7 +42,7 @@ def build(monkeypatch):
     def build(train=("small",), unseen=(), sets=SETS, **changes):
         known = {**SETS, **sets}
         monkeypatch.setattr(
-            tasks, "load_datasets", lambda name, root, synthetic: [known[n] for n in name.split("+")]
+            tasks, "load_datasets", lambda name, root, synthetic, **_: [known[n] for n in name.split("+")]
         )
         arguments = {
             "root": "datasets",
@@ -49,6 +51,10 @@ def build(monkeypatch):
             "identities": 0,
             "order": "ascending",
             "order_seed": 0,
+            "unseen_galleries": "separate",
+            "splits": 1,
+            "split_seed": 0,
+            "cameras": "apart",
             "synthetic": {},
         }
         return build_benchmark("bench", train=train, unseen=unseen, **{**arguments, **changes})
@@ -148,6 +154,134 @@ def test_identities_are_capped_at_the_first_ascending(build, order):
     assert benchmark.tests[1].gallery == SETS["small"].gallery  # tests are never cut
 
 
+@pytest.mark.parametrize(
+    "train", [["market", "sysu", "msmt", "cuhk03"], ["msmt", "market", "sysu", "cuhk03"]]
+)
+@pytest.mark.parametrize("cap", [500, 0])
+def test_lreid_orders_with_and_without_the_cap(build, train, cap):
+    published = {"market": 751, "sysu": 942, "msmt": 1041, "cuhk03": 767}
+    benchmark = build(train, identities=cap)
+    assert [task.name for task in benchmark.tasks] == train
+    sizes = [cap or published[name] for name in train]
+    assert [len(task.classes) for task in benchmark.tasks] == sizes
+    assert [label for task in benchmark.tasks for label in task.classes] == list(range(sum(sizes)))
+    for task in benchmark.tasks:
+        expected = sorted({record.pid for record in SETS[task.name].train})[: cap or None]
+        assert sorted({int(record.path[-7:-2]) for record in task.records}) == expected
+        assert len(task.records) == 2 * len(expected)  # with all images of them
+    assert [test.first_task for test in benchmark.tests] == [0, 1, 2, 3]
+
+
+def version(name, split, people):
+    """A split of a data set in which every person is once a query and once in the gallery, with a distractor."""
+    query = tuple(Record(f"{name}/{pid}a", pid, 1) for pid in people)
+    gallery = tuple(Record(f"{name}/{pid}b", pid, 2) for pid in people) + (Record(f"{name}/0", 0, 2),)
+    train = tuple(Record(f"{name}/{pid}a", pid, 1) for pid in range(1, 6) if pid not in people)
+    return DataSet(name, train, query, gallery[::-1] if split % 2 else gallery)
+
+
+@pytest.fixture
+def build_split(monkeypatch):
+    """``four`` has four splits, ``two`` two of them, ``one`` only one."""
+    versions = {
+        "four": [version("four", i, people) for i, people in enumerate([(1, 2), (2, 3), (4, 5), (1, 5)])],
+        "two": [version("two", i, people) for i, people in enumerate([(1, 4), (2, 5)])],
+        "one": [version("one", 0, (3, 4, 5))],
+    }
+    calls = []
+
+    def load(name, root, synthetic, *, split, split_seed, cameras):
+        calls.append((name, split, split_seed, cameras))
+        return [versions[name][split]]
+
+    monkeypatch.setattr(tasks, "load_datasets", load)
+    monkeypatch.setattr(tasks, "SPLITS", {"four": 4, "two": 2})
+
+    def build(**changes):
+        arguments = {
+            "train": ["one"], "unseen": ["four", "two"], "root": "datasets", "tasks_per_dataset": 1, "pool": False,
+            "identities": 0, "order": "ascending", "order_seed": 0, "unseen_galleries": "separate", "splits": 1,
+            "split_seed": 7, "cameras": "same", "synthetic": {},
+        }  # fmt: skip
+        return build_benchmark("bench", **{**arguments, **changes})
+
+    build.versions, build.calls = versions, calls
+    return build
+
+
+def resolved(test):
+    """The query and gallery paths of every split."""
+    return [
+        ([test.query[i].path for i in query], [test.gallery[i].path for i in gallery])
+        for query, gallery in test.splits
+    ]
+
+
+def paths(data_set):
+    return [r.path for r in data_set.query], [r.path for r in data_set.gallery]
+
+
+def test_one_split_is_the_first(build_split):
+    _, four, two = build_split().tests
+    assert (four.query, four.gallery) == (
+        build_split.versions["four"][0].query,
+        build_split.versions["four"][0].gallery,
+    )
+    assert four.splits == two.splits == ()
+    assert set(build_split.calls) == {(name, 0, 7, "same") for name in ("one", "four", "two")}
+
+
+@pytest.mark.parametrize(("splits", "numbers"), [(0, (4, 2)), (2, (2, 2)), (3, (3, 2)), (99, (4, 2))])
+def test_splits_hold_every_image_once(build_split, splits, numbers):
+    _, *tests = build_split(splits=splits).tests
+    for test, number in zip(tests, numbers, strict=True):
+        versions = build_split.versions[test.name][:number]
+        assert resolved(test) == [paths(version) for version in versions]
+        assert sorted(test.query) == sorted({record for version in versions for record in version.query})
+        assert sorted(test.gallery) == sorted({record for version in versions for record in version.gallery})
+
+
+def test_what_is_trained_on_takes_its_first_split(build_split):
+    benchmark = build_split(train=["four"], unseen=["two"], splits=0)
+    assert [record.path for record in benchmark.tasks[0].records] == ["four/3a", "four/4a", "four/5a"]
+    assert benchmark.tests[0].splits == ()
+
+
+def test_merged_unseen_galleries(build_split):
+    (_, test) = build_split(unseen_galleries="merged").tests
+    assert (test.name, test.kind, test.splits) == ("merged unseen", "unseen", ())
+    assert [record.path for record in test.query] == ["four/1a", "four/2a", "two/1a", "two/4a"]
+    matches = [
+        [other.path for other in test.gallery if other.pid == record.pid and other.camid != record.camid]
+        for record in test.query
+    ]
+    assert matches == [["four/1b"], ["four/2b"], ["two/1b"], ["two/4b"]]  # never one of the other set
+
+
+def test_merged_splits_go_round(build_split):
+    (_, test) = build_split(unseen_galleries="merged", splits=0).tests
+    versions = build_split.versions
+    assert [queries for queries, _ in resolved(test)] == [
+        paths(versions["four"][i])[0] + paths(versions["two"][i % 2])[0] for i in range(4)
+    ]
+    assert len(test.query) == len(set(test.query))
+
+
+def test_both_ways_leave_the_average_to_the_single_ones(build_split):
+    tests = build_split(unseen_galleries="both").tests
+    assert [(test.name, test.kind) for test in tests] == [
+        ("one", "seen"), ("four", "unseen"), ("two", "unseen"), ("merged unseen", "merged"),
+    ]  # fmt: skip
+    assert [test.kind for test in build_split(unseen=[], unseen_galleries="both").tests] == ["seen"]
+
+
+def test_a_set_for_testing_only_is_not_trained_on(build):
+    tested = DataSet("tested", (), SETS["small"].query, SETS["small"].gallery)
+    with pytest.raises(InputError, match="tested: is for testing only; name it in BENCHMARK.UNSEEN"):
+        build(["tested"], sets={"tested": tested})
+    assert build(["small"], unseen=["tested"], sets={"tested": tested}).tests[1].name == "tested"
+
+
 def test_pool_keeps_ids_and_cameras_apart(build):
     benchmark = build(["small", "veri"], pool=True, identities=4, tasks_per_dataset=2)
     assert [task.name for task in benchmark.tasks] == ["bench 1/2", "bench 2/2"]
@@ -198,6 +332,9 @@ def test_merge_tasks(build):
         ({"tasks_per_dataset": 3, "identities": 2}, "small: 2 training identities do not make 3 tasks"),
         ({"tasks_per_dataset": 0}, "BENCHMARK.TASKS_PER_DATASET is 0"),
         ({"identities": -1}, "BENCHMARK.IDENTITIES is -1"),
+        ({"splits": -1}, "BENCHMARK.SPLITS is -1"),
+        ({"unseen_galleries": "all"}, "UNSEEN_GALLERIES is 'all'; must be separate or merged or both"),
+        ({"cameras": "none"}, "BENCHMARK.CAMERAS is 'none'; must be apart or same"),
         ({"order": "descending"}, "BENCHMARK.ORDER is 'descending'; must be ascending or random"),
         ({"train": ["small", "small"]}, "small: two data sets have this name"),
         ({"unseen": ["veri", "veri"]}, "veri: two data sets have this name"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -71,3 +73,39 @@ def test_skipped_images_are_told(test_set: QueryGallery) -> None:
     gone = test_set.gallery[0]._replace(path="gone.png")
     with_gap = QueryGallery("campus", "seen", test_set.query, (gone, *test_set.gallery[1:]), 0)
     assert evaluator(with_gap, skip_bad=True).skipped == ["gone.png"]
+
+
+def test_splits_are_averaged(test_set: QueryGallery) -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    choices = [
+        ((0, 2, 5), tuple(range(len(test_set.gallery)))),
+        ((1, 3), tuple(range(0, len(test_set.gallery), 2))),
+    ]
+    singles = [
+        QueryGallery(
+            "campus",
+            "unseen",
+            tuple(test_set.query[i] for i in query),
+            tuple(test_set.gallery[i] for i in gallery),
+        )
+        for query, gallery in choices
+    ]
+    first, second = (evaluator(single).evaluate(model)[0] for single in singles)
+    (both,) = evaluator(replace(test_set, splits=tuple(choices))).evaluate(model)
+    for figure in ("mAP", "rank1", "rank5", "rank10"):
+        assert getattr(both, figure) == pytest.approx((getattr(first, figure) + getattr(second, figure)) / 2)
+    assert both.num_valid == first.num_valid + second.num_valid
+    for pid in first.identity_ap.keys() - second.identity_ap.keys():
+        assert both.identity_ap[pid] == pytest.approx(first.identity_ap[pid])
+    assert both.identity_ap.keys() == first.identity_ap.keys() | second.identity_ap.keys()
+
+
+def test_splits_do_without_images_that_cannot_be_read(test_set: QueryGallery) -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    everything = (tuple(range(len(test_set.query))), tuple(range(len(test_set.gallery))))
+    gone = test_set.gallery[0]._replace(path="gone.png")
+    broken = replace(test_set, gallery=(gone, *test_set.gallery[1:]))
+    figures = evaluator(broken, skip_bad=True).evaluate(model)
+    assert evaluator(replace(broken, splits=(everything,)), skip_bad=True).evaluate(model) == figures

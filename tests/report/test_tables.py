@@ -92,6 +92,14 @@ def test_what_cannot_be_compared_is_not_averaged(results):
     assert lines[-1]["seen_mAP"] == ""
 
 
+def test_other_protocols_stand_in_rows_of_their_own(results):
+    one, other = results(protocol="aaa"), results(protocol="bbb", seed=1)
+    rows = list(csv.DictReader(io.StringIO(comparison_table([one, other], "csv"))))
+    assert [(row["benchmark"], row["n"]) for row in rows] == [("synthetic-4 [aaa]", "1"), ("synthetic-4 [bbb]", "1")]
+    (row,) = csv.DictReader(io.StringIO(comparison_table([one, results(protocol="aaa", seed=1)], "csv")))
+    assert (row["benchmark"], row["n"]) == ("synthetic-4", "2")
+
+
 def test_csv_has_mean_and_deviation(results):
     runs = [results(rows=4, shift=shift, benchmark='a,"b"') for shift in (0.0, 2.0)]
     (line,) = csv.DictReader(io.StringIO(comparison_table(runs, "csv")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,7 +34,7 @@ def load(file: Path) -> list[DataSet]:
 
     The first line names the columns, in any order; others than those below are ignored.
 
-    * ``path``: absolute, or relative to the folder of the CSV file.
+    * ``path``: relative to the folder of the CSV file, or absolute; in that folder or below it.
     * ``pid``: identity, any text; ``-1`` is junk and dropped. Identities of different domains have nothing
       to do with each other.
     * ``camid``: camera, any text.
@@ -56,7 +57,7 @@ def load(file: Path) -> list[DataSet]:
     if not any((file.parent / row.path).exists() for row in rows):
         raise InputError(
             f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
-            f"paths must be absolute or relative to {file.parent}"
+            f"paths must be relative to {file.parent}, or absolute"
         )
     return [_data_set(file, domain, rows) for domain in dict.fromkeys(row.domain for row in rows)]
 
@@ -112,6 +113,7 @@ def _read(file: Path) -> list[Row]:
     rows, first_line = [], {}
     for line, values in table[1:]:
         row = _row(file, line, header, values)
+        _require_inside(file, row)
         if row.path in first_line:
             raise InputError(
                 f"{file}:{line}: {row.path} is already on line {first_line[row.path]}; remove one of the two"
@@ -122,6 +124,17 @@ def _read(file: Path) -> list[Row]:
     if not rows:
         raise InputError(f"{file}: holds no images; write one line for each below the header")
     return rows
+
+
+def _require_inside(file: Path, row: Row) -> None:
+    """A list that came with images must not make a run read other files of the machine."""
+    folder = os.path.abspath(file.parent)
+    path = os.path.normpath(os.path.join(folder, row.path))
+    if os.path.commonpath([folder, path]) != folder:
+        raise InputError(
+            f"{file}:{row.line}: {row.path} lies outside {file.parent}; move the CSV file to a folder that holds "
+            "all images, or the image into this one"
+        )
 
 
 def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:

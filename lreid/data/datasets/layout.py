@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
 
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
+CameraPolicy = Literal["apart", "same"]
+
 JUNK = -1  # a bad detection: neither right nor wrong, so it is dropped
 DISTRACTOR = 0  # nobody, or a person without identity: a wrong answer in the gallery, nothing to train on
+
+
+class NotThere(InputError):
+    """A data set of which there is no folder at all.
+
+    Attributes:
+        places: the folders that were looked for, best first.
+    """
+
+    def __init__(self, message: str, places: Sequence[Path]) -> None:
+        super().__init__(message)
+        self.places = tuple(places)
 
 
 def find_home(
@@ -35,14 +52,16 @@ def find_home(
         The first of ``names`` that holds all of them.
 
     Raises:
-        InputError: none of the folders is there, or one is but something in it is missing.
+        NotThere: none of the folders is there.
+        InputError: one is, but something in it is missing.
     """
-    homes = [root / name for name in names if (root / name).is_dir()]
+    places = [root / name for name in names]
+    homes = [place for place in places if place.is_dir()]
     if not homes:
-        wanted = " or ".join(str(root / name) for name in names)
-        raise InputError(
-            f"{title}: no folder {wanted}; get the data set from {source} and unpack it there "
-            f"(datasets/README.md shows the layout); {describe_folder(root)}"
+        raise NotThere(
+            f"{title}: no folder {' or '.join(map(str, places))}; get the data set from {source} and unpack it "
+            f"there (datasets/README.md shows the layout); {describe_folder(root)}",
+            places,
         )
     lacking = {
         home: [f"{name}/" for name in folders if not (home / name).is_dir()]
@@ -85,23 +104,63 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     Raises:
         InputError: the name of an image does not fit the pattern, or a split has no image.
     """
-    records = {split: _read_folder(home / folder, pattern, example) for split, folder in folders.items()}
+    records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
     data_set = DataSet(name, **{split: tuple(found) for split, found in records.items()})
     return require_splits(data_set, {split: home / folder for split, folder in folders.items()})
 
 
-def _read_folder(folder: Path, pattern: str, example: str) -> list[Record]:
+def read_folder(
+    folder: Path, pattern: str, example: str, *, suffix: str = ".jpg", camid: int | None = None
+) -> list[Record]:
+    """The images of one folder, whose names tell identity and camera, without junk.
+
+    Args:
+        folder: where they lie, without folders below.
+        pattern: regular expression for the start of a file name, with the groups ``pid`` and, unless ``camid``
+            is given, ``camid``.
+        example: a file name that fits, for the error message.
+        suffix: of the images, in lower case; other files are passed over.
+        camid: camera of all images, where the folder tells it.
+
+    Returns:
+        The records in the order of the file names.
+
+    Raises:
+        InputError: the name of an image does not fit the pattern.
+    """
     records = []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.suffix.lower() != ".jpg":
+        if path.name.startswith(".") or path.suffix.lower() != suffix:
             continue  # the archives hold some Thumbs.db
         match = re.match(pattern, path.name)
         if match is None:
             raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove it")
         if int(match["pid"]) != JUNK:
-            records.append(Record(str(path), int(match["pid"]), int(match["camid"])))
+            camera = int(match["camid"]) if camid is None else camid
+            records.append(Record(str(path), int(match["pid"]), camera))
     return records
+
+
+def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
+    """Half of the identities, rounded down, to train on; the others are tested on.
+
+    Args:
+        pids: any number of times each.
+        seed: decides the choice, together with the identities.
+    """
+    distinct = sorted(set(pids))
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    return {distinct[i] for i in order[: len(distinct) // 2]}
+
+
+def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
+    """The cameras that queries and gallery get where a data set tells none.
+
+    ``"apart"`` gives 0 and 1: every image of the query's identity counts, as in PatchKD. ``"same"`` gives 0 and 0,
+    as in AKA's released code: nothing is left to find unless the camera filter is off.
+    """
+    return {"apart": (0, 1), "same": (0, 0)}[policy]
 
 
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
@@ -109,7 +168,7 @@ def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
 
     Args:
         data_set: as loaded.
-        sources: the folder or file that each of ``train``, ``query`` and ``gallery`` was read from.
+        sources: the folder or file that each split was read from; a set for testing only has no ``train``.
 
     Raises:
         InputError: a split has no image.

@@ -23,7 +23,7 @@ def load(root: Path) -> DataSet:
     """
     home = find_home(
         root,
-        ["veri", "VeRi"],
+        ["veri", "VeRi", "veri/VeRi"],
         folders=FOLDERS.values(),
         title="VeRi-776",
         source="its authors (https://vehiclereid.github.io/VeRi/, on request)",

@@ -71,6 +71,12 @@ def test_a_file_saved_by_excel_is_read(write):
     assert csv_dataset.load(write(spaced, encoding="utf-8-sig")) == csv_dataset.load(write(ROWS))
 
 
+def test_paths_may_wander_inside_the_folder(write, tmp_path):
+    expected = csv_dataset.load(write(ROWS))
+    (tmp_path / "sub").mkdir()
+    assert len(csv_dataset.load(write([f"sub/../{row}" for row in ROWS]))[0].train) == len(expected[0].train)
+
+
 def test_absolute_paths(write, tmp_path):
     expected = csv_dataset.load(write(ROWS))
     assert csv_dataset.load(write([f"{tmp_path}/{row}" for row in ROWS])) == expected
@@ -97,6 +103,12 @@ FAULTS = {
         [*ROWS, "f.jpg,9,right,query"],
         "csv:7: identity '9' is in query .* train on line 3",
     ),
+    "outside by a relative path": (
+        [*ROWS, "../f.jpg,3,left,train"],
+        "csv:7: ../f.jpg lies outside .*; move the CSV file to a folder that holds all images",
+    ),
+    "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg lies outside"),
+    "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .* lies outside"),
     "no train": (ROWS[2:], "csv: no images for the train split of shop"),
     "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
     "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
@@ -109,8 +121,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_named(write, fault):
+def test_faults_are_named(write, tmp_path, fault):
     rows, message = FAULTS[fault]
+    rows = [row.replace("{name}", tmp_path.name) for row in rows]
     with pytest.raises(InputError, match=message):
         csv_dataset.load(write(rows))
 

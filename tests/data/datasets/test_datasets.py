@@ -76,5 +76,32 @@ def test_unknown_name_names_the_nearest(name, nearest):
 
 @pytest.mark.parametrize("name", ["dukemtmc", "DukeMTMC-reID", "dukemtmcreid"])
 def test_duke_is_withdrawn(name):
-    with pytest.raises(InputError, match="withdrawn"):
+    with pytest.raises(
+        InputError, match="withdrawn.*lreid-order1-noduke, lreid-order2-noduke and lpw-order1"
+    ):
         load_datasets(name, "datasets", {})
+
+
+def test_options_reach_the_loaders_that_take_them(monkeypatch):
+    seen = {}
+
+    def loader(name):
+        def load(root, **options):
+            seen[name] = options
+            return DataSet(name, (), (), ())
+
+        return load
+
+    monkeypatch.setattr(datasets, "LOADERS", {name: loader(name) for name in LOADERS})
+    for name in LOADERS:
+        load_datasets(name, "datasets", {}, split=3, split_seed=5, cameras="same")
+    assert seen["market1501"] == {}
+    assert seen["viper"] == {"split": 3, "seed": 5}
+    assert seen["cuhk_sysu_sub"] == {"cameras": "same"}
+    assert seen["vehicleid_large"] == {"split": 3, "seed": 5, "cameras": "same"}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_loaders_take_the_options_that_are_handed_to_them(name, tmp_path):
+    with pytest.raises(InputError, match="no folder"):
+        load_datasets(name, tmp_path, {}, split=1, split_seed=2, cameras="same")

@@ -1,0 +1,81 @@
+"""MATLAB files, of version 7.3 (which is HDF5) and older."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+
+from lreid.errors import InputError
+
+
+def read_matlab(file: Path) -> dict[str, Any]:
+    """All of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
+
+    Raises:
+        InputError: the file cannot be read as such.
+    """
+    try:
+        return scipy.io.loadmat(file, simplify_cells=True)
+    except Exception as error:  # damage shows in many ways
+        raise _unreadable(file, error) from None
+
+
+class MatlabFile:
+    """A file of either kind, one variable or cell at a time, with the axes in MATLAB's order.
+
+    A variable of an older file is read as a whole; of version 7.3, cells are read when they are asked for, so that
+    a file may be larger than the memory.
+
+        with MatlabFile(path) as content:
+            cells = content["detected"]              # object array
+            image = content.value(cells[0, 0])       # whatever is in the cell
+
+    Raises:
+        InputError: the file cannot be read. A variable that is not there is a :class:`KeyError`.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._hdf5: h5py.File | None = None
+        try:
+            if h5py.is_hdf5(file):
+                self._hdf5 = h5py.File(file, "r")
+        except OSError as error:
+            raise _unreadable(file, error) from None
+
+    def __enter__(self) -> MatlabFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hdf5 is not None:
+            self._hdf5.close()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """A variable; one of cells is an array of objects for :meth:`value` and :meth:`text`."""
+        try:
+            if self._hdf5 is not None:
+                return self._hdf5[name][()].T
+            return scipy.io.loadmat(self._file, variable_names=[name])[name]
+        except KeyError:
+            raise
+        except Exception as error:  # damage shows in many ways
+            raise _unreadable(self._file, error) from None
+
+    def value(self, cell: Any) -> np.ndarray:
+        """What a cell holds."""
+        return self._hdf5[cell][()].T if self._hdf5 is not None else cell
+
+    def text(self, cell: Any) -> str:
+        """The text in a cell."""
+        if self._hdf5 is not None:
+            return "".join(chr(code) for code in np.ravel(self.value(cell)))
+        return str(np.ravel(cell)[0])
+
+
+def _unreadable(file: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(f"{file}: cannot be read as a MATLAB file ({reason}); take it from the archive again")

@@ -1,0 +1,58 @@
+"""VIPeR (Gray et al., Evaluating Appearance Models for Recognition, Reacquisition, and Tracking, PETS 2007)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lreid.data.datasets.layout import find_home, random_half, read_folder, require_splits
+from lreid.data.records import DataSet
+from lreid.errors import InputError
+
+FOLDERS = {1: "cam_a", 2: "cam_b"}
+EXAMPLE = "000_45.bmp"  # person 0, seen from 45 degrees
+PATTERN = r"(?P<pid>\d+)_\d+"
+
+
+def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
+    """Loads one of 20 splits of VIPeR from ``root/viper/VIPeR``.
+
+    Published counts: 632 people, one image of each by each of two cameras. Half of them are trained on (632
+    images), the others are queries by one camera (316) and the gallery by the other (316). Splits ``2 k`` and
+    ``2 k + 1`` hold the same people: camera A is looked for in B, then B in A.
+
+    VIPeR publishes no split and others draw theirs without a seed, so these are lreid's own.
+
+    Args:
+        root: where the data sets lie.
+        split: 0 to 19.
+        seed: other splits for another seed.
+
+    Raises:
+        InputError: a folder is missing or laid out differently, or a person was seen by one camera only.
+    """
+    home = find_home(
+        root,
+        ["viper/VIPeR", "VIPeR", "viper"],
+        folders=FOLDERS.values(),
+        title="VIPeR",
+        source="its authors (https://vision.soe.ucsc.edu/node/178)",
+    )
+    views = [
+        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".bmp", camid=camid)
+        for camid, folder in FOLDERS.items()
+    ]
+    pids = [{record.pid for record in view} for view in views]
+    if pids[0] != pids[1]:
+        alone = min(pids[0] ^ pids[1])
+        raise InputError(
+            f"VIPeR: person {alone} is in only one of cam_a and cam_b of {home}; unpack the archive again"
+        )
+    trained = random_half(pids[0], seed=[seed, split // 2])
+    tested = [tuple(record for record in view if record.pid not in trained) for view in views]
+    data_set = DataSet(
+        "viper",
+        train=tuple(record for view in views for record in view if record.pid in trained),
+        query=tested[split % 2],
+        gallery=tested[1 - split % 2],
+    )
+    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))

@@ -1,0 +1,55 @@
+"""A short name for what exactly a benchmark trains and tests on, so that unlike figures are not compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import Any
+
+from lreid.data.records import Benchmark, Record
+from lreid.data.synthetic import is_synthetic
+
+
+def protocol_fingerprint(benchmark: Benchmark) -> str:
+    """Twelve hexadecimal digits that differ when the protocol does.
+
+    It covers the images, identities and labels of every task in order, and for every test set its name, kind, first
+    task, query and gallery images with identities and cameras, and splits. An image counts by its file name, so
+    the folder that holds the data makes no difference; neither do the titles of tasks.
+
+    The way of scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
+    (:func:`lreid.data.tasks.merge_tasks`) is another protocol: take the fingerprint before merging.
+
+    Args:
+        benchmark: as :func:`lreid.data.tasks.build_benchmark` made it.
+    """
+    description = {
+        "tasks": [_described(task.records) for task in benchmark.tasks],
+        "tests": [
+            {
+                "name": test.name,
+                "kind": test.kind,
+                "first_task": test.first_task,
+                "query": _described(test.query),
+                "gallery": _described(test.gallery),
+                "splits": [
+                    [_described(test.query[i] for i in query), _described(test.gallery[i] for i in gallery)]
+                    for query, gallery in test.splits
+                ],
+            }
+            for test in benchmark.tests
+        ],
+    }
+    text = json.dumps(description, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _described(records: Iterable[Record]) -> list[list[Any]]:
+    """The records whose order does not matter, without the folders that they are in."""
+    return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
+
+
+def _file_name(path: str) -> str:
+    return path if is_synthetic(path) else PurePath(path).name

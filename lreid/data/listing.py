@@ -1,0 +1,191 @@
+"""Images that a user points at: a folder, two folders, or a CSV file, with as many labels as these tell."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from lreid.data.datasets import csv_dataset
+from lreid.data.records import QueryGallery, Record
+from lreid.errors import InputError
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
+JUNK, DISTRACTOR = -1, 0  # identities in such names
+NOBODY = 0  # identity in a test set: someone who is not looked for
+NO_CAMERA = -1
+
+
+class Listed(NamedTuple):
+    """One image and what is known about it.
+
+    Attributes:
+        path: of the file.
+        identity: its name; None if it is not known or if the image shows nobody.
+        camera: its name; None if it is not known.
+    """
+
+    path: str
+    identity: str | None
+    camera: str | None
+
+
+@dataclass(frozen=True)
+class OwnTest:
+    """A test set out of somebody's own images.
+
+    Attributes:
+        test: queries and gallery; identities are numbered from 1, cameras from 1, both by ascending name.
+        names: of the identities, by number.
+        has_cameras: whether the camera of every image is known. Without, it is -1 throughout.
+    """
+
+    test: QueryGallery
+    names: dict[int, str]
+    has_cameras: bool
+
+
+def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
+    """All images in a folder and the folders below, in ascending order of their paths.
+
+    Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
+    left out and a distractor (0) is nobody. Otherwise the first folder below ``folder`` is the identity
+    (``folder/alice/….jpg``), an image beside such folders is of nobody known, and there are no cameras.
+
+    Args:
+        folder: where to look. Hidden files and folders are passed over.
+        by_name: whether file names tell; None looks at them.
+
+    Raises:
+        InputError: there is no such folder, or no image in it.
+    """
+    files = image_files(folder)
+    if by_name is None:
+        by_name = named_as_market(files)
+    listed = []
+    for file in files:
+        if by_name:
+            match = MARKET_NAME.match(file.name)
+            number = int(match["identity"])
+            if number != JUNK:
+                identity = None if number == DISTRACTOR else str(number)
+                listed.append(Listed(str(file), identity, str(int(match["camera"]))))
+        else:
+            inside = file.relative_to(folder).parts
+            listed.append(Listed(str(file), inside[0] if len(inside) > 1 else None, None))
+    return listed
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The image files in a folder and below, told by their suffix, sorted.
+
+    Raises:
+        InputError: there is no such folder, or no image in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name one with images in it")
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [
+            Path(parent, name)
+            for name in files
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES)
+        ]
+    if not found:
+        raise InputError(
+            f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it"
+        )
+    return sorted(found)
+
+
+def named_as_market(files: Iterable[Path]) -> bool:
+    """Whether all names tell identity and camera in the manner of Market-1501."""
+    return all(MARKET_NAME.match(file.name) for file in files)
+
+
+def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
+    """The images of one split of a CSV file, by domain (see :mod:`lreid.data.datasets.csv_dataset`).
+
+    Raises:
+        InputError: the file cannot be read, is faulty, or has no such images.
+    """
+    domains: dict[str, list[Listed]] = {}
+    for row in csv_dataset._read(file):
+        if row.split == split:
+            image = Listed(str(file.parent / row.path), row.pid, row.camid)
+            domains.setdefault(row.domain, []).append(image)
+    if not domains:
+        raise InputError(f"{file}: has no image of the split {split}; add some")
+    return domains
+
+
+def folders_test(query: Path, gallery: Path) -> OwnTest:
+    """Queries in one folder, the gallery in another; both are labelled in the same way, see :func:`list_folder`.
+
+    Raises:
+        InputError: a folder without images, or a query without identity.
+    """
+    by_name = named_as_market(image_files(query)) and named_as_market(image_files(gallery))
+    return own_test(
+        gallery.resolve().name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name)
+    )
+
+
+def csv_tests(file: Path) -> list[OwnTest]:
+    """One test set for every domain of a CSV file with the splits ``query`` and ``gallery``.
+
+    Raises:
+        InputError: the file cannot be read, is faulty, or a domain lacks one of the two.
+    """
+    queries, galleries = list_csv(file, "query"), list_csv(file, "gallery")
+    if lacking := sorted(queries.keys() ^ galleries.keys()):
+        split = "gallery" if lacking[0] in queries else "query"
+        raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")
+    return [own_test(domain, queries[domain], galleries[domain]) for domain in queries]
+
+
+def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> OwnTest:
+    """A test set of listed images.
+
+    Raises:
+        InputError: nothing is listed, or a query has no identity.
+    """
+    for split, images in (("query", query), ("gallery", gallery)):
+        if not images:
+            raise InputError(f"{name}: has no {split} images but junk (identity -1)")
+    nameless = next((image.path for image in query if image.identity is None), None)
+    if nameless is not None:
+        raise InputError(
+            f"{nameless}: a query without identity; name files like 0002_c1.jpg, or put them into folders named "
+            "after the identities"
+        )
+    images = [*query, *gallery]
+    pids = numbered(image.identity for image in images)
+    cameras = numbered(image.camera for image in images)
+    has_cameras = all(image.camera is not None for image in images)
+
+    def records(images: Sequence[Listed]) -> tuple[Record, ...]:
+        return tuple(
+            Record(
+                image.path,
+                NOBODY if image.identity is None else pids[image.identity],
+                cameras[image.camera] if has_cameras else NO_CAMERA,
+            )
+            for image in images
+        )
+
+    test = QueryGallery(name, "unseen", records(query), records(gallery))
+    return OwnTest(test, {number: name for name, number in pids.items()}, has_cameras)
+
+
+def numbered(names: Iterable[str | None]) -> dict[str, int]:
+    """Each name's place, from 1, in ascending order: as numbers where all are integers, else as text."""
+    distinct = sorted({name for name in names if name is not None})
+    if all(re.fullmatch(r"[+-]?[0-9]+", name) for name in distinct):
+        distinct.sort(key=int)
+    return {name: place for place, name in enumerate(distinct, start=1)}

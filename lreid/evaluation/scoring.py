@@ -1,0 +1,175 @@
+"""One model on one test set in full: all figures, why queries have no match, and the hardest rankings to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lreid.data.images import Images
+from lreid.data.records import QueryGallery
+from lreid.errors import InputError
+from lreid.evaluation.evaluator import _splits
+from lreid.retrieval import Evaluation, evaluate, open_set_rates
+from lreid.retrieval.matches import JUNK
+from lreid.retrieval.rerank import KReciprocal
+
+RANKS = (1, 5, 10)
+FALSE_ACCEPT_RATES = (0.01, 0.001)
+
+
+def score(
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *, metric: str,
+    ap: str, camera_filter: bool, rerank: KReciprocal | None = None, open_set: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Figures of a model on a test set.
+
+    Args:
+        test: the test set. Where it has splits, figures are means over them and counts are sums.
+        images: of queries and gallery.
+        features: (Q, D) and (G, D), of these images.
+        metric, ap, camera_filter, rerank: of :func:`lreid.retrieval.evaluate`.
+        open_set: look for true-positive rates as well, which compare by cosine similarity, whatever ``metric`` is.
+
+    Returns:
+        Values for JSON, in per cent: ``mAP``, ``mINP``, ``rank1``, ``rank5``, ``rank10``; the numbers of queries
+        ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
+        a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
+        nobody in the gallery could play a stranger.
+
+    Raises:
+        InputError: no query has a match.
+    """
+    query, gallery = images
+    results, rates = [], []
+    for rows, columns in _splits(test, query, gallery):
+        arguments = (
+            features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
+            query.camids[rows], gallery.camids[columns],
+        )  # fmt: skip
+        results.append(
+            evaluate(
+                *arguments,
+                metric=metric,
+                ap=ap,
+                camera_filter=camera_filter,
+                rerank=rerank,
+                max_rank=max(RANKS),
+            )  # fmt: skip
+        )
+        if open_set:
+            try:
+                rates.append(
+                    open_set_rates(
+                        *arguments, camera_filter=camera_filter, false_accept_rates=FALSE_ACCEPT_RATES
+                    )
+                )
+            except InputError:  # the arguments are sound, they were ranked: there is no stranger
+                rates.append([])
+
+    def mean(figure: Callable[[Evaluation], float]) -> float:
+        return 100 * float(np.mean([figure(result) for result in results]))
+
+    return {
+        "mAP": mean(lambda result: result.mAP),
+        "mINP": mean(lambda result: result.mINP),
+        **{f"rank{k}": mean(lambda result, k=k: result.cmc[k - 1]) for k in RANKS},
+        **{
+            count: sum(getattr(result, count) for result in results)
+            for count in ("num_valid", "num_absent", "num_filtered")
+        },
+        "open_set": [
+            {
+                "false_accept_rate": 100 * rate,
+                "threshold": float(np.mean([each.threshold for each in split_rates])),
+                "true_positive_rate": 100 * float(np.mean([each.true_positive_rate for each in split_rates])),
+            }
+            for rate, *split_rates in zip(FALSE_ACCEPT_RATES, *rates, strict=False)
+            if split_rates
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the gallery was ranked for one query.
+
+    Attributes:
+        query: its row among the queries.
+        ap: average precision, per cent.
+        ranks: places in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
+            match.
+        rows: of the gallery, one for each rank.
+        scores: cosine similarities, or Euclidean distances with that metric.
+        first_match: rank of the first match.
+        num_matches: images of the query's identity in the ranking.
+    """
+
+    query: int
+    ap: float
+    ranks: list[int]
+    rows: list[int]
+    scores: list[float]
+    first_match: int
+    num_matches: int
+
+
+def hardest_rankings(
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *, metric: str,
+    ap: str, camera_filter: bool, count: int, depth: int = 10,
+) -> list[Ranking]:  # fmt: skip
+    """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
+
+    Args:
+        test, images, features, metric, ap, camera_filter: of :func:`score`. Of several splits the first is taken.
+        count: rankings wanted, at most.
+        depth: places wanted.
+    """
+    rows, columns = next(iter(_splits(test, *images)))
+    (queries, gallery), (query_images, gallery_images) = features, images
+    query_rows, gallery_rows = np.arange(len(queries))[rows], np.arange(len(gallery))[columns]
+    queries, gallery = queries[query_rows], gallery[gallery_rows]
+    query_ids, query_cams = query_images.pids[query_rows], query_images.camids[query_rows]
+    gallery_ids, gallery_cams = gallery_images.pids[gallery_rows], gallery_images.camids[gallery_rows]
+    result = evaluate(
+        queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams,
+        metric=metric, ap=ap, camera_filter=camera_filter, max_rank=1,
+    )  # fmt: skip
+    order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
+    rankings = []
+    for number in order[: min(count, result.num_valid)]:
+        scores = _scores(queries[number], gallery, metric)
+        same = gallery_ids == query_ids[number]
+        hidden = gallery_ids == JUNK
+        if camera_filter:
+            hidden |= same & (gallery_cams == query_cams[number])
+        kept = np.flatnonzero(~hidden)
+        nearness = scores[kept] if metric == "cosine" else -scores[kept]
+        ranked = kept[np.argsort(-nearness, kind="stable")]
+        matches = np.flatnonzero(same[ranked])  # places, from 0
+        places = list(range(min(depth, len(ranked))))
+        if matches[0] >= depth:
+            places.append(int(matches[0]))
+        rankings.append(
+            Ranking(
+                query=int(query_rows[number]),
+                ap=100 * float(result.ap[number]),
+                ranks=[place + 1 for place in places],
+                rows=gallery_rows[ranked[places]].tolist(),
+                scores=scores[ranked[places]].tolist(),
+                first_match=int(matches[0]) + 1,
+                num_matches=len(matches),
+            )
+        )
+    return rankings
+
+
+def _scores(query: np.ndarray, gallery: np.ndarray, metric: str) -> np.ndarray:
+    """(G,) cosine similarities, or Euclidean distances, of one query (D,) to the gallery (G, D)."""
+    query, gallery = query.astype(np.float64), gallery.astype(np.float64)
+    if metric != "cosine":
+        return np.linalg.norm(gallery - query, axis=1)
+    norms = np.linalg.norm(gallery, axis=1) * np.linalg.norm(query)
+    return np.divide(gallery @ query, norms, out=np.zeros(len(gallery)), where=norms > 0)

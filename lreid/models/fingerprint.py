@@ -1,0 +1,30 @@
+"""A name for what a network computes, so that features of two networks are not mixed up."""
+
+from __future__ import annotations
+
+import hashlib
+
+from torch import Tensor
+
+from lreid.models.embedder import Embedder
+
+
+def fingerprint(model: Embedder) -> str:
+    """Sixteen hexadecimal digits that change with anything that changes the features.
+
+    They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit
+    for bit. Device, training mode and batch counters make no difference.
+    """
+    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}".encode())
+
+    def add(name: str, tensor: Tensor) -> None:
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+
+    add("mean", model.mean)
+    add("std", model.std)
+    for name, tensor in sorted(model.state_dict().items()):
+        if not name.endswith("num_batches_tracked"):
+            add(name, tensor)
+    return digest.hexdigest()[:16]

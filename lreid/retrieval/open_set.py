@@ -1,0 +1,116 @@
+"""Open-set search: telling the people in the gallery from those who are not, by a threshold on the score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lreid.errors import InputError
+from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels, unit_rows
+from lreid.retrieval.matches import JUNK
+from lreid.retrieval.scores import blocks, full_precision
+
+
+@dataclass(frozen=True)
+class OpenSetRate:
+    """What a search finds if it may take so many strangers for somebody it knows.
+
+    Attributes:
+        false_accept_rate: the wanted share of strangers, in [0, 1].
+        threshold: cosine similarity from which a search answers.
+        true_positive_rate: share of the known queries whose best image is of their identity and reaches the
+            threshold.
+    """
+
+    false_accept_rate: float
+    threshold: float
+    true_positive_rate: float
+
+
+def threshold_for(stranger_scores: np.ndarray, false_accept_rate: float) -> float:
+    """The lowest threshold that at most the wanted share of strangers reaches.
+
+    With fewer than 1 / rate strangers not one may pass, so the threshold is just above the best of them.
+
+    Args:
+        stranger_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
+        false_accept_rate: in [0, 1).
+
+    Raises:
+        InputError: no strangers, or a rate outside [0, 1).
+    """
+    if not 0 <= false_accept_rate < 1:
+        raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
+    if len(stranger_scores) == 0:
+        raise InputError(
+            "a threshold needs strangers: queries whose identity is one of several in the gallery"
+        )
+    descending = np.sort(np.asarray(stranger_scores, dtype=np.float32))[::-1]
+    allowed = int(false_accept_rate * len(descending) + 1e-9)
+    return float(np.nextafter(descending[allowed], np.float32(np.inf)))
+
+
+def open_set_rates(
+    query_features: Any,
+    gallery_features: Any,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any = None,
+    gallery_cams: Any = None,
+    *,
+    camera_filter: bool = True,
+    false_accept_rates: Sequence[float] = (0.01, 0.001),
+    device: torch.device | str | None = None,
+) -> list[OpenSetRate]:
+    """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
+
+    Every query plays two parts. As a stranger it is searched in the gallery without the images of its identity:
+    its best score is what a false accept would rest on. As itself it is searched in the gallery that
+    :func:`lreid.retrieval.evaluate` ranks, if a match is left there. Compared by cosine similarity.
+
+    Args:
+        query_features: ``(Q, D)`` floats, array or tensor.
+        gallery_features: ``(G, D)`` likewise.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)`` integers; gallery images of identity -1 are left out.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` integers; not needed without the camera filter.
+        camera_filter: leave out images of the query's identity and camera.
+        false_accept_rates: in [0, 1).
+        device: where to compute; ``None`` is where the gallery features are.
+
+    Raises:
+        InputError: unusable input, no query with a match, or no image of another identity in the gallery.
+    """
+    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
+    queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
+    query_ids = as_labels(query_ids, "query identities", len(queries))
+    gallery_ids = as_labels(gallery_ids, "gallery identities", len(gallery))
+    if camera_filter:
+        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, len(queries), len(gallery))
+
+    own = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among the query's identity
+    others = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among all other identities
+    for here in blocks(len(queries), len(gallery)):
+        with full_precision():
+            scores = queries[here] @ gallery.T  # (B, G)
+        same = query_ids[here, None] == gallery_ids  # (B, G)
+        kept = same & (gallery_ids != JUNK)
+        if camera_filter:
+            kept &= query_cams[here, None] != gallery_cams
+        for best, wanted in ((own, kept), (others, ~same & (gallery_ids != JUNK))):
+            masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
+            best[here] = masked.amax(1).cpu().numpy()
+
+    known = np.isfinite(own)
+    if not known.any():
+        raise InputError("open-set rates need queries with a match in the gallery; not one has one")
+    strangers = others[np.isfinite(others)]
+    rates = []
+    for rate in false_accept_rates:
+        threshold = threshold_for(strangers, rate)
+        found = (own[known] > others[known]) & (own[known] >= threshold)
+        rates.append(OpenSetRate(rate, threshold, float(found.mean())))
+    return rates

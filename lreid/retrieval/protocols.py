@@ -1,0 +1,175 @@
+"""Evaluation protocols of single benchmarks, on top of :func:`lreid.retrieval.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels
+from lreid.retrieval.matches import JUNK, SameIdentity
+from lreid.retrieval.ranking import Evaluation, evaluate, evaluate_scores
+from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
+
+
+def evaluate_image_to_track(
+    query_features: Any,
+    gallery_features: Any,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any,
+    gallery_cams: Any,
+    gallery_tracks: Any,
+    *,
+    metric: Metric = "cosine",
+    device: torch.device | str | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
+
+    Args:
+        gallery_tracks: ``(G,)`` integers, the track of each gallery image. The images of a track share identity
+            and camera. Tracks of equal score keep the order of their numbers.
+        options: ``ap``, ``camera_filter``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are
+            all other arguments.
+
+    Raises:
+        InputError: as there, or a track with two identities or cameras.
+    """
+    score = Scorer(*as_comparable(query_features, gallery_features, device), metric)
+    num_queries, num_gallery = score.shape
+    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
+    query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
+    gallery_tracks = as_labels(gallery_tracks, "gallery tracks", num_gallery)
+    tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)
+    for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras")):
+        mixed = np.flatnonzero(labels != labels[first][track_of])
+        if len(mixed):
+            raise InputError(
+                f"track {gallery_tracks[mixed[0]]}: its images have several {name}; it must have one"
+            )
+    tracks_score = _BestOfTrack(score, torch.from_numpy(track_of).to(score.gallery.device), len(tracks))
+    return evaluate_scores(
+        tracks_score, query_ids, gallery_ids[first], query_cams, gallery_cams[first], **options
+    )
+
+
+class _BestOfTrack:
+    """Scores of tracks: those of their best images."""
+
+    def __init__(self, score: BlockScores, track_of: Tensor, num_tracks: int):
+        self.score, self.track_of = score, track_of
+        self.shape = score.shape[0], num_tracks
+
+    def __call__(self, here: slice) -> Tensor:
+        scores = self.score(here)  # (B, G)
+        best = scores.new_full((len(scores), self.shape[1]), -torch.inf)  # (B, T)
+        return best.scatter_reduce_(1, self.track_of.expand_as(scores), scores, "amax")
+
+
+def evaluate_single_shot(
+    query_features: Any,
+    gallery_features: Any,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any = None,
+    gallery_cams: Any = None,
+    *,
+    repeats: int = 10,
+    seed: int = 0,
+    metric: Metric = "cosine",
+    camera_filter: bool = True,
+    max_rank: int = 50,
+    device: torch.device | str | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
+
+    The gallery of a query is one image an identity, drawn at random from those the filters leave; the CMC curve
+    is the mean over several draws. AP, mAP and mINP are those of the whole gallery, as in torchreid's code.
+
+    Args:
+        repeats: draws.
+        seed: of the draws. All queries see the same draw, but for the image of their own identity.
+        options: ``ap`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are all other arguments.
+
+    Raises:
+        InputError: as there, or ``repeats`` below 1.
+    """
+    if repeats < 1:
+        raise InputError(f"repeats = {repeats}: must be at least 1")
+    features = as_comparable(query_features, gallery_features, device)
+    whole = evaluate(
+        *features,
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        metric=metric,
+        camera_filter=camera_filter,
+        max_rank=max_rank,
+        **options,
+    )
+    score = Scorer(*features, metric)
+    num_queries, num_gallery = score.shape
+    query_ids = as_labels(query_ids, "query identities", num_queries)
+    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
+    if camera_filter:
+        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
+    rng = np.random.default_rng(seed)
+    lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest lot is drawn
+    same_identity = SameIdentity(gallery_ids)
+    counted = np.flatnonzero(gallery_ids != JUNK)
+    hits = np.zeros(max_rank)
+    for here in blocks(num_queries, num_gallery, options.get("block")):
+        rows, columns = same_identity(query_ids[here])
+        if camera_filter:
+            kept = query_cams[here][rows] != gallery_cams[columns]
+            rows, columns = rows[kept], columns[kept]
+        scores = score(here).cpu().numpy()  # (B, G)
+        for lot in lots:
+            queries, own = _lowest(
+                rows, columns, lot
+            )  # (V,) queries with a match, and the image drawn for them
+            _, others = _lowest(gallery_ids[counted], counted, lot)  # (I,) an image for each identity
+            theirs, mine = scores[queries][:, others], scores[queries, own][:, None]
+            ahead = (theirs > mine) | ((theirs == mine) & (others < own[:, None]))
+            ahead &= gallery_ids[others] != query_ids[here][queries][:, None]
+            ranks = ahead.sum(1)
+            hits += np.bincount(ranks[ranks < max_rank], minlength=max_rank)
+    divisor = num_queries if options.get("ap") == "trapezoidal" else whole.num_valid
+    return replace(whole, cmc=np.cumsum(hits) / repeats / divisor)
+
+
+def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct groups, ascending, and of each the image with the lowest lot."""
+    order = np.lexsort((lot[images], groups))
+    distinct, first = np.unique(groups[order], return_index=True)
+    return distinct, images[order][first]
+
+
+def average(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """The mean over random splits, as VIPeR, PRID, GRID, i-LIDS and VehicleID are reported.
+
+    mAP, mINP and CMC are means over the splits, each split counting the same; APs stand one split after the
+    other; numbers of queries are sums.
+
+    Raises:
+        InputError: no evaluation, or CMC curves of different length.
+    """
+    if len({len(each.cmc) for each in evaluations}) != 1:
+        raise InputError("average: needs evaluations of one max_rank, and at least one")
+    return Evaluation(
+        mAP=float(np.mean([each.mAP for each in evaluations])),
+        mINP=float(np.mean([each.mINP for each in evaluations])),
+        cmc=np.mean([each.cmc for each in evaluations], axis=0),
+        ap=np.concatenate([each.ap for each in evaluations]),
+        num_valid=sum(each.num_valid for each in evaluations),
+        num_absent=sum(each.num_absent for each in evaluations),
+        num_filtered=sum(each.num_filtered for each in evaluations),
+    )

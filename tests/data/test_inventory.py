@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.io
+
+from lreid.data import inventory
+from lreid.data.datasets import LOADERS
+from lreid.data.inventory import PUBLISHED, counts, differences, faults, look, table
+from lreid.data.records import DataSet, Record
+from lreid.errors import InputError
+
+
+def touch(folder, names):
+    """Files of one byte: enough to be listed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"x")
+
+
+def make_viper(root):
+    people = list(range(600)) + list(range(700, 732))
+    touch(root / "viper/VIPeR/cam_a", [f"{pid:03d}_45.bmp" for pid in people])
+    touch(root / "viper/VIPeR/cam_b", [f"{pid:03d}_90.bmp" for pid in people])
+
+
+def make_prid(root):
+    home = root / "prid2011/prid_2011/single_shot"
+    touch(home / "cam_a", [f"person_{pid:04d}.png" for pid in range(1, 386)])
+    touch(home / "cam_b", [f"person_{pid:04d}.png" for pid in range(1, 750)])
+
+
+def make_grid(root):
+    home = root / "grid/underground_reid"
+    touch(home / "probe", [f"{pid:04d}_{1 + pid % 7}_0_0_0_0_0.jpeg" for pid in range(1, 251)])
+    touch(home / "gallery", [f"{pid:04d}_{2 + pid % 7}_0_0_0_0_0.jpeg" for pid in range(1, 251)])
+    touch(home / "gallery", [f"0000_{1 + i % 8}_{i}_0_0_0_0.jpeg" for i in range(775)])
+    cells = np.empty((1, 10), dtype=object)
+    for i in range(10):
+        cells[0, i] = {
+            "a": 0,
+            "b": 0,
+            "train": np.arange(1 + i, 251, 2)[None, :125] if i < 2 else np.arange(1, 126)[None],
+        }
+    scipy.io.savemat(home / "features_and_partitions.mat", {"trainIdxAll": cells})
+
+
+def make_ilids(root):
+    names = [f"{pid:04d}{image:03d}.jpg" for pid in range(1, 120) for image in range(1, 5)]
+    touch(root / "ilids/i-LIDS_Pedestrian/Persons", names)
+
+
+def make_cuhk01(root):
+    names = [f"{pid:04d}{image:03d}.png" for pid in range(1, 972) for image in range(1, 5)]
+    touch(root / "cuhk01/campus", names)
+
+
+COMPLETE = {
+    "viper": make_viper, "prid2011": make_prid, "grid": make_grid, "ilids": make_ilids, "cuhk01": make_cuhk01,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_layout_of_the_published_size_is_complete(name, tmp_path):
+    COMPLETE[name](tmp_path)
+    (finding,) = look(name, tmp_path, files=True)
+    assert (finding.status, finding.notes) == ("complete", [])
+    found = counts(finding.data_set)
+    for column, count in PUBLISHED[name].items():
+        assert found[column] == count
+    text = table([finding])
+    for split in ("train", "query", "gallery"):
+        assert f"{found[f'{split} identities']} / {found[f'{split} images']}" in text
+
+
+def test_every_difference_is_named(tmp_path):
+    make_prid(tmp_path)
+    home = tmp_path / "prid2011/prid_2011/single_shot"
+    (whole,) = look("prid2011", tmp_path)
+    trained, asked = whole.data_set.train[0].pid, whole.data_set.query[0].pid
+    for pid in (trained, asked, 749):
+        (home / f"cam_b/person_{pid:04d}.png").unlink()
+    touch(home / "cam_b", ["person_0750.png", "person_0751.png", "person_0752.png"])
+    (home / f"cam_a/person_{trained:04d}.png").write_bytes(b"")
+    (finding,) = look("prid2011", tmp_path, files=True)
+    assert finding.status == "different"
+    assert finding.notes == [
+        "train images: 199, published 200 (1 missing)",
+        "gallery identities: 650, published 649 (1 too many)",
+        "gallery images: 650, published 649 (1 too many)",
+        f"1 images cannot be read, the first: {home}/cam_a/person_{trained:04d}.png: image file is empty (0 bytes)",
+        "1 of 100 queries have no image of their identity in the gallery",
+    ]
+    assert table([finding]).count("prid2011: ") == 5
+
+
+def test_missing_and_broken_are_told_apart(tmp_path):
+    (missing,) = look("viper", tmp_path)
+    assert missing.status == "missing"
+    assert missing.notes == [
+        f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"
+    ]
+    (tmp_path / "viper/VIPeR/cam_a").mkdir(parents=True)
+    (broken,) = look("viper", tmp_path)
+    assert broken.status == "broken"
+    assert "lacks cam_b/" in broken.notes[0]
+
+
+def test_own_data_are_there_or_faulty(tmp_path):
+    touch(tmp_path, ["a.jpg", "b.jpg", "c.jpg"])
+    rows = ["path,pid,camid,split", "a.jpg,1,0,train", "b.jpg,2,0,query", "c.jpg,2,1,gallery"]
+    (tmp_path / "shop.csv").write_text("\n".join(rows))
+    (finding,) = look("csv:shop.csv", tmp_path, files=True)
+    assert (finding.name, finding.status, finding.notes) == ("shop", "there", [])
+    (tmp_path / "shop.csv").write_text("\n".join(rows).replace("2,1,gallery", "2,0,gallery"))
+    (finding,) = look("csv:shop.csv", tmp_path)
+    assert finding.status == "different"
+    assert "1 of 1 queries have a match by their own camera only" in finding.notes[0]
+
+
+def test_unknown_and_drawn_sets_are_refused(tmp_path):
+    with pytest.raises(InputError, match="unknown data set"):
+        look("vipre", tmp_path)
+    with pytest.raises(InputError, match="there are no files to look at"):
+        look("synthetic:plaza", tmp_path)
+
+
+def test_table_names_a_place_once(tmp_path):
+    text = table([finding for name in LOADERS for finding in look(name, tmp_path)])
+    assert (
+        "cuhk03_detected, cuhk03_labeled, cuhk03_classic_detected, cuhk03_classic_labeled: expected in"
+        in text
+    )
+    assert all(
+        len([line for line in text.splitlines() if line.startswith(f"{name} ")]) >= 1 for name in LOADERS
+    )
+
+
+def test_published_names_are_loaders():
+    assert set(PUBLISHED) <= set(LOADERS)
+    assert all(set(published) <= set(inventory.COLUMNS) for published in PUBLISHED.values())
+
+
+def test_counts_and_differences():
+    data_set = DataSet(
+        "x",
+        (Record("a", 1, 0), Record("b", 1, 1)),
+        (Record("c", 2, 0),),
+        (Record("d", 2, 3), Record("e", 0, 3)),
+    )
+    found = counts(data_set)
+    assert found == {
+        "train identities": 1, "train images": 2, "query identities": 1, "query images": 1,
+        "gallery identities": 2, "gallery images": 2, "cameras": 3,
+    }  # fmt: skip
+    assert differences(found, found) == []
+    assert differences(found, {"train images": 3, "cameras": 1}) == [
+        "train images: 2, published 3 (1 missing)", "cameras: 3, published 1 (2 too many)",
+    ]  # fmt: skip
+
+
+def test_faults_of_a_protocol():
+    train = (Record("a", 5, 0),)
+    query = (Record("b", 5, 0), Record("c", 6, 0), Record("d", 7, 1))
+    gallery = (Record("e", 5, 0), Record("f", 7, 1), Record("g", 7, 2))
+    notes = faults(DataSet("x", train, query, gallery))
+    assert notes[0] == "1 identities are in train and in query, for instance 5"
+    assert notes[1] == "1 of 3 queries have no image of their identity in the gallery"
+    assert notes[2].startswith("1 of 3 queries have a match by their own camera only")
+    assert faults(DataSet("msmt17_v1", train, query[:1], gallery[2:])) == [
+        "1 of 1 queries have no image of their identity in the gallery"
+    ]

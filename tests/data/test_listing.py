@@ -1,0 +1,101 @@
+"""Listing folders and CSV files: who is on an image, which camera took it, and what is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lreid.data.listing import Listed, csv_tests, folders_test, list_csv, list_folder, numbered
+from lreid.data.records import Record
+from lreid.errors import InputError
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def test_market_names_tell_identity_and_camera(tmp_path: Path) -> None:
+    names = ["0010_c2s1_000001_01.jpg", "0002_c1s1_000451_03.JPG", "0000_c3s1_1_1.jpg", "-1_c1s1_1_1.jpg"]
+    touch(tmp_path, *names, "Thumbs.db", ".hidden.jpg", "sub/0002_c012_7.png")
+    assert list_folder(tmp_path) == [
+        Listed(str(tmp_path / "0000_c3s1_1_1.jpg"), None, "3"),
+        Listed(str(tmp_path / "0002_c1s1_000451_03.JPG"), "2", "1"),
+        Listed(str(tmp_path / "0010_c2s1_000001_01.jpg"), "10", "2"),
+        Listed(str(tmp_path / "sub/0002_c012_7.png"), "2", "12"),
+    ]
+
+
+def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:
+    touch(tmp_path, "bob/0002_c1.jpg", "alice/night/x.png", "alone.jpg", ".trash/y.jpg")
+    assert list_folder(tmp_path) == [
+        Listed(str(tmp_path / "alice/night/x.png"), "alice", None),
+        Listed(str(tmp_path / "alone.jpg"), None, None),
+        Listed(str(tmp_path / "bob/0002_c1.jpg"), "bob", None),
+    ]
+
+
+def test_two_folders_by_name(tmp_path: Path) -> None:
+    query = touch(tmp_path / "q", "0010_c2_a.jpg", "0002_c7_a.jpg")
+    gallery = touch(tmp_path / "g", "0002_c10_b.jpg", "0000_c2_b.jpg", "0010_c7_b.jpg", "-1_c1_b.jpg")
+    own = folders_test(query, gallery)
+    assert own.has_cameras and own.names == {1: "2", 2: "10"} and own.test.name == "g"
+    assert own.test.query == (
+        Record(str(query / "0002_c7_a.jpg"), 1, 2),
+        Record(str(query / "0010_c2_a.jpg"), 2, 1),
+    )
+    assert own.test.gallery == (
+        Record(str(gallery / "0000_c2_b.jpg"), 0, 1),
+        Record(str(gallery / "0002_c10_b.jpg"), 1, 3),
+        Record(str(gallery / "0010_c7_b.jpg"), 2, 2),
+    )
+
+
+def test_two_folders_agree_on_how_they_are_labelled(tmp_path: Path) -> None:
+    """Names in the query folder look like Market-1501, those of the gallery do not: folders tell in both."""
+    query = touch(tmp_path / "q", "anna/0002_c1.jpg")
+    gallery = touch(tmp_path / "g", "zoe/z.jpg", "anna/a.jpg", "stray.jpg")
+    own = folders_test(query, gallery)
+    assert not own.has_cameras and own.names == {1: "anna", 2: "zoe"}
+    assert [(record.pid, record.camid) for record in own.test.query] == [(1, -1)]
+    assert [(record.pid, record.camid) for record in own.test.gallery] == [(1, -1), (0, -1), (2, -1)]
+
+
+def test_csv_by_domain(tmp_path: Path) -> None:
+    file = tmp_path / "index.csv"
+    file.write_text(
+        "path,pid,camid,split,domain\nq.jpg,10,1,query,north\ng.jpg,9,2,gallery,north\nj.jpg,-1,2,gallery,north\n"
+        "s.jpg,a,x,query,south\nt.jpg,a,y,gallery,south\n"
+    )
+    north, south = csv_tests(file)
+    assert (north.test.name, south.test.name) == ("north", "south")
+    assert north.names == {1: "9", 2: "10"} and north.has_cameras
+    assert north.test.query == (Record(str(tmp_path / "q.jpg"), 2, 1),)
+    assert north.test.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),)
+    assert south.test.gallery == (Record(str(tmp_path / "t.jpg"), 1, 2),)
+    assert list_csv(file, "query")["south"] == [Listed(str(tmp_path / "s.jpg"), "a", "x")]
+    with pytest.raises(InputError, match="has no image of the split train"):
+        list_csv(file, "train")
+    file.write_text(file.read_text().replace("t.jpg,a,y,gallery", "t.jpg,a,y,query"))
+    with pytest.raises(InputError, match="domain south has no image of the split gallery"):
+        csv_tests(file)
+
+
+def test_numbers_are_sorted_as_numbers() -> None:
+    assert numbered(["10", "9", None, "9"]) == {"9": 1, "10": 2}
+    assert numbered(["10", "9", "x"]) == {"10": 1, "9": 2, "x": 3}
+
+
+def test_what_is_wrong_with_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gone: no such folder"):
+        list_folder(tmp_path / "gone")
+    with pytest.raises(InputError, match="holds no images"):
+        list_folder(touch(tmp_path / "empty", "notes.txt"))
+    gallery = touch(tmp_path / "g", "anna/a.jpg")
+    with pytest.raises(InputError, match="x.jpg: a query without identity"):
+        folders_test(touch(tmp_path / "q", "x.jpg"), gallery)
+    with pytest.raises(InputError, match="no query images but junk"):
+        folders_test(touch(tmp_path / "q2", "-1_c1.jpg"), touch(tmp_path / "g2", "0001_c1.jpg"))

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from lreid.data import prepare as module
+from lreid.data.datasets import LOADERS, cuhk01, cuhk02
+from lreid.data.prepare import folder_of, prepare, unpack
+from lreid.errors import InputError
+
+FILES = {"set/a.txt": b"first", "set/deep/b.txt": b"second", "set/empty.txt": b""}
+
+
+def write_zip(file, content=FILES):
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.mkdir("set")
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return file
+
+
+def write_tar(file, content=FILES):
+    with tarfile.open(file, "w:gz") as archive:
+        for name, data in content.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return file
+
+
+WRITERS = {"a.zip": write_zip, "a.tgz": write_tar}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_unpacks(tmp_path, name):
+    unpack(WRITERS[name](tmp_path / name), tmp_path / "out")
+    assert content(tmp_path / "out") == FILES
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "evil", ["../evil.txt", "/tmp/evil.txt", "set/../../evil.txt", "..\\evil.txt", "C:\\evil.txt"]
+)
+def test_members_outside_the_folder_are_refused_before_anything_is_written(tmp_path, name, evil):
+    archive = WRITERS[name](tmp_path / name, FILES | {evil: b"evil"})
+    with pytest.raises(InputError, match="lies outside the folder"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "evil.txt").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_in_tars_are_refused(tmp_path, kind):
+    archive = write_tar(tmp_path / "a.tgz")
+    with tarfile.open(tmp_path / "b.tar", "w") as bad:
+        bad.add(archive, "set/a.tgz")
+        info = tarfile.TarInfo("set/link")
+        info.type, info.linkname = kind, "/etc"
+        bad.addfile(info)
+    with pytest.raises(InputError, match="holds the link or device 'set/link'; nothing was unpacked"):
+        unpack(tmp_path / "b.tar", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_in_zips_are_refused(tmp_path):
+    info = zipfile.ZipInfo("set/link")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, "/etc")
+    with pytest.raises(InputError, match="holds the link or device"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")
+
+
+def test_a_folder_in_the_way_that_is_a_link_out_is_not_followed_out_of_reach(tmp_path):
+    """Links that the user made below the folder are the user's; the archive brings none."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    unpack(write_zip(tmp_path / "a.zip"), tmp_path / "out")
+    assert content(tmp_path / "disk") == FILES
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_goes_on_where_it_stopped(tmp_path, name):
+    archive = WRITERS[name](tmp_path / name)
+    out = tmp_path / "out"
+    unpack(archive, out)
+    (out / "set/deep/b.txt").write_bytes(b"sec")  # half
+    os.utime(out / "set/a.txt", ns=(1, 1))
+    unpack(archive, out)
+    assert content(out) == FILES
+    assert (out / "set/a.txt").stat().st_mtime_ns == 1  # not written twice
+
+
+def test_stopping_leaves_no_half_file_under_its_name(tmp_path, monkeypatch):
+    def half(source, target):
+        target.write(source.read(2))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.shutil, "copyfileobj", half)
+    with pytest.raises(KeyboardInterrupt):
+        unpack(write_zip(tmp_path / "a.zip"), tmp_path / "out")
+    assert content(tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_damaged_archives_are_named(tmp_path, name):
+    archive = WRITERS[name](tmp_path / name, {"set/a.bin": os.urandom(5000)})
+    data = bytearray(archive.read_bytes())
+    data[2000:2100] = bytes(100)
+    archive.write_bytes(bytes(data) if name == "a.zip" else bytes(data[:2500]))
+    with pytest.raises(InputError, match=f"{name}: cannot be unpacked"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists() or content(tmp_path / "out") == {}
+
+
+def test_what_is_no_archive_is_named(tmp_path):
+    (tmp_path / "a.rar").write_bytes(b"Rar!")
+    with pytest.raises(InputError, match="a.rar: cannot be unpacked"):
+        unpack(tmp_path / "a.rar", tmp_path / "out")
+    with pytest.raises(InputError, match="none.zip: no such archive"):
+        unpack(tmp_path / "none.zip", tmp_path / "out")
+    with pytest.raises(InputError, match="is a folder"):
+        unpack(tmp_path, tmp_path / "out")
+
+
+def test_a_full_disk_is_seen_beforehand(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 3}))
+    with pytest.raises(InputError, match="GiB to unpack, .* free; free some space"):
+        unpack(write_zip(tmp_path / "a.zip"), tmp_path / "out")
+
+
+def png():
+    file = io.BytesIO()
+    Image.new("RGB", (2, 4)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_prepare_finds_the_archive_in_the_folder_of_the_data_set(tmp_path):
+    names = [f"campus/{pid:04d}{image:03d}.png" for pid in (1, 2) for image in (1, 2, 3, 4)]
+    (tmp_path / "cuhk01").mkdir()
+    write_zip(tmp_path / "cuhk01/CUHK01.zip", dict.fromkeys(names, png()))
+    prepare("cuhk01", tmp_path)
+    assert len(cuhk01.load(tmp_path).train) == 4
+    (tmp_path / "cuhk01/CUHK01.zip").write_bytes(b"no longer needed")
+    prepare("cuhk01", tmp_path)  # nothing to do
+
+
+def test_prepare_takes_an_archive_from_anywhere(tmp_path):
+    names = [
+        f"Dataset/{pair}/cam{camera}/{pid:03d}_1.png"
+        for pair in cuhk02.PAIRS
+        for camera in (1, 2)
+        for pid in (1, 2)
+    ]
+    write_zip(tmp_path / "download.zip", dict.fromkeys(names, png()))
+    prepare("cuhk02", tmp_path / "datasets", [tmp_path / "download.zip"])
+    assert len(cuhk02.load(tmp_path / "datasets").query) == 2
+
+
+def test_nothing_to_prepare_from(tmp_path):
+    with pytest.raises(
+        InputError, match="viper: nothing to prepare: .*viper does not exist; put the archive there"
+    ):
+        prepare("viper", tmp_path)
+    with pytest.raises(InputError, match="nothing: unknown data set; choose from market1501"):
+        prepare("nothing", tmp_path)
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_archives_are_unpacked_where_the_loader_looks(name, tmp_path):
+    """A loader finds its folder in, or as, the one that an archive is unpacked in."""
+    with pytest.raises(InputError) as error:
+        LOADERS[name](tmp_path)
+    wanted = tmp_path / folder_of(name)
+    assert any(place == wanted or wanted in place.parents for place in error.value.places)

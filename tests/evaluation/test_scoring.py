@@ -1,0 +1,125 @@
+"""All figures of a test set and its hardest rankings, worked out by hand on points of a circle."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lreid.data.records import QueryGallery, Record
+from lreid.errors import InputError
+from lreid.evaluation.scoring import hardest_rankings, score
+from lreid.retrieval import evaluate
+from lreid.retrieval.rerank import KReciprocal
+
+PROTOCOL = {"metric": "cosine", "ap": "rectangular", "camera_filter": True}
+
+
+def on_circle(*degrees: float) -> np.ndarray:
+    angles = np.radians(degrees)
+    return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def images(*people: tuple[int, int]) -> SimpleNamespace:
+    """Records with identity and camera, as :class:`lreid.data.images.Images` keeps them."""
+    records = tuple(Record(f"{i}-{pid}-{camid}", pid, camid) for i, (pid, camid) in enumerate(people))
+    pids, camids = (np.array(column, np.int64) for column in zip(*people, strict=True))
+    return SimpleNamespace(records=records, pids=pids, camids=camids)
+
+
+QUERY = images((1, 1), (2, 1), (3, 1), (4, 1))
+GALLERY = images((1, 2), (9, 2), (1, 3), (2, 2), (1, 1), (-1, 2), (3, 1))
+FEATURES = (on_circle(0, 90, 180, 45), on_circle(20, 10, 60, 95, 0, 1, 181))
+TEST = QueryGallery("circle", "unseen", QUERY.records, GALLERY.records)
+# Query 1 at 0°: its own camera's image and the junk are out, so 9 (10°), match (20°), match (60°), then 2 (95°) and 3.
+# Query 2 at 90°: match (95°) first. Query 3: its one match is under its own camera. Query 4: nobody in the gallery.
+
+
+def test_figures_by_hand() -> None:
+    figures = score(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL)
+    assert figures["mAP"] == pytest.approx(100 * ((1 / 2 + 2 / 3) / 2 + 1) / 2)
+    assert figures["mINP"] == pytest.approx(100 * (2 / 3 + 1) / 2)
+    assert (figures["rank1"], figures["rank5"], figures["rank10"]) == (50, 100, 100)
+    assert (figures["num_valid"], figures["num_absent"], figures["num_filtered"]) == (2, 1, 1)
+    rates = figures["open_set"]
+    assert [rate["false_accept_rate"] for rate in rates] == pytest.approx([1, 0.1])
+    # Strangers: query 1 without its people reaches cos 10°, query 2 cos 30°, query 3 cos 85°, query 4 cos 15°. None
+    # of four may pass, so the threshold is above cos 10°; only query 2, at cos 5° and right, is found.
+    for rate in rates:
+        assert rate["threshold"] == pytest.approx(np.cos(np.radians(10)), abs=1e-6)
+        assert rate["true_positive_rate"] == 50
+
+
+def test_without_strangers_the_open_set_is_empty() -> None:
+    alone = images((1, 2), (1, 3))
+    test = QueryGallery("alone", "unseen", QUERY.records[:1], alone.records)
+    figures = score(test, (images((1, 1)), alone), (on_circle(0), on_circle(1, 2)), **PROTOCOL)
+    assert figures["mAP"] == 100 and figures["open_set"] == []
+
+
+def test_means_over_splits() -> None:
+    """The second split leaves the 9 out, so query 1 is ranked perfectly there."""
+    columns = (0, 2, 3, 6)
+    test = QueryGallery(
+        "circle", "unseen", QUERY.records, GALLERY.records,
+        splits=(((0, 1, 2, 3), tuple(range(7))), ((0,), columns)),
+    )  # fmt: skip
+    figures = score(test, (QUERY, GALLERY), FEATURES, **PROTOCOL)
+    first = ((1 / 2 + 2 / 3) / 2 + 1) / 2
+    assert figures["mAP"] == pytest.approx(100 * (first + 1) / 2)
+    assert figures["rank1"] == 75 and figures["num_valid"] == 3
+
+
+def test_re_ranked_figures_differ_and_counts_do_not() -> None:
+    plain = score(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, open_set=False)
+    figures = score(
+        TEST,
+        (QUERY, GALLERY),
+        FEATURES,
+        **PROTOCOL,
+        rerank=KReciprocal(k1=2, k2=1, weight=0.0),
+        open_set=False,
+    )
+    wanted = evaluate(
+        *FEATURES,
+        QUERY.pids,
+        GALLERY.pids,
+        QUERY.camids,
+        GALLERY.camids,
+        rerank=KReciprocal(k1=2, k2=1, weight=0.0),
+    )
+    assert figures["mAP"] == pytest.approx(100 * wanted.mAP) and figures["mAP"] != pytest.approx(plain["mAP"])
+    assert (figures["num_valid"], figures["num_absent"], figures["num_filtered"]) == (2, 1, 1)
+    assert figures["open_set"] == []
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_hardest_rankings_by_hand(metric: str) -> None:
+    options = PROTOCOL | {"metric": metric}
+    hard, easy = hardest_rankings(TEST, (QUERY, GALLERY), FEATURES, **options, count=5, depth=3)
+    assert (hard.query, easy.query) == (0, 1)
+    assert hard.ap == pytest.approx(100 * (1 / 2 + 2 / 3) / 2) and easy.ap == 100
+    assert (hard.rows, hard.ranks, hard.first_match, hard.num_matches) == ([1, 0, 2], [1, 2, 3], 2, 2)
+    assert easy.rows == [3, 2, 0] and easy.first_match == 1
+    degrees = np.radians([10, 20, 60])
+    assert hard.scores == pytest.approx(
+        np.cos(degrees) if metric == "cosine" else 6 * np.sin(degrees / 2), abs=1e-6
+    )
+
+
+def test_a_match_far_behind_is_shown_too() -> None:
+    (hard,) = hardest_rankings(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, count=1, depth=1)
+    assert (hard.ranks, hard.rows) == ([1, 2], [1, 0])
+
+
+def test_rows_are_those_of_the_whole_gallery_when_there_are_splits() -> None:
+    test = QueryGallery("circle", "unseen", QUERY.records, GALLERY.records, splits=(((1, 0), (6, 3, 2, 1)),))
+    hard, easy = hardest_rankings(test, (QUERY, GALLERY), FEATURES, **PROTOCOL, count=5, depth=2)
+    assert (hard.query, hard.rows, easy.query, easy.rows) == (0, [1, 2], 1, [3, 2])
+
+
+def test_no_match_at_all_is_an_error() -> None:
+    test = QueryGallery("circle", "unseen", QUERY.records[2:3], GALLERY.records)
+    with pytest.raises(InputError, match="camera filter removed them all"):
+        score(test, (images((3, 1)), GALLERY), (on_circle(180), FEATURES[1]), **PROTOCOL)

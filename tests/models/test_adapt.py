@@ -1,0 +1,146 @@
+"""Adapted statistics against those computed by hand, layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lreid.errors import InputError
+from lreid.models import Embedder
+from lreid.models.adapt import FEWEST, AdaptedNorm, norm_statistics, with_statistics
+
+
+class TwoLayers(nn.Module):
+    """Convolution, BatchNorm, ReLU, BatchNorm, dropout: small enough to follow by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.first, self.second = (
+            nn.Conv2d(3, 4, 1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.BatchNorm2d(4),
+        )
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.second(torch.relu(self.first(self.conv(images)))))
+
+
+def embedder() -> Embedder:
+    torch.manual_seed(0)
+    model = Embedder("small", height=4, width=2)
+    model.backbone, model.dim = TwoLayers(), 4
+    with torch.no_grad():
+        for layer in (model.backbone.first, model.backbone.second):
+            layer.weight.uniform_(0.5, 2), layer.bias.uniform_(-1, 1)
+            layer.running_mean.uniform_(-1, 1), layer.running_var.uniform_(0.5, 2)
+    return model
+
+
+def pictures(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, 4, 2, 3), dtype=np.uint8)
+
+
+def statistics_by_hand(
+    model: Embedder, images: np.ndarray, batches: list[np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Mean over batches of each batch's mean and unbiased variance, in float64."""
+    net = model.backbone
+    mean, std = (buffer.double().numpy().reshape(3) for buffer in (model.mean, model.std))
+    kernel = net.conv.weight.detach().numpy().astype(np.float64)[:, :, 0, 0]
+    sums = {
+        f"backbone.{layer}.running_{what}": np.zeros(4)
+        for layer in ("first", "second")
+        for what in ("mean", "var")
+    }
+    for batch in batches:
+        values = ((images[batch] - mean) / std).reshape(-1, 3) @ kernel.T  # (B·H·W, 4)
+        for name in ("first", "second"):
+            layer = getattr(net, name)
+            centre, spread = values.mean(0), values.var(0)
+            sums[f"backbone.{name}.running_mean"] += centre / len(batches)
+            sums[f"backbone.{name}.running_var"] += values.var(0, ddof=1) / len(batches)
+            weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+            values = np.maximum((values - centre) / np.sqrt(spread + layer.eps) * weight + bias, 0)
+    return sums
+
+
+@pytest.mark.parametrize(("count", "batch_size", "sizes"), [(6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2])])
+def test_statistics_by_hand(count: int, batch_size: int, sizes: list[int]) -> None:
+    model, images = embedder(), pictures(count)
+    order = np.random.default_rng(3).permutation(count)
+    batches = np.split(order, np.cumsum(sizes)[:-1])
+    wanted = statistics_by_hand(model, images, batches)
+    found = norm_statistics(model, images, batch_size=batch_size, seed=3)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name] == pytest.approx(array, rel=1e-5, abs=1e-6), name
+
+
+def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only() -> None:
+    model, images = embedder().train(), pictures(6)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    features = model.extract(images)
+    statistics = norm_statistics(model, images)
+    adapted = with_statistics(model, statistics)
+    assert model.training and not adapted.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+        if name in statistics:
+            assert np.array_equal(adapted.state_dict()[name], statistics[name])
+        else:
+            assert torch.equal(adapted.state_dict()[name], tensor), name
+    assert np.array_equal(model.extract(images), features)
+    assert not np.allclose(adapted.extract(images), features)
+
+
+def test_a_change_of_light_is_taken_away() -> None:
+    """The reason for it all: after a change of contrast and brightness the features are as before."""
+    model, images = embedder(), pictures(8) // 2
+    brighter = images + 60  # a shift of every channel, which the first BatchNorm layer removes
+    plain = AdaptedNorm.estimate(model, images).extract(model, images)
+    assert AdaptedNorm.estimate(model, brighter).extract(model, brighter) == pytest.approx(plain, abs=1e-4)
+    assert not np.allclose(model.extract(brighter), model.extract(images), atol=0.1)
+
+
+def test_every_camera_has_its_own_statistics_and_small_or_new_ones_those_of_all() -> None:
+    model = embedder()
+    cameras = np.array([1, 2] * FEWEST + [3, -1])
+    images = pictures(len(cameras))
+    norm = AdaptedNorm.estimate(model, images, cameras)
+    assert norm.cameras.keys() == {1, 2}
+    asked = np.array([2, 1, 3, -1, 9, 1])
+    features = norm.extract(model, images[:6], asked)
+    for row, camera in enumerate(asked):
+        statistics = (
+            norm_statistics(model, images[cameras == camera])
+            if camera in (1, 2)
+            else norm_statistics(model, images)
+        )
+        single = with_statistics(model, statistics).extract(images[row : row + 1])[0]
+        assert features[row] == pytest.approx(single, abs=1e-5)
+    whole = with_statistics(model, norm_statistics(model, images)).extract(images[:6])
+    assert norm.extract(model, images[:6]) == pytest.approx(whole, abs=1e-5)
+
+
+def test_through_arrays_and_back() -> None:
+    model, images = embedder(), pictures(2 * FEWEST)
+    norm = AdaptedNorm.estimate(model, images, np.repeat([4, 5], FEWEST))
+    back = AdaptedNorm.from_arrays(norm.to_arrays() | {"names": np.array(["a"])})
+    assert back is not None and back.cameras.keys() == {4, 5}
+    cameras = np.arange(2 * FEWEST) % 3 + 4
+    assert np.array_equal(back.extract(model, images, cameras), norm.extract(model, images, cameras))
+    assert AdaptedNorm.from_arrays({"names": np.array(["a"])}) is None
+
+
+def test_what_cannot_be_adapted() -> None:
+    model = embedder()
+    with pytest.raises(InputError, match="two images or more"):
+        norm_statistics(model, pictures(1))
+    with pytest.raises(InputError, match="not of a small network"):
+        with_statistics(Embedder("small", height=4, width=2), norm_statistics(model, pictures(3)))
+    model.backbone = nn.Conv2d(3, 4, 1)
+    with pytest.raises(InputError, match="no BatchNorm"):
+        norm_statistics(model, pictures(3))

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.retrieval import open_set_rates
+from lreid.retrieval.open_set import threshold_for
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75]), min_size=1, max_size=40),
+    st.sampled_from([0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.99]),
+)
+def test_threshold_is_the_lowest_that_keeps_the_rate(scores, rate):
+    scores = np.array(scores, dtype=np.float32)
+    threshold = threshold_for(scores, rate)
+    assert (scores >= threshold).mean() <= rate + 1e-9
+    lower = np.nextafter(np.float32(threshold), np.float32(-np.inf))
+    assert (scores >= lower).mean() > rate
+
+
+@pytest.mark.parametrize("camera_filter", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_nested_loops(camera_filter, seed, monkeypatch):
+    monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 100)  # several blocks
+    rng = np.random.default_rng(seed)
+    query_ids, gallery_ids = rng.integers(9, size=60), rng.integers(-1, 8, size=40)
+    query_cams, gallery_cams = rng.integers(2, size=60), rng.integers(2, size=40)
+    centers = rng.standard_normal((9, 6))
+    queries = centers[query_ids] + 0.6 * rng.standard_normal((60, 6))
+    gallery = centers[gallery_ids] + 0.6 * rng.standard_normal((40, 6))
+    own, others = [], []
+    for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
+        best = {True: -2.0, False: -2.0}
+        for image, other, place in zip(gallery, gallery_ids, gallery_cams, strict=True):
+            if other == -1 or (camera_filter and other == pid and place == cam):
+                continue
+            score = query @ image / np.linalg.norm(query) / np.linalg.norm(image)
+            best[other == pid] = max(best[other == pid], score)
+        own.append(best[True])
+        others.append(best[False])
+    rates = open_set_rates(
+        queries,
+        gallery,
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        camera_filter=camera_filter,
+        false_accept_rates=(0.05, 0.2),
+    )
+    for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 strangers
+        best_refused = sorted(others)[-allowed - 1]
+        found = [mine > best_refused and mine > other for mine, other in zip(own, others, strict=True)]
+        known = [mine > -2 for mine in own]
+        assert rate.true_positive_rate == pytest.approx(sum(found) / sum(known))
+        assert rate.threshold == pytest.approx(best_refused, abs=1e-5)
+        assert rate.false_accept_rate == allowed / 60
+    assert 0 < rates[0].true_positive_rate < 1
+
+
+def test_bad_input_is_named():
+    features = np.eye(3)
+    with pytest.raises(InputError, match="needs strangers"):
+        open_set_rates(features, features, [1, 1, 1], [1, 1, 1], camera_filter=False)
+    with pytest.raises(InputError, match="not one has one"):
+        open_set_rates(features, features, [1, 1, 1], [2, 3, 4], camera_filter=False)
+    with pytest.raises(InputError, match="false-accept rate 1: must be at least 0 and below 1"):
+        threshold_for(np.ones(3), 1)

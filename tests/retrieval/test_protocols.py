@@ -1,0 +1,119 @@
+from itertools import product
+
+import nested_loops
+import numpy as np
+import pytest
+
+from lreid.errors import InputError
+from lreid.retrieval import average, evaluate, evaluate_image_to_track, evaluate_single_shot
+
+
+def problem(seed, num_queries=8, num_gallery=10, num_ids=4):
+    """Integer vectors, so that ties are exact; identities from -1, two cameras."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.integers(-1, 2, size=(num_queries, 4)).astype(float),
+        rng.integers(-1, 2, size=(num_gallery, 4)).astype(float),
+        rng.integers(num_ids, size=num_queries),
+        rng.integers(-1, num_ids, size=num_gallery),
+        rng.integers(2, size=num_queries),
+        rng.integers(2, size=num_gallery),
+    )
+
+
+@pytest.mark.parametrize("ap", ["rectangular", "trapezoidal"])
+@pytest.mark.parametrize("metric", ["cosine", "sqeuclidean"])
+@pytest.mark.parametrize("seed", range(10))
+def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
+    queries, gallery, query_ids, _, query_cams, _ = problem(seed, num_gallery=24)
+    rng = np.random.default_rng(seed)
+    tracks = rng.integers(10, 18, size=24)
+    track_ids, track_cams = rng.integers(-1, 4, size=18), rng.integers(2, size=18)
+    result = evaluate_image_to_track(
+        queries,
+        gallery,
+        query_ids,
+        track_ids[tracks],
+        query_cams,
+        track_cams[tracks],
+        tracks,
+        metric=metric,
+        ap=ap,
+        block=3,
+    )
+    numbers = sorted(set(tracks.tolist()))
+    precisions = []
+    for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
+        best = {
+            number: min(nested_loops.distance(query, image, metric) for image in gallery[tracks == number])
+            for number in numbers
+        }
+        order = [n for n in sorted(numbers, key=best.get) if track_ids[n] != -1]
+        order = [n for n in order if not (track_ids[n] == pid and track_cams[n] == cam)]
+        ranks = [rank for rank, number in enumerate(order) if track_ids[number] == pid]
+        area = 0.0
+        for found, rank in enumerate(ranks):
+            before = (found / rank if rank else 1.0) if ap == "trapezoidal" else (found + 1) / (rank + 1)
+            area += ((found + 1) / (rank + 1) + before) / 2 / len(ranks)
+        precisions.append(area if ranks else np.nan)
+    np.testing.assert_allclose(result.ap, precisions, rtol=1e-12)
+
+
+def test_a_track_of_two_identities_is_refused():
+    features, ids = np.eye(3), [0, 1, 2]
+    with pytest.raises(InputError, match="track 7: its images have several identities"):
+        evaluate_image_to_track(features, features, ids, ids, ids, [0, 0, 0], [5, 7, 7])
+    with pytest.raises(InputError, match="track 7: its images have several cameras"):
+        evaluate_image_to_track(features, features, ids, [0, 1, 1], ids, [0, 0, 1], [5, 7, 7])
+
+
+@pytest.mark.parametrize("camera_filter", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_single_shot_approaches_the_mean_over_all_draws(camera_filter, seed):
+    queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams = case = problem(seed)
+    curves = []
+    for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
+        hidden = camera_filter & (gallery_ids == pid) & (gallery_cams == cam)
+        groups = [
+            np.flatnonzero((gallery_ids == identity) & ~hidden)
+            for identity in np.unique(gallery_ids)
+            if identity >= 0
+        ]
+        draws = list(product(*(group for group in groups if len(group))))
+        curve = np.zeros(4)
+        for draw in draws:
+            order = sorted(
+                sorted(draw), key=lambda image: nested_loops.distance(query, gallery[image], "cosine")
+            )
+            ranks = [rank for rank, image in enumerate(order) if gallery_ids[image] == pid]
+            if ranks:
+                curve[ranks[0] :] += 1 / len(draws)
+        if ((gallery_ids == pid) & ~hidden).any():
+            curves.append(curve)
+    result = evaluate_single_shot(
+        *case, repeats=3000, seed=seed, camera_filter=camera_filter, max_rank=4, block=3
+    )
+    np.testing.assert_allclose(result.cmc, np.mean(curves, axis=0), atol=0.02)
+    whole = evaluate(*case, camera_filter=camera_filter)
+    assert (result.mAP, result.num_valid) == (whole.mAP, whole.num_valid)
+
+
+def test_single_shot_draws_by_seed():
+    case = problem(0, num_queries=40, num_gallery=100, num_ids=20)
+    curves = [evaluate_single_shot(*case, repeats=2, seed=seed).cmc for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(curves[0], curves[1])
+    assert (curves[0] != curves[2]).any()
+    with pytest.raises(InputError, match="repeats = 0"):
+        evaluate_single_shot(*case, repeats=0)
+
+
+def test_average_counts_every_split_the_same():
+    first, second = (evaluate(*problem(seed, num_queries=5 + seed)) for seed in (0, 1))
+    mean = average([first, second])
+    assert mean.mAP == pytest.approx((first.mAP + second.mAP) / 2)
+    assert mean.mINP == pytest.approx((first.mINP + second.mINP) / 2)
+    np.testing.assert_allclose(mean.cmc, (first.cmc + second.cmc) / 2)
+    np.testing.assert_array_equal(mean.ap, [*first.ap, *second.ap])
+    assert mean.num_valid == first.num_valid + second.num_valid
+    with pytest.raises(InputError, match="at least one"):
+        average([])

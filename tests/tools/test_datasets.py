@@ -1,0 +1,64 @@
+"""The command line of data sets: what it prints and its exit status."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def run(repository: Path, tmp_path: Path, monkeypatch, capsys):
+    """Runs the tool in this process: exit status, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        tool = repository / "tools" / "datasets.py"
+        monkeypatch.setattr(sys, "argv", [str(tool), *arguments, "--root", str(tmp_path)])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(tool), run_name="__main__")
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_list_says_where_everything_is_expected(run, tmp_path: Path) -> None:
+    status, out, _ = run("list")
+    assert status == 0
+    assert f"viper: expected in {tmp_path / 'viper/VIPeR'}" in out
+
+
+def test_prepare_and_check(run, tmp_path: Path) -> None:
+    image = io.BytesIO()
+    Image.new("RGB", (4, 8)).save(image, "PNG")
+    with zipfile.ZipFile(tmp_path / "CUHK01.zip", "w") as archive:
+        for pid in (1, 2):
+            for number in (1, 2, 3, 4):
+                archive.writestr(f"campus/{pid:04d}{number:03d}.png", image.getvalue())
+    status, out, err = run("prepare", "cuhk01", "--archive", str(tmp_path / "CUHK01.zip"))
+    assert status == 2  # a miniature is not the published set
+    assert "cuhk01: train identities: 1, published 485 (484 missing)" in out
+    assert err.strip().endswith("datasets.py: not complete: cuhk01")
+    status, out, _ = run("check", "cuhk01", "--sheet", str(tmp_path / "sheet.html"))
+    assert status == 2
+    assert (tmp_path / "sheet.html").read_text().count("<img ") == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check"], "check: name a data set"),
+        (["check", "dukemtmc"], "withdrawn"),
+        (["prepare", "viper"], "viper: nothing to prepare"),
+        (["check", "csv:none.csv"], "no such CSV file"),
+    ],
+)
+def test_bad_input_is_one_line(run, arguments, message) -> None:
+    status, _, err = run(*arguments)
+    assert status == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
