@@ -52,7 +52,10 @@ def test_losses_need_torch_alone() -> None:
 def test_torchreid_and_faiss_are_loaded_on_demand() -> None:
     """Neither is needed to train, and both are heavy: no module imports them at its top."""
     for file in PACKAGE.rglob("*.py"):
-        top_level = [node for node in ast.parse(file.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
-        for node in top_level:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for node in ast.parse(file.read_text()).body:
+            if not isinstance(node, (ast.Import, ast.ImportFrom)):
+                continue
+            names = (
+                [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            )
             assert not any(name.split(".")[0] in ("torchreid", "faiss") for name in names), file

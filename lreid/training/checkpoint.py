@@ -57,7 +57,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def newest_checkpoint(folder: Path) -> Path | None:
     """The checkpoint of a run to go on from, or None."""
     current = folder / CURRENT
-    return current if current.exists() else max(folder.glob("task-*.pt"), default=None)
+    if current.exists():
+        return current
+    return max(folder.glob("task-*.pt"), default=None, key=lambda path: int(path.stem.removeprefix("task-")))
 
 
 def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], path: Path) -> None:

@@ -107,7 +107,11 @@ class Trainer:
         loader = iter(
             episode_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
         )
-        self.bar.set_description(f"task {task.index + 1}/{len(self.benchmark.tasks)}")
+        name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
+        self.bar.set_description(name)
+        logger.info(
+            "%s: %s, %d identities, %d images", name, task.name, len(task.classes), len(batches.images)
+        )
         while self.epoch < epochs:
             self._train_epoch(loader, optimizer, batches.sampler.episodes_per_epoch)
             if self.epoch < epochs and self._save_is_due():

@@ -37,9 +37,9 @@ def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
 
 def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "none") is None
-    for name in ("task-09.pt", "task-10.pt", "task-02.pt"):
+    for name in ("task-09.pt", "task-100.pt", "task-20.pt"):
         (tmp_path / name).touch()
-    assert newest_checkpoint(tmp_path).name == "task-10.pt"
+    assert newest_checkpoint(tmp_path).name == "task-100.pt"
     (tmp_path / "last.pt").touch()
     assert newest_checkpoint(tmp_path).name == "last.pt"
 

@@ -34,7 +34,11 @@ def config(**changes: Any) -> CfgNode:
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:
     """All of a result but what a clock or an installation decides."""
-    return {key: value for key, value in results.items() if key not in ("seconds", "images_per_second", "versions")}
+    return {
+        key: value
+        for key, value in results.items()
+        if key not in ("seconds", "images_per_second", "versions")
+    }
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
@@ -286,6 +290,16 @@ def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) ->
 def test_a_diverging_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="the loss is not finite in epoch .* lower TRAIN.LR"):
         train(config(TRAIN__LR=1e30), tmp_path / "run")
+
+
+def test_tensorboard_on_request(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    results = train(config(TRAIN__TENSORBOARD=True), tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert {"train/dmml", "train/distill", "train/lr", "summary/seen_mAP"} <= set(events.Tags()["scalars"])
+    assert events.Scalars("summary/seen_mAP")[-1].value == pytest.approx(results["summary"]["seen_mAP"])
+    assert len(events.Scalars("train/dmml")) == 9  # epochs of all tasks
 
 
 def test_run_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

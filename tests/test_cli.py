@@ -1,0 +1,48 @@
+"""Exit status and the one line of bad input."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from lreid.cli import run_tool
+from lreid.errors import InputError
+
+
+def tool_that(error: BaseException | None) -> object:
+    def tool(args: argparse.Namespace) -> None:
+        if error is not None:
+            raise error
+
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (None, 0, ""),
+        (
+            InputError("a.yaml: is not there; name another"),
+            2,
+            "tool.py: a.yaml: is not there; name another\n",
+        ),
+        (KeyboardInterrupt(), 130, "\ntool.py: interrupted; go on with --resume\n"),
+    ],
+)
+def test_status_and_message(
+    error: BaseException | None, status: int, message: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["tool.py"])
+    assert run_tool(argparse.ArgumentParser(prog="tool.py"), tool_that(error)) == status
+    assert capsys.readouterr().err == message
+
+
+def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["tool.py"])
+    with pytest.raises(ZeroDivisionError):
+        run_tool(argparse.ArgumentParser(), tool_that(ZeroDivisionError()))
+    monkeypatch.setattr("sys.argv", ["tool.py", "--debug"])
+    with pytest.raises(InputError):
+        run_tool(argparse.ArgumentParser(), tool_that(InputError("a")))
