@@ -21,8 +21,12 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         Exit status: 0, 2 for bad input, 130 when interrupted.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    args = parser.parse_intermixed_args()
+    try:
+        args = parser.parse_intermixed_args()  # KEY VALUE pairs may stand between options
+    except TypeError:  # argparse cannot do that where there are subcommands
+        args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
         tool(args)
     except InputError as error:

@@ -68,6 +68,10 @@ def default_config() -> CfgNode:
     cfg.EPISODE.SUPPORT = 4  # support images an identity
     cfg.EPISODE.QUERY = 1  # query images an identity
 
+    cfg.BATCH = CfgNode()  # P x K batches of the methods without episodes
+    cfg.BATCH.IDENTITIES = 24  # identities a batch
+    cfg.BATCH.IMAGES = 5  # images an identity
+
     cfg.MODEL = CfgNode()
     cfg.MODEL.BACKBONE = "small"  # small, resnet18/34/50/101, torchreid:NAME
     cfg.MODEL.WEIGHTS = "none"  # none, imagenet, or a file
@@ -81,6 +85,7 @@ def default_config() -> CfgNode:
     cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
     cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
     cfg.TRAIN.DECAY_FACTOR = 0.005  # rate at the end of a task, relative to LR
+    cfg.TRAIN.WARMUP_EPOCHS = 0  # the rate rises from a hundredth over so many epochs
     cfg.TRAIN.CHECKPOINT_MINUTES = 5.0  # time between checkpoints within a task, 0 = every epoch
     cfg.TRAIN.TENSORBOARD = False  # write TensorBoard scalars into the run folder
 
@@ -124,7 +129,8 @@ def check_values(cfg: CfgNode) -> None:
     at_least = {
         "SEED": 0, "INPUT.HEIGHT": 1, "INPUT.WIDTH": 1, "TRAIN.EPOCHS": 1, "EVAL.BATCH_SIZE": 1,
         "DATA.WORKERS": 0, "DATA.CACHE_GIB": 0, "TRAIN.CHECKPOINT_MINUTES": 0, "TRAIN.WEIGHT_DECAY": 0,
-        "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "BENCHMARK.SPLITS": 0, "BENCHMARK.SPLIT_SEED": 0,
+        "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "TRAIN.WARMUP_EPOCHS": 0, "BENCHMARK.SPLITS": 0,
+        "BENCHMARK.SPLIT_SEED": 0,
     }  # fmt: skip
     above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
     at_most_one = ("INPUT.FLIP", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")

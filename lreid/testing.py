@@ -64,8 +64,8 @@ def score_checkpoints(
         The content of ``test.json``; all in per cent:
 
         * ``rows``: figures of :func:`lreid.evaluation.scoring.score` for each ``checkpoint``, ``test`` and ``variant``
-          (``plain``, ``adapt-norm gallery``, …); ``transductive`` marks those that looked at more than one query
-          and the gallery's features;
+          (``plain``, ``expanded queries``, ``re-ranked``, ``adapt-norm gallery`` …); ``transductive`` marks those that
+          look at all queries together or adapt to the gallery's pictures;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
         * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
@@ -82,6 +82,43 @@ def score_checkpoints(
         raise InputError(
             f"--adapt-norm camera: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
         )
+    # For the matrix the queries of all models are there before the first gallery, so only one gallery is held.
+    queries: dict[str, list[np.ndarray]] = {}
+    if cross_model:
+        queries = {name: suite.query_features(load_model(path)) for name, path in checkpoints.items()}
+        _require_one_width(queries)
+
+    rows: list[dict[str, Any]] = []
+    columns: dict[str, list[list[dict[str, Any]]]] = {test.name: [] for test in tests}  # of the matrices
+    hardest, sections = {}, []
+    last = next(reversed(checkpoints))
+    for name, path in checkpoints.items():
+        model = suite.ready(load_model(path))
+        known = {"checkpoint": name, "model": fingerprint(model)}
+        for place, (test, images) in enumerate(zip(tests, suite.images(model), strict=True)):
+            query = queries[name][place] if cross_model else suite.extract(model, images[0])
+            features = query, suite.extract(model, images[1])
+            variants = _variants(suite, model, test, images, features, adapt_norm, rerank, expand)
+            rows += [known | {"test": test.name} | figures for figures in variants]
+            logger.info("%s on %s: mAP %s", name, test.name, number(variants[0]["mAP"]))
+            protocol = suite.protocol(test)
+            columns[test.name].append(
+                [
+                    score(test, images, (other[place], features[1]), **protocol, open_set=False)
+                    for other in queries.values()
+                ]
+            )
+            if name == last:
+                rankings = hardest_rankings(test, images, features, **protocol, count=SHOWN)
+                sections.append(_page_section(test, images, rankings, variants[0], suite.names(test), blur))
+                hardest[test.name] = [
+                    {
+                        "query": images[0].records[each.query].path,
+                        "ap": each.ap,
+                        "first_match": each.first_match,
+                    }
+                    for each in rankings
+                ]
 
     results: dict[str, Any] = {
         "schema": 1,
@@ -97,61 +134,28 @@ def score_checkpoints(
             }
             for test in tests
         ],
-        "rows": [],
-        "cross_model": [],
-    }
-    queries = (
-        {name: suite.query_features(load_model(path)) for name, path in checkpoints.items()}
-        if cross_model
-        else {}
-    )
-    _require_one_width(queries)
-    matrices: dict[str, dict[str, list[list[float]]]] = {
-        test.name: {"mAP": [], "rank1": []} for test in tests
-    }
-    features: list[Features] = []
-    for name, path in checkpoints.items():
-        model = suite.ready(load_model(path))
-        features = []
-        for place, test in enumerate(tests):
-            images = suite.images(model)[place]
-            query = queries[name][place] if cross_model else suite.extract(model, images[0])
-            features.append((query, suite.extract(model, images[1])))
-            common = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
-            for variant, transductive, figures in _variants(
-                suite, model, test, images, features[-1], adapt_norm, rerank, expand
-            ):
-                results["rows"].append(common | {"variant": variant, "transductive": transductive} | figures)
-            logger.info("%s on %s: mAP %s", name, test.name, number(_plain(results, name, test.name)["mAP"]))
-            if cross_model:
-                for metric, column in _column(suite, test, images, queries, features[-1][1], place).items():
-                    matrices[test.name][metric].append(column)
-    if cross_model:
-        results["cross_model"] = [
+        "rows": rows,
+        "cross_model": [
             {"test": test, "checkpoints": list(checkpoints)}
-            | {metric: np.transpose(columns).tolist() for metric, columns in matrix.items()}
-            for test, matrix in matrices.items()
-        ]
-    results["notes"] = _notes(results, suite)
-
+            | {
+                metric: [[column[model][metric] for column in matrix] for model in range(len(queries))]
+                for metric in ("mAP", "rank1")
+            }
+            for test, matrix in columns.items()
+            if cross_model
+        ],
+        "hardest": hardest,
+        "notes": _notes(rows, suite),
+    }
     out = out or _default_folder(next(iter(checkpoints.values())))
-    sections, results["hardest"] = [], {}
-    for test, images, both in zip(tests, suite.images(model), features, strict=True):
-        rankings = hardest_rankings(test, images, both, **suite.protocol(test), count=SHOWN)
-        figures = _plain(results, name, test.name)
-        sections.append(_page_section(test, images, rankings, figures, suite.names(test), blur))
-        results["hardest"][test.name] = [
-            {"query": images[0].records[each.query].path, "ap": each.ap, "first_match": each.first_match}
-            for each in rankings
-        ]
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    kind = "cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance"
     intro = [
-        f"Checkpoint {checkpoints[name]}. For each query the nearest images of the gallery, hardest queries first.",
-        "Under each: its rank, "
-        + ("cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance")
-        + ", identity and camera. Behind a dashed line: the first right one, if it comes later.",
+        f"Checkpoint {checkpoints[last]}. For each query the nearest images of the gallery, hardest queries first.",
+        f"Under each: its rank, {kind}, identity and camera. Behind a dashed line: the first right one, if it comes "
+        "later.",
     ]
-    ranked.write_ranked(out / "ranked.html", f"Ranked pictures, {name}", intro, sections)
+    ranked.write_ranked(out / "ranked.html", f"Ranked pictures, {last}", intro, sections)
     logger.info("figures in %s, pictures in %s", out / "test.json", out / "ranked.html")
     return results
 
@@ -210,39 +214,31 @@ class _Suite:
 def _variants(
     suite: _Suite, model: Embedder, test: QueryGallery, images: tuple[Images, Images], features: Features,
     adapt_norm: str | None, rerank: bool, expand: bool,
-) -> list[tuple[str, bool, dict[str, Any]]]:  # fmt: skip
-    """Name, whether it is transductive, and figures of every wanted way to compare."""
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Figures of every wanted way to compare, the plain one first."""
     query, gallery = features
     protocol = suite.protocol(test)
-    rows = [("plain", False, score(test, images, features, **protocol))]
+
+    def row(variant: str, transductive: bool, both: Features, **options: Any) -> dict[str, Any]:
+        figures = score(test, images, both, **protocol, **options)
+        return {"variant": variant, "transductive": transductive} | figures
+
+    rows = [row("plain", False, features)]
     if expand:
         expanded = expand_queries(query, gallery, device=suite.device).cpu().numpy()
-        rows.append(("expanded queries", False, score(test, images, (expanded, gallery), **protocol)))
+        rows.append(row("expanded queries", False, (expanded, gallery)))
     if rerank:
-        figures = score(test, images, features, **protocol, rerank=KReciprocal(), open_set=False)
-        rows.append(("re-ranked", True, figures))
+        rows.append(row("re-ranked", True, features, rerank=KReciprocal(), open_set=False))
     if adapt_norm:
         cameras = [each.camids if adapt_norm == "camera" else None for each in images]
         extraction = suite.evaluator(model).extraction
         norm = AdaptedNorm.estimate(model, images[1], cameras[1], batch_size=extraction["batch_size"])
-        adapted = tuple(
+        adapted = [
             norm.extract(model, each, camera, **extraction)
             for each, camera in zip(images, cameras, strict=True)
-        )
-        rows.append((f"adapt-norm {adapt_norm}", True, score(test, images, adapted, **protocol)))
+        ]
+        rows.append(row(f"adapt-norm {adapt_norm}", True, (adapted[0], adapted[1])))
     return rows
-
-
-def _column(
-    suite: _Suite, test: QueryGallery, images: tuple[Images, Images], queries: dict[str, list[np.ndarray]],
-    gallery: np.ndarray, place: int,
-) -> dict[str, list[float]]:  # fmt: skip
-    """Figures of all models' queries in one model's gallery."""
-    figures = [
-        score(test, images, (query[place], gallery), **suite.protocol(test), open_set=False)
-        for query in queries.values()
-    ]
-    return {metric: [each[metric] for each in figures] for metric in ("mAP", "rank1")}
 
 
 def _require_one_width(queries: dict[str, list[np.ndarray]]) -> None:
@@ -317,15 +313,11 @@ def _default_folder(checkpoint: Path) -> Path:
     return checkpoint.parent / f"{checkpoint.stem}-test"
 
 
-def _plain(results: dict[str, Any], checkpoint: str, test: str) -> dict[str, Any]:
-    return next(row for row in results["rows"] if (row["checkpoint"], row["test"]) == (checkpoint, test))
-
-
-def _notes(results: dict[str, Any], suite: _Suite) -> list[str]:
+def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     """What a reader of the table must know, one line each."""
     notes = []
     for test in suite.tests:
-        figures = _plain(results, next(iter(results["checkpoints"])), test.name)
+        figures = next(row for row in rows if row["test"] == test.name)
         absent, filtered = figures["num_absent"], figures["num_filtered"]
         if absent or filtered:
             notes.append(
@@ -339,7 +331,7 @@ def _notes(results: dict[str, Any], suite: _Suite) -> list[str]:
                 f"{test.name}: {len(test.query)} queries are too few for a rate at 0.1 % false accepts; it is the rate "
                 "at which no stranger passes"
             )
-    if any(row["transductive"] for row in results["rows"]):
+    if any(row["transductive"] for row in rows):
         notes.append(
             "transductive: looked at all test images before answering; does not compare with rows that did not"
         )

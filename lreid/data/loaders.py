@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lreid.data.images import Images
-from lreid.data.samplers import EpisodeSampler
+from lreid.data.samplers import IdentitySampler
 from lreid.data.transforms import Augment
 
 # The official code updates its erasing schedule when it rebuilds the loader, every 10 of 600 epochs.
@@ -23,7 +23,8 @@ class Batch(NamedTuple):
     Attributes:
         images: (B, 3, H, W) float32, augmented and normalised.
         labels: (B,) int64 class labels, on the CPU.
-        num_support: the first so many images of each label are its support, the rest its queries.
+        num_support: the first so many images of each label are its support, the rest its queries; 0 where the
+            method asked for no episodes.
     """
 
     images: Tensor
@@ -31,38 +32,38 @@ class Batch(NamedTuple):
     num_support: int
 
 
-class EpisodeBatches(Dataset[Batch]):
-    """All episodes of a task, from any epoch on. An item is a whole batch.
+class TaskBatches(Dataset[Batch]):
+    """All batches of a task, from any epoch on. An item is a whole batch.
 
-    Everything random about a batch follows from (seed, epoch, episode), so that neither the number of worker
+    Everything random about a batch follows from (seed, epoch, its number), so that neither the number of worker
     processes nor a break in between changes it.
     """
 
     def __init__(
-        self, images: Images, sampler: EpisodeSampler, augment: Augment, *, epochs: int, first_epoch: int = 0
+        self, images: Images, sampler: IdentitySampler, augment: Augment, *, epochs: int, first_epoch: int = 0
     ) -> None:
         self.images, self.sampler, self.augment = images, sampler, augment
         self.epochs, self.first_epoch = epochs, first_epoch
         self.labels = images.pids
-        self._episodes: tuple[int, list[np.ndarray]] = (-1, [])  # of the epoch at hand
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the epoch at hand
 
     def __len__(self) -> int:
-        return (self.epochs - self.first_epoch) * self.sampler.episodes_per_epoch
+        return (self.epochs - self.first_epoch) * self.sampler.batches_per_epoch
 
     def __getitem__(self, index: int) -> Batch:
-        epoch, episode = divmod(index, self.sampler.episodes_per_epoch)
+        epoch, number = divmod(index, self.sampler.batches_per_epoch)
         epoch += self.first_epoch
-        if self._episodes[0] != epoch:
-            self._episodes = (epoch, self.sampler.epoch(epoch))
-        chosen = self._episodes[1][episode]  # (B,)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self.sampler.epoch(epoch))
+        chosen = self._epoch[1][number]  # (B,)
         progress = int(PROGRESS_STEPS * epoch / self.epochs) / PROGRESS_STEPS
-        seed = np.random.SeedSequence([*self.sampler.seed, epoch, episode]).generate_state(1)[0]
+        seed = np.random.SeedSequence([*self.sampler.seed, epoch, number]).generate_state(1)[0]
         images = self.augment([self.images[i] for i in chosen], seed=int(seed), progress=progress)
         return Batch(
             torch.from_numpy(images), torch.from_numpy(self.labels[chosen]), self.sampler.num_support
         )
 
 
-def episode_loader(batches: EpisodeBatches, *, workers: int, pin_memory: bool) -> DataLoader[Batch]:
+def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> DataLoader[Batch]:
     """A loader over all batches of a task, in order; its workers live as long as the task."""
     return DataLoader(batches, batch_size=None, num_workers=workers, pin_memory=pin_memory)

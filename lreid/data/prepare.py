@@ -172,7 +172,7 @@ def _members(archive: Path) -> Iterator[list[Member]]:
         with zipfile.ZipFile(archive) as content:
             yield [
                 Member(
-                    info.filename, info.file_size, not stat.S_ISLNK(info.external_attr >> 16),
+                    info.filename.replace("\\", "/"), info.file_size, not stat.S_ISLNK(info.external_attr >> 16),
                     lambda info=info: content.open(info),
                 )
                 for info in content.infolist() if not info.is_dir()
@@ -279,11 +279,11 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
     """What to crop for every split; a crop's number is its place in the annotation."""
     file = folder / "Train.mat"
     try:
-        train = [
-            (person["idname"], appearance)
-            for person in _listed(read_matlab(file)["Train"])
-            for appearance in _listed(person["scene"])
-        ]
+        train = []
+        for person in _listed(read_matlab(file)["Train"]):
+            name, _, scenes = person.values()  # by position, as AKA's code
+            for scene in _listed(scenes):
+                train.append((name, dict(zip(("imname", "idlocate", "ishard"), scene.values(), strict=True))))
         crops = {"train": _numbered(train)}
         file = folder / "TestG50.mat"
         tests = _listed(read_matlab(file)["TestG50"])
@@ -295,7 +295,7 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
             if np.size(appearance["idlocate"])
         )
         return crops
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); get it again") from None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
+from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.retrieval import evaluate
 
@@ -22,7 +23,7 @@ class TestFigures:
         mAP: mean average precision.
         rank1, rank5, rank10: queries with a match among the first 1, 5, 10.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
-        num_valid: queries that have a match in the gallery, of all splits together.
+        num_valid: queries that have a match in the gallery of some split.
     """
 
     __test__ = False  # pytest: not a test
@@ -46,6 +47,9 @@ class Evaluator:
         metric, ap, camera_filter: of :func:`lreid.retrieval.evaluate`.
         flip: add the features of the mirrored images.
         batch_size: images a forward pass.
+
+    Raises:
+        InputError: an image cannot be read, or not one query of a test set has a match.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Evaluator:
                 cache_gib -= images.cached_gib
                 pair.append(images)
             self.images.append((pair[0], pair[1]))
+            _require_match(test, *pair, camera_filter=camera_filter)
 
     @property
     def skipped(self) -> list[str]:
@@ -78,12 +83,14 @@ class Evaluator:
         query_features = model.extract(query, **self.extraction)  # (Q, dim)
         gallery_features = model.extract(gallery, **self.extraction)  # (G, dim)
         results, identity_aps = [], {int(pid): [] for pid in np.unique(query.pids)}
+        valid = np.zeros(len(query), dtype=bool)
         for rows, columns in _splits(test, query, gallery):
             result = evaluate(
                 query_features[rows], gallery_features[columns], query.pids[rows], gallery.pids[columns],
                 query.camids[rows], gallery.camids[columns], max_rank=10, **self.protocol,
             )  # fmt: skip
             results.append(result)
+            valid[rows] |= ~np.isnan(result.ap)
             for pid, ap in zip(query.pids[rows], result.ap, strict=True):
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
@@ -93,8 +100,28 @@ class Evaluator:
         return TestFigures(
             100 * float(np.mean([result.mAP for result in results])), rank1, rank5, rank10,
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
-            sum(result.num_valid for result in results),
+            int(valid.sum()),
         )  # fmt: skip
+
+
+def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera_filter: bool) -> None:
+    """Says before the training, not after it, that a test set cannot be scored."""
+    cameras: dict[int, set[int]] = {}
+    for record in gallery.records:
+        cameras.setdefault(record.pid, set()).add(record.camid)
+    found = [cameras.get(record.pid, set()) for record in query.records]
+    if any(found) and camera_filter:
+        found = [seen - {record.camid} for seen, record in zip(found, query.records, strict=True)]
+        if not any(found):
+            raise InputError(
+                f"{test.name}: no query has a match by another camera than its own, so the camera filter leaves "
+                "nothing to find; set EVAL.CAMERA_FILTER False, or give queries and gallery different cameras "
+                "(BENCHMARK.CAMERAS apart, or camid in a CSV file)"
+            )
+    if not any(found):
+        raise InputError(
+            f"{test.name}: not one identity of the queries is in the gallery; test on some that are"
+        )
 
 
 def _splits(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:

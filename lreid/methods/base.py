@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
+from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
@@ -18,11 +20,15 @@ class Method:
     arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``.
 
     Attributes:
+        batches: what it learns from: ``episodes`` of support and query images, or ``identities``, P x K images.
+        neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         joint: True where all tasks are learned at once, as an upper bound.
         weights: factor of each loss term in the sum that is minimised; 1 for those not named.
         exemplars: images of past tasks kept.
     """
 
+    batches: ClassVar[Literal["episodes", "identities"]] = "episodes"
+    neck: ClassVar[bool] = False
     joint: ClassVar[bool] = False
 
     def __init__(self, model: Embedder) -> None:
@@ -32,6 +38,10 @@ class Method:
 
     def begin_task(self, task: Task) -> None:
         """Called before the first batch of a task, not when a run is taken up again within it."""
+
+    def parameters(self) -> Iterable[Parameter]:
+        """What is trained, asked for at the start of each task."""
+        return self.model.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
+from lreid.data.loaders import Batch
 from lreid.losses import dwopp_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
@@ -16,7 +19,8 @@ class DwoPP(DwPP):
     query's own prototype is left out before the softmax, and only how it relates to the others is kept.
     """
 
-    distillation_loss = staticmethod(dwopp_loss)
-
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
         super().__init__(model, temperature=temperature, **options)
+
+    def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        return dwopp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)

@@ -30,8 +30,6 @@ class DwPP(DMMLFineTuning):
         dmml: options of :class:`DMMLFineTuning`.
     """
 
-    distillation_loss = staticmethod(dwpp_loss)
-
     def __init__(
         self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 10.0,
         prob_floor: float = 1e-4, **dmml: Any,
@@ -51,10 +49,12 @@ class DwPP(DMMLFineTuning):
         if self.teacher is not None:
             with torch.no_grad():
                 teacher = self.teacher(batch.images)  # (B, dim)
-            terms["distill"] = self.distillation_loss(
-                student, teacher, batch.labels, batch.num_support, **self.distillation_options
-            )
+            terms["distill"] = self.distillation(student, teacher, batch)
         return terms
+
+    def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        """The distillation term of features (B, dim) of both models."""
+        return dwpp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:
         self.teacher = frozen_copy(self.model)

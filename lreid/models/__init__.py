@@ -1,6 +1,7 @@
 """Networks from images to feature vectors."""
 
 from lreid.models.backbones import build_backbone
+from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 
-__all__ = ["Embedder", "build_backbone"]
+__all__ = ["Embedder", "GrowingClassifier", "build_backbone"]

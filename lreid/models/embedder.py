@@ -14,13 +14,14 @@ from lreid.models.backbones import build_backbone
 
 
 class Embedder(nn.Module):
-    """A backbone with global average pooling; knows the size and the normalisation of its input.
+    """A backbone with global average pooling, and a neck on request; knows the size and the normalisation of its input.
 
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`.
         weights: ``none``, ``imagenet`` or a file.
         height, width: input size in pixels.
         mean, std: of RGB values in [0, 1], three each.
+        neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
     """
 
     def __init__(
@@ -32,10 +33,15 @@ class Embedder(nn.Module):
         width: int = 128,
         mean: Sequence[float] = (0.485, 0.456, 0.406),
         std: Sequence[float] = (0.229, 0.224, 0.225),
+        neck: bool = False,
     ) -> None:
         super().__init__()
         self.backbone, self.dim = build_backbone(backbone, weights)
         self.name, self.height, self.width = backbone, height, width
+        self.neck: nn.Module = nn.Identity()
+        if neck:
+            self.neck = nn.BatchNorm1d(self.dim)
+            self.neck.bias.requires_grad_(False)
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
@@ -65,7 +71,7 @@ class Embedder(nn.Module):
             batch_size: images a forward pass.
 
         Returns:
-            (n, dim) float32, pooled and raw. Compare them by cosine similarity.
+            (n, dim) float32: pooled, and through the neck where there is one. Compare them by cosine similarity.
 
         Raises:
             InputError: a file is missing or cannot be read.
@@ -87,7 +93,8 @@ class Embedder(nn.Module):
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         batch = images.to(self.mean.device)  # (B, 3, H, W)
-        return self(batch) + self(batch.flip(-1)) if flip else self(batch)
+        features = self.neck(self(batch))  # (B, dim)
+        return features + self.neck(self(batch.flip(-1))) if flip else features
 
     def _decoded(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor) -> Tensor:
         """uint8 images (B, H, W, 3) of the input size."""

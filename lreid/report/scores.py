@@ -17,7 +17,7 @@ def score_table(results: dict[str, Any]) -> str:
     rates = sorted(
         {rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True
     )
-    heads = ["mAP", "mINP", "Rank-1", "Rank-5", "Rank-10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]
+    heads = ["mAP", "mINP", "R1", "R5", "R10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     lines = [["checkpoint", "test set", "features", *heads]]
     for row in results["rows"]:
         found = {rate["false_accept_rate"]: rate["true_positive_rate"] for rate in row["open_set"]}

@@ -79,7 +79,8 @@ def evaluate(
 
     Images of equal score keep the order of the gallery, on every device. Gallery rows that are equal bit for
     bit always have equal scores, which a matrix product alone does not promise. Scores of different rows
-    carry the rounding of that product, whose last bit may change with ``block`` and device.
+    carry the rounding of that product, whose last bit may change with ``block`` and device. Re-ranked scores
+    are sums of many terms and promise neither.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 is computed as such, all else in float32.

@@ -77,7 +77,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     protocol = protocol_fingerprint(benchmark)
     if method_class(cfg.METHOD.NAME).joint:
         benchmark = merge_tasks(benchmark)
-    model = model_of(cfg, pretrained=checkpoint is None)
+    model = model_of(cfg, pretrained=checkpoint is None).to(device, memory_format=torch.channels_last)
     method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
     evaluator = evaluator_of(cfg, benchmark)
     results = new_results(cfg, benchmark, protocol, method, evaluator)
@@ -87,7 +87,6 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
         set_random_state(checkpoint["random"])
         results = checkpoint["results"]
 
-    model.to(device, memory_format=torch.channels_last)
     folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD)
     handler = logging.FileHandler(out / "log.txt")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
@@ -147,6 +146,7 @@ def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
     return Embedder(
         cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS if pretrained else "none",
         height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
+        neck=method_class(cfg.METHOD.NAME).neck,
     )  # fmt: skip
 
 

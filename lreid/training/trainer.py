@@ -17,9 +17,9 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
 from lreid.data.images import Images, require_files
-from lreid.data.loaders import EpisodeBatches, episode_loader
+from lreid.data.loaders import TaskBatches, batch_loader
 from lreid.data.records import Benchmark, Task
-from lreid.data.samplers import EpisodeSampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator, summarise
@@ -42,7 +42,7 @@ class Trainer:
         evaluator: scores the network on the test sets.
         folder: where everything is written.
         results: the content of ``results.json`` so far.
-        cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE and TRAIN are read.
+        cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE, BATCH and TRAIN are read.
         device: where the network is.
     """
 
@@ -55,9 +55,11 @@ class Trainer:
         self.augment = Augment(
             flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD
         )
-        # Tried up front, so that a task that is too small is found before hours are spent on those before it.
-        for task in benchmark.tasks:
-            self._sampler(task, [record.pid for record in task.records])
+        # Made up front, so that a task that is too small is found before hours are spent on those before it.
+        self.epoch_steps = [
+            self._sampler(task, [record.pid for record in task.records]).batches_per_epoch
+            for task in benchmark.tasks
+        ]
         self.task, self.epoch = 0, 0  # position: the task at hand and its epochs that are done
         self.optimizer_state: dict[str, Any] | None = None
         self.saved_at = time.monotonic()
@@ -72,10 +74,7 @@ class Trainer:
         if not self.cfg.DATA.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
             for task in self.benchmark.tasks[self.task :]:
                 require_files(task.records)
-        epochs = self.cfg.TRAIN.EPOCHS
-        steps = [
-            len(task.classes) // self.cfg.EPISODE.IDENTITIES for task in self.benchmark.tasks
-        ]  # an epoch
+        epochs, steps = self.cfg.TRAIN.EPOCHS, self.epoch_steps
         done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch
         # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
         self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=None, leave=False)
@@ -99,13 +98,13 @@ class Trainer:
         batches = self._batches(task)
         # Fresh for every task, as in the official code.
         optimizer = Adam(
-            self.method.model.parameters(), lr=self.cfg.TRAIN.LR, weight_decay=self.cfg.TRAIN.WEIGHT_DECAY
+            self.method.parameters(), lr=self.cfg.TRAIN.LR, weight_decay=self.cfg.TRAIN.WEIGHT_DECAY
         )
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None
         loader = iter(
-            episode_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
+            batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
         )
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
@@ -113,19 +112,23 @@ class Trainer:
             "%s: %s, %d identities, %d images", name, task.name, len(task.classes), len(batches.images)
         )
         while self.epoch < epochs:
-            self._train_epoch(loader, optimizer, batches.sampler.episodes_per_epoch)
+            self._train_epoch(loader, optimizer, batches.sampler.batches_per_epoch)
             if self.epoch < epochs and self._save_is_due():
                 self._save(self.folder.checkpoints / CURRENT, optimizer)
         self._save(self.folder.checkpoints / CURRENT, optimizer)
 
-    def _sampler(self, task: Task, labels: Sequence[int]) -> EpisodeSampler:
+    def _sampler(self, task: Task, labels: Sequence[int]) -> IdentitySampler:
+        common = {"seed": (self.cfg.SEED, task.index), "task_name": task.name}
+        if self.method.batches == "identities":
+            batch = self.cfg.BATCH
+            return IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
         episode = self.cfg.EPISODE
         return EpisodeSampler(
             labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY,
-            seed=(self.cfg.SEED, task.index), task_name=task.name,
+            **common,
         )  # fmt: skip
 
-    def _batches(self, task: Task) -> EpisodeBatches:
+    def _batches(self, task: Task) -> TaskBatches:
         cfg = self.cfg
         images = Images(
             task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
@@ -137,13 +140,17 @@ class Trainer:
                 "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
             )
         sampler = self._sampler(task, images.pids)
-        return EpisodeBatches(images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch)
+        return TaskBatches(images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch)
 
     def _train_epoch(self, loader: Any, optimizer: Adam, steps: int) -> None:
         started = time.perf_counter()
         train = self.cfg.TRAIN
         rate = train.LR * decay_factor(
-            self.epoch, train.EPOCHS, start=train.DECAY_START, end=train.DECAY_FACTOR
+            self.epoch,
+            train.EPOCHS,
+            start=train.DECAY_START,
+            end=train.DECAY_FACTOR,
+            warmup=train.WARMUP_EPOCHS,
         )
         for group in optimizer.param_groups:
             group["lr"] = rate

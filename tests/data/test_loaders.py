@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lreid.data.images import Images
-from lreid.data.loaders import Batch, EpisodeBatches, episode_loader
+from lreid.data.loaders import Batch, TaskBatches, batch_loader
 from lreid.data.samplers import EpisodeSampler
 from lreid.data.synthetic import load_synthetic
 from lreid.data.transforms import Augment
@@ -25,8 +25,8 @@ def images() -> Images:
 
 def batches(images: Images, *, workers: int = 0, **options: int) -> list[Batch]:
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
-    dataset = EpisodeBatches(images, sampler, AUGMENT, epochs=4, **options)
-    return list(episode_loader(dataset, workers=workers, pin_memory=False))
+    dataset = TaskBatches(images, sampler, AUGMENT, epochs=4, **options)
+    return list(batch_loader(dataset, workers=workers, pin_memory=False))
 
 
 def same(one: list[Batch], other: list[Batch]) -> bool:
@@ -47,7 +47,7 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
 
     plain = Augment(flip=0.0, erasing=False, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
-    batch = EpisodeBatches(images, sampler, plain, epochs=1)[0]
+    batch = TaskBatches(images, sampler, plain, epochs=1)[0]
     known = {((image / 255 - 0.5) / 0.2).astype(np.float32).tobytes(): pid
              for image, pid in zip(images[:], images.pids, strict=True)}  # fmt: skip
     rounded = [image.permute(1, 2, 0).contiguous().numpy() for image in batch.images]

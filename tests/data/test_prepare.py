@@ -48,6 +48,11 @@ def test_unpacks(tmp_path, name):
     assert content(tmp_path / "out") == FILES
 
 
+def test_backslashes_of_windows_separate_folders(tmp_path):
+    unpack(write_zip(tmp_path / "a.zip", {"set\\deep\\b.txt": b"second"}), tmp_path / "out")
+    assert content(tmp_path / "out") == {"set/deep/b.txt": b"second"}
+
+
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize(
     "evil", ["../evil.txt", "/tmp/evil.txt", "set/../../evil.txt", "..\\evil.txt", "C:\\evil.txt"]

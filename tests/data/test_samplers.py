@@ -27,7 +27,7 @@ def test_episodes(counts: list[int], identities: int, num_support: int, num_quer
     episodes, labels = sampler(counts, identities=identities, num_support=num_support, num_query=num_query)
     size = num_support + num_query
     drawn = episodes.epoch(epoch)
-    assert len(drawn) == episodes.episodes_per_epoch == len(counts) // identities
+    assert len(drawn) == episodes.batches_per_epoch == len(counts) // identities
     seen: list[int] = []
     for episode in drawn:
         assert episode.shape == (identities * size,)

@@ -10,6 +10,7 @@ import torch
 
 from lreid.data.records import QueryGallery
 from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
 from lreid.evaluation import Evaluator
 from lreid.models import Embedder
 
@@ -79,7 +80,7 @@ def test_splits_are_averaged(test_set: QueryGallery) -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
     choices = [
-        ((0, 2, 5), tuple(range(len(test_set.gallery)))),
+        ((0, 2, 3), tuple(range(len(test_set.gallery)))),
         ((1, 3), tuple(range(0, len(test_set.gallery), 2))),
     ]
     singles = [
@@ -95,7 +96,7 @@ def test_splits_are_averaged(test_set: QueryGallery) -> None:
     (both,) = evaluator(replace(test_set, splits=tuple(choices))).evaluate(model)
     for figure in ("mAP", "rank1", "rank5", "rank10"):
         assert getattr(both, figure) == pytest.approx((getattr(first, figure) + getattr(second, figure)) / 2)
-    assert both.num_valid == first.num_valid + second.num_valid
+    assert (first.num_valid, second.num_valid, both.num_valid) == (3, 2, 4)  # query 3 is in both
     for pid in first.identity_ap.keys() - second.identity_ap.keys():
         assert both.identity_ap[pid] == pytest.approx(first.identity_ap[pid])
     assert both.identity_ap.keys() == first.identity_ap.keys() | second.identity_ap.keys()
@@ -109,3 +110,17 @@ def test_splits_do_without_images_that_cannot_be_read(test_set: QueryGallery) ->
     broken = replace(test_set, gallery=(gone, *test_set.gallery[1:]))
     figures = evaluator(broken, skip_bad=True).evaluate(model)
     assert evaluator(replace(broken, splits=(everything,)), skip_bad=True).evaluate(model) == figures
+
+
+def test_a_test_set_without_matches_is_refused_before_the_training(test_set: QueryGallery) -> None:
+    same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
+    same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
+    with pytest.raises(
+        InputError, match="campus: no query has a match by another camera .*BENCHMARK.CAMERAS apart"
+    ):
+        evaluator(same)
+    evaluator(same, camera_filter=False)
+    others = replace(test_set, query=tuple(r._replace(pid=10**6) for r in test_set.query))
+    for camera_filter in (True, False):
+        with pytest.raises(InputError, match="campus: not one identity of the queries is in the gallery"):
+            evaluator(others, camera_filter=camera_filter)

@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.optim import Adam
+from family import TASK, batches, model, train
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.losses import dmml_loss, dwopp_loss, dwpp_loss
-from lreid.methods import Method, build_method, method_class, method_defaults, method_names
-from lreid.models import Embedder
-
-TASK = Task(0, "first", ())
-
-
-def model(seed: int = 0) -> Embedder:
-    torch.manual_seed(seed)
-    return Embedder("small", height=32, width=16)
-
-
-def batches(number: int, seed: int = 1) -> list[Batch]:
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(4).repeat_interleave(3)
-    return [Batch(torch.randn(12, 3, 32, 16, generator=generator), labels, 2) for _ in range(number)]
-
-
-def train(method: Method, steps: list[Batch]) -> list[dict[str, float]]:
-    """Loss terms step by step."""
-    method.model.train()
-    optimizer = Adam(method.model.parameters(), lr=1e-3)
-    history = []
-    for batch in steps:
-        terms = method.loss(batch)
-        optimizer.zero_grad()
-        sum(method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
-        optimizer.step()
-        history.append({name: term.item() for name, term in terms.items()})
-    return history
+from lreid.methods import build_method, method_class, method_defaults, method_names
 
 
 def test_all_methods_are_found() -> None:
-    assert {"dmml_ft", "dwpp", "dwopp", "joint"} <= set(method_names())
-    assert [method_class(name).joint for name in ("joint", "dmml_ft", "dwopp")] == [True, False, False]
+    assert {"bot_ft", "bot_joint", "decoupled", "dmml_ft", "dwopp", "dwpp", "joint", "lwf"} <= set(
+        method_names()
+    )
+    assert [name for name in method_names() if method_class(name).joint] == ["bot_joint", "joint"]
 
 
 def test_the_first_task_is_plain_dmml() -> None:

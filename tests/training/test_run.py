@@ -22,6 +22,7 @@ from lreid.config import load_config
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
+from lreid.methods import method_class, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.training import trainer as trainer_module
 from lreid.training.run import run_folder_for, train
@@ -115,6 +116,21 @@ def test_a_broken_run_goes_on_to_the_same_figures(
     for name in ("task-01.pt", "task-03.pt"):
         one, other = (torch.load(each / "checkpoints" / name)["model"] for each in (out, unbroken))
         assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
+def test_every_method_goes_on_to_the_same_figures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken off in the middle of the second task, or of the only one."""
+    cfg = config(METHOD__NAME=name, BENCHMARK__TASKS_PER_DATASET=2)
+    whole = train(cfg, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 2 if method_class(name).joint else 4)
+        train(cfg, tmp_path / "broken")
+    assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
+    model = lreid.load_model(tmp_path / "whole" / "checkpoints" / f"task-{len(whole['tasks']):02d}.pt")
+    assert isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
 
 
 def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
@@ -260,7 +276,7 @@ def test_a_full_disk_loses_nothing_saved(
     [
         (
             {"EPISODE__IDENTITIES": 5},
-            "EPISODE.IDENTITIES: an episode needs 5 identities, but task 'plaza 1/3' has",
+            "EPISODE.IDENTITIES: a batch needs 5 identities, but task 'plaza 1/3' has",
         ),
         ({"METHOD__NAME": "dwop"}, "METHOD.NAME: unknown method 'dwop'"),
         ({"BENCHMARK__TRAIN": ["market1501"], "DATA__ROOT": "nowhere"}, "nowhere"),

@@ -26,7 +26,7 @@ TRAIN = [
         "nAppear": 2,
         "scene": [box("s1.jpg", 0, 0, 10, 20), box("s2.jpg", 5, 5, 8, 16, hard=1)],
     },
-    {"idname": "p11", "nAppear": 1, "scene": [box("s1.jpg", 30, 2, 6, 12)]},  # one scene only
+    {"name": "p11", "number": 1, "scenes": [box("s1.jpg", 30, 2, 6, 12)]},  # one scene only
 ]
 EMPTY = {"imname": "s6.jpg", "idlocate": np.zeros((0, 0)), "ishard": np.zeros((0, 0))}
 TEST = [

@@ -1,0 +1,84 @@
+"""Adaptive knowledge accumulation (AKA): plasticity of the features, stability of the knowledge graph."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import _unit, check_rows, to_loss
+from lreid.losses.triplet import hardest_distances
+
+
+def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) -> Tensor:
+    """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
+
+    Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in
+    the form of the official code, which overflows where a distance is above 88 in float32; here none does.
+
+    Args:
+        features: ``(B, D)`` float, the sum of the image's feature and what the graph adds to it.
+        labels: ``(B,)`` integers, in any order and any number of each.
+        margin: in units of ``log(1 + exp(d))``.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    check_rows(features, labels)
+    own, other = hardest_distances(features.double(), labels)  # (B,), (B,)
+    gap = F.softplus(own) - F.softplus(other)  # mining is the same: log(1 + exp(d)) grows with d
+    return to_loss((gap + margin).clamp(min=0).mean(), features)
+
+
+def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor:
+    """Squared distance between the old and the new unit vector of each vertex, mean over the vertices.
+
+    Source: as :func:`plasticity_loss`, whose official code weights this term with 0.0005.
+
+    Args:
+        student_vertices: ``(V, D)`` float vertices of the graph in training.
+        teacher_vertices: ``(V, D)`` float, the same vertices after the previous task. Gets no gradient.
+
+    Returns:
+        Scalar in ``[0, 4]`` in the precision of ``student_vertices``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if student_vertices.ndim != 2 or student_vertices.shape != teacher_vertices.shape:
+        raise ValueError(
+            "student_vertices and teacher_vertices must both be (V, D), "
+            f"got shapes {tuple(student_vertices.shape)} and {tuple(teacher_vertices.shape)}"
+        )
+    moved = _unit(student_vertices.double()) - _unit(teacher_vertices.detach().double())  # (V, D)
+    return to_loss(moved.square().sum(1).mean(), student_vertices)
+
+
+def smoothed_cross_entropy(
+    logits: Tensor, labels: Tensor, *, smoothing: float = 0.1, num_classes: int | None = None
+) -> Tensor:
+    """Cross-entropy to ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
+
+    As it should be, with the number of classes of the head, this is
+    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by the
+    2494 identities of all tasks while a head has 500 of them, so that the targets sum to about 0.92.
+
+    Args:
+        logits: ``(B, K)`` float, of one head.
+        labels: ``(B,)`` int64 in ``[0, K)``.
+        smoothing: in ``[0, 1]``.
+        num_classes: what the smoothing is divided by; None for ``K``, 2494 for the official value.
+
+    Returns:
+        Scalar in the precision of ``logits``, at least float32.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    check_rows(logits, labels, "logits")
+    log_probs = logits.double().log_softmax(1)  # (B, K)
+    target = log_probs.gather(1, labels.to(logits.device)[:, None])[:, 0]  # (B,)
+    others = log_probs.sum(1) / (num_classes or logits.shape[1])  # (B,)
+    return to_loss(-((1 - smoothing) * target + smoothing * others).mean(), logits)

@@ -1,0 +1,60 @@
+"""Episodic replay distillation: an episode of exemplars, and one of the current task seen through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.losses.distillation import dwpp_loss
+from lreid.losses.episodes import check_rows, prototypes, split_episode
+from lreid.losses.ida import discriminant_alignment_loss
+
+
+def erd_losses(
+    student: Tensor,
+    teacher: Tensor,
+    labels: Tensor,
+    num_support: int,
+    is_previous: Tensor,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The two distillation terms of ERD over one batch of two episodes.
+
+    1. Over the queries of the previous part: ``KL`` between the distributions over its classes, with
+       prototypes by each model.
+    2. Over all images of the current part: ``KL`` between the distributions over the *previous* part's
+       prototypes, as the teacher sees these.
+
+    Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image
+    Recognition" (ERD), CVPR Workshops 2022; its official code gives both the weight 0.5. Both are means over
+    images with probabilities floored at 1e-4, as there.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training, not normalised.
+        teacher: ``(B, D)`` float features of the same images by the previous model. Gets no gradient.
+        labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its
+            support.
+        num_support: supports of each class, at least 1.
+        is_previous: ``(B,)`` bool, the rows of the previous part: exemplars, as far as there are any.
+        options: ``temperature`` (1 by default), ``prob_floor`` and ``metric`` of
+            :func:`~lreid.losses.discriminant_alignment_loss`.
+
+    Returns:
+        Both terms, scalars in the precision of ``student``, at least float32.
+
+    Raises:
+        ValueError: a wrong shape or type, an unknown or impossible option, a previous part without any query
+            or a current part without any image.
+    """
+    check_rows(student, labels, "student")
+    check_rows(teacher, labels, "teacher")
+    if is_previous.dtype != torch.bool or is_previous.shape != labels.shape:
+        raise ValueError(f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
+    previous, old = labels[is_previous], teacher[is_previous]
+    options = {"temperature": 1.0, **options}
+    distillation = dwpp_loss(student[is_previous], old, previous, num_support, **options)
+    anchors = prototypes(old.double(), split_episode(previous, num_support, old.device))
+    alignment = discriminant_alignment_loss(student[~is_previous], teacher[~is_previous], anchors, **options)
+    return distillation, alignment

@@ -1,0 +1,39 @@
+"""iCaRL: one sigmoid for each class, with the previous model's answers as targets of the old classes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses.lwf import check_logits
+
+
+def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:
+    """Binary cross-entropy of every class, mean over images and classes.
+
+    Targets are the teacher's sigmoids for the old classes, for exemplars of these too, and 0 or 1 by the
+    label for the new ones.
+
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes: that is ``K`` times
+    the mean over both that mammoth's code takes and that is taken here. Computed in float64 from the logits.
+
+    Args:
+        student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
+        labels: ``(B,)`` int64 in ``[0, K)``, images of this task and exemplars.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. Gets no gradient.
+
+    Returns:
+        Scalar in the precision of ``student_logits``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    check_rows(student_logits, labels, "student_logits")
+    logits = student_logits.double()
+    targets = torch.zeros_like(logits).scatter(1, labels.to(logits.device)[:, None], 1.0)  # (B, K)
+    if teacher_logits is not None:
+        check_logits(student_logits, teacher_logits)
+        targets[:, : teacher_logits.shape[1]] = teacher_logits.detach().double().sigmoid()
+    return to_loss(F.binary_cross_entropy_with_logits(logits, targets), student_logits)

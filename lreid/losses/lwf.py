@@ -1,0 +1,50 @@
+"""Learning without Forgetting: the previous model's answers over the old classes are kept."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lreid.losses.episodes import to_loss
+
+
+def knowledge_distillation_loss(
+    student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0
+) -> Tensor:
+    """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
+
+    The student's softmax runs over old and new classes, the teacher's over the old ones; new classes have
+    the target 0, so the student also learns that no image of this batch looked like a new class before.
+    The entropy of the teacher is not subtracted: it has no gradient, but the least loss is not 0.
+
+    Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for
+    re-ID. Other codes (mammoth) distil over the old classes only and leave out ``T²``: that is this loss with
+    ``student_logits[:, :K_old]``, divided by ``T²``. Computed in float64 and from log-probabilities.
+
+    Args:
+        student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``. Gets no gradient.
+        temperature: divides the logits, above 0.
+
+    Returns:
+        Scalar in the precision of ``student_logits``, at least float32; 0 if there is no old class.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_logits(student_logits, teacher_logits)
+    if temperature <= 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    targets = (teacher_logits.detach().double() / temperature).softmax(1)  # (B, K_old)
+    log_probs = (student_logits.double() / temperature).log_softmax(1)  # (B, K)
+    loss = -(targets * log_probs[:, : targets.shape[1]]).sum(1).mean() * temperature**2
+    return to_loss(loss, student_logits)
+
+
+def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
+    """Raises ValueError unless they are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
+    student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
+    if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
+        raise ValueError(
+            "student_logits must be (B, K) and teacher_logits (B, K_old) with K_old <= K, "
+            f"got shapes {student} and {teacher}"
+        )

@@ -1,0 +1,133 @@
+"""PASS: rotated images as classes of their own, prototypes with noise for past images, features held."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import check_rows, to_loss
+
+ROTATIONS = 4  # classes that each label is split in; the first is the upright image
+
+
+def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Every image turned by 0, 90, 180 and 270 degrees, each turn a class of its own.
+
+    Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR
+    2021, whose images are square. Our choice for others: quarter turns are resized to the size they had.
+
+    Args:
+        images: ``(B, C, H, W)`` float.
+        labels: ``(B,)`` integers ``y``.
+
+    Returns:
+        Images ``(4B, C, H, W)``, the four turns of each one after the other, and their labels ``4y + k``
+        ``(4B,)``. Of a classifier with ``4K`` outputs, the columns ``0::4`` are the upright classes.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    if images.ndim != 4 or labels.shape != images.shape[:1]:
+        raise ValueError(
+            "images must be (B, C, H, W) and labels (B,), "
+            f"got shapes {tuple(images.shape)} and {tuple(labels.shape)}"
+        )
+    size = images.shape[2:]
+    turned = [images.rot90(turn, (2, 3)) for turn in range(ROTATIONS)]
+    if size[0] != size[1]:
+        turned[1::2] = [F.interpolate(image, size, mode="bilinear", antialias=True) for image in turned[1::2]]
+    turns = torch.arange(ROTATIONS, device=labels.device)
+    return torch.stack(turned, 1).flatten(0, 1), (ROTATIONS * labels[:, None] + turns).flatten()
+
+
+def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean feature of each label.
+
+    Args:
+        features: ``(B, D)`` float.
+        labels: ``(B,)`` integers.
+
+    Returns:
+        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their labels ``(N,)`` in
+        ascending order.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    means, names, _ = _means(features, labels)
+    return means.to(features.dtype), names
+
+
+def prototype_radius(features: Tensor, labels: Tensor) -> float:
+    """How far the images of a class scatter in each dimension: the scale of the noise around prototypes.
+
+    The root of the mean over the classes of ``trace(covariance) / D``. PASS measures it once, after the first
+    task. Classes of one image, whose covariance the official code divides by zero, are left out.
+
+    Args:
+        features: ``(B, D)`` float.
+        labels: ``(B,)`` integers.
+
+    Returns:
+        Standard deviation in the units of the features; 0 if every class has one image.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    means, _, place = _means(features, labels)
+    squares = (features.double() - means[place]).square().mean(1)  # (B,)
+    counts = torch.bincount(place)  # (N,)
+    sums = squares.new_zeros(len(counts)).index_add(0, place, squares)  # (N,)
+    variances = (sums / (counts - 1))[counts > 1]
+    return variances.mean().sqrt().item() if len(variances) else 0.0
+
+
+def augment_prototypes(
+    prototypes: Tensor, labels: Tensor, radius: float, picks: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Prototypes with noise, which stand for images of past classes in the training of the classifier.
+
+    Args:
+        prototypes: ``(P, D)`` float, mean features of past classes.
+        labels: ``(P,)`` integers, their classes without rotation.
+        radius: of :func:`prototype_radius`.
+        picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws as many as a batch
+            has images before rotation.
+        noise: ``(n, D)`` float, drawn from a normal distribution.
+
+    Returns:
+        Features ``(n, D)`` and their labels ``4y`` ``(n,)``: prototypes are of upright images.
+    """
+    return prototypes[picks] + radius * noise, ROTATIONS * labels[picks]
+
+
+def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Euclidean norm of all differences in the batch, taken as one long vector.
+
+    Source: as :func:`rotate_batch`. Neither squared nor a mean: it grows with the root of the batch, and its
+    gradient has the length 1, whatever the size of the differences, but is 0 where there are none.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training.
+        teacher: ``(B, D)`` float features of the same images by the previous model. Gets no gradient.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if student.shape != teacher.shape:
+        raise ValueError(
+            f"student and teacher must have one shape, got {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    return to_loss((student.double() - teacher.detach().double()).norm(), student)
+
+
+def _means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means ``(N, D)`` float64, their labels ``(N,)``, and the place of each row among them ``(B,)``."""
+    check_rows(features, labels)
+    names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
+    sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
+    return sums.index_add(0, place, features.double()) / counts[:, None], names, place

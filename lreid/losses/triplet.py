@@ -1,0 +1,64 @@
+"""Batch-hard triplet: every image against the farthest of its own identity and the nearest of the others."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import _unit, check_rows, squared_distances, to_loss
+
+
+def batch_hard_triplet_loss(
+    features: Tensor, labels: Tensor, *, margin: float | None = 0.3, normalize: bool = False
+) -> Tensor:
+    """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
+
+    Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019.
+    Values are those of BoT's official code where that is right. It takes for granted that all identities
+    have the same number of images: other batches give a wrong value or an error, and so does a batch of one
+    identity. Here any batch is right. Everything is computed in float64.
+
+    Args:
+        features: ``(B, D)`` float; BoT takes those before its BatchNorm neck.
+        labels: ``(B,)`` integers, in any order and any number of each. The farthest of an identity's only
+            image is that image itself.
+        margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
+        normalize: scale the features to unit length first.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    check_rows(features, labels)
+    exact = features.double()
+    own, other = hardest_distances(_unit(exact) if normalize else exact, labels)
+    gap = own - other  # (B,)
+    loss = F.softplus(gap) if margin is None else (gap + margin).clamp(min=0)
+    return to_loss(loss.mean(), features)
+
+
+def hardest_distances(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Distance of each row to the farthest row with its label, itself included, and to the nearest other.
+
+    Args:
+        features: ``(B, D)`` float64.
+        labels: ``(B,)`` integers.
+
+    Returns:
+        Both ``(B,)`` float64; the second is infinite where there is no other label. Distances below 1e-6
+        count as 1e-6 and have no gradient, as in the official codes.
+
+    Raises:
+        ValueError: ``labels`` is not ``(B,)``.
+    """
+    if labels.ndim != 1:
+        raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
+    labels = labels.to(features.device)
+    same = labels[:, None] == labels  # (B, B)
+    distance = squared_distances(features, features).clamp(min=1e-12).sqrt()  # (B, B)
+    farthest_own = distance.masked_fill(~same, -torch.inf).max(1).values
+    nearest_other = distance.masked_fill(same, torch.inf).min(1).values
+    return farthest_own, nearest_other

@@ -1,0 +1,68 @@
+"""BoT-FT: fine-tuning with a softmax and a triplet loss, nothing done against forgetting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.losses import batch_hard_triplet_loss
+from lreid.methods.base import Method
+from lreid.models import Embedder, GrowingClassifier
+
+
+class BoTFineTuning(Method):
+    """Bag of Tricks (Luo et al., 2019) task after task, as "BoT-FT" of DwoPP (BMVC 2022, Table 1).
+
+    Cross-entropy with smoothed labels behind a BatchNorm neck, and the batch-hard triplet loss before it, with equal
+    weights. What DwoPP's authors did to the classifier at a new task is not published. Here it grows by rows for
+    the new identities, and the cross-entropy of a task runs over its own rows only.
+
+    Args:
+        model: the network, with a neck.
+        margin: of the triplet loss.
+        label_smoothing: share of the target that is spread over all classes.
+    """
+
+    batches = "identities"
+    neck = True
+
+    def __init__(self, model: Embedder, *, margin: float = 0.3, label_smoothing: float = 0.1) -> None:
+        super().__init__(model)
+        self.margin, self.label_smoothing = margin, label_smoothing
+        self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
+        self.first_class = 0  # of the task at hand
+
+    def begin_task(self, task: Task) -> None:
+        self.first_class = len(self.classifier)
+        self.classifier.grow(len(task.classes))
+
+    def parameters(self) -> Iterable[Parameter]:
+        return chain(self.model.parameters(), self.classifier.parameters())
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        features = self.model(batch.images)  # (B, dim)
+        return self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
+
+    def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Both terms, of features (B, dim) before the neck and logits (B, all classes) behind it."""
+        labels = batch.labels.to(features.device)
+        own = logits[:, self.first_class :]  # (B, classes of the task)
+        return {
+            "softmax": F.cross_entropy(own, labels - self.first_class, label_smoothing=self.label_smoothing),
+            "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
+        self.classifier.load_state_dict(state["classifier"])
+        self.first_class = state["first_class"]

@@ -1,0 +1,51 @@
+"""Decoupled distillation on top of DMML: how much of the positive and of the negative pairs to keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.losses import decoupled_distillation_loss
+from lreid.losses.episodes import prototype_logits, split_episode
+from lreid.methods.dwpp import DwPP
+from lreid.models import Embedder
+
+
+class Decoupled(DwPP):
+    """The ablation of DwoPP (BMVC 2022, Table 3): ``alpha`` times positive, ``beta`` times negative pairs.
+
+    With (0, 1) it is DwoPP without the probability floor. With alpha 1 and each query's beta ``1 - rho``, rho being the
+    teacher's probability of its own prototype, it is DwPP without the floor: ``beta = -1`` stands for that.
+
+    Args:
+        model: the network.
+        alpha: weight of the positive pairs.
+        beta: weight of the negative pairs; -1 for ``1 - rho``.
+        temperature: of both distributions.
+        options: of :class:`DwPP`; its floor is not used.
+    """
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        temperature: float = 1.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, temperature=temperature, **options)
+        self.alpha, self.beta, self.temperature = alpha, beta, temperature
+
+    def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        episode = split_episode(batch.labels, batch.num_support, student.device)
+        new, old = (prototype_logits(features, episode, self.metric) for features in (student, teacher))
+        beta: float | Tensor = self.beta
+        if beta < 0:
+            own = (old / self.temperature).softmax(1).gather(1, episode.target[:, None])  # (Q, 1)
+            beta = 1 - own[:, 0]
+        return decoupled_distillation_loss(
+            new, old, episode.target, alpha=self.alpha, beta=beta, temperature=self.temperature
+        )

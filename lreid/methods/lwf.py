@@ -1,0 +1,70 @@
+"""LwF: softmax-triplet fine-tuning with the previous model's answers over the old identities kept."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.losses import knowledge_distillation_loss
+from lreid.methods.bot_ft import BoTFineTuning
+from lreid.methods.dwpp import frozen_copy
+from lreid.models import Embedder
+
+
+class LwF(BoTFineTuning):
+    """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code, without exemplars.
+
+    From the second task on the previous model and its classifier answer the same augmented images, and the
+    softmax over all identities is held to their softmax over the old ones. AKA's code keeps its old model in
+    training mode, by which it answers with the statistics of the batch; here it is in evaluation mode. It also has a
+    neck for every task; here there is one, as in BoT.
+
+    Args:
+        model: the network, with a neck.
+        distillation_weight: of the distillation.
+        temperature: of both distributions.
+        bot: options of :class:`BoTFineTuning`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 2.0, **bot: Any
+    ) -> None:
+        super().__init__(model, **bot)
+        self.weights = {"distill": distillation_weight}
+        self.temperature = temperature
+        self.teacher: Embedder | None = None
+        self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        features = self.model(batch.images)  # (B, dim)
+        logits = self.classifier(self.model.neck(features))  # (B, all classes)
+        terms = self.softmax_triplet(features, logits, batch)
+        if self.teacher is not None:
+            with torch.no_grad():
+                old_logits = self.old_classifier(
+                    self.teacher.neck(self.teacher(batch.images))
+                )  # (B, old classes)
+            terms["distill"] = knowledge_distillation_loss(logits, old_logits, temperature=self.temperature)
+        return terms
+
+    def end_task(self, task: Task) -> None:
+        self.teacher = frozen_copy(self.model)
+        self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
+
+    def state_dict(self) -> dict[str, Any]:
+        teacher = self.teacher.state_dict() if self.teacher is not None else None
+        return super().state_dict() | {"teacher": teacher, "old_classifier": self.old_classifier.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if state["teacher"] is not None:
+            self.teacher = frozen_copy(self.model)
+            self.teacher.load_state_dict(state["teacher"])
+            self.old_classifier.grow(len(state["old_classifier"]["weight"]) - len(self.old_classifier))
+            self.old_classifier.load_state_dict(state["old_classifier"])
+            self.old_classifier.requires_grad_(False)

@@ -1,0 +1,38 @@
+"""Checkpoints of tiny networks with random weights, and drawn images as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from PIL import Image
+from tiny import TINY
+
+from lreid.config import load_config
+from lreid.data.records import Record
+from lreid.data.synthetic import draw
+from lreid.training.checkpoint import save_checkpoint
+from lreid.training.run import model_of
+
+
+def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
+    """The random weights that a seed gives, with the config of the tiny benchmark."""
+    pairs = TINY | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in overrides.items()}
+    cfg = load_config(overrides=[str(part) for pair in pairs.items() for part in pair])
+    torch.manual_seed(seed)
+    save_checkpoint(path, {"model": model_of(cfg, pretrained=False).state_dict(), "config": cfg.dump()})
+    return path
+
+
+def write_images(
+    folder: Path, records: Iterable[Record], name: str = "{pid:04d}_c{camid}s1_{number:03d}.png"
+) -> list[Path]:
+    """Draws synthetic records into files of a folder."""
+    paths = []
+    for number, record in enumerate(records):
+        path = folder / name.format(pid=record.pid, camid=record.camid, number=number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw(record.path)).save(path)
+        paths.append(path)
+    return paths

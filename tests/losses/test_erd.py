@@ -1,0 +1,105 @@
+import math
+
+import pytest
+import torch
+from oracles import distance, mean, softmax, split
+
+from lreid.losses import dwpp_loss, erd_losses
+
+LABELS = [4, 4, 4, 9, 9, 9, 9, 1, 1, 1, 2, 2, 6]  # 4 and 9 previous, with one and two queries at 2 supports
+PREVIOUS = torch.tensor([label in (4, 9) for label in LABELS])
+
+
+def draw(rows=13, width=4, seed=0, scale=0.7):
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(rows, width, generator=generator, dtype=torch.float64)
+
+
+def floored_kl(p_old, p_new, prob_floor):
+    pairs = [(max(p_old[key], prob_floor), max(p_new[key], prob_floor)) for key in p_old]
+    return sum(p * math.log(p / q) for p, q in pairs)
+
+
+def erd(student, teacher, labels, previous, num_support, prob_floor=1e-4, metric="sqeuclidean"):
+    """Both terms by nested loops."""
+    rows = [row for row, is_previous in enumerate(previous) if is_previous]
+    episode = {
+        label: [[rows[place] for place in part] for part in parts]
+        for label, parts in split([labels[row] for row in rows], num_support).items()
+    }
+
+    def probabilities(features, anchors, row):
+        return softmax({label: -distance(features[row], anchors[label], metric) for label in anchors}, 1.0)
+
+    new_anchors, old_anchors = (
+        {label: mean([features[row] for row in support]) for label, (support, _) in episode.items()}
+        for features in (student, teacher)
+    )
+    queries = [row for _, part in episode.values() for row in part]
+    current = [row for row, is_previous in enumerate(previous) if not is_previous]
+    kl_previous = [
+        floored_kl(
+            probabilities(teacher, old_anchors, row), probabilities(student, new_anchors, row), prob_floor
+        )
+        for row in queries
+    ]
+    kl_current = [
+        floored_kl(
+            probabilities(teacher, old_anchors, row), probabilities(student, old_anchors, row), prob_floor
+        )
+        for row in current
+    ]
+    return sum(kl_previous) / len(queries), sum(kl_current) / len(current)
+
+
+@pytest.mark.parametrize("num_support", [1, 2])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("prob_floor", [1e-4, 0.1])
+def test_both_terms_match_the_loops(num_support, metric, prob_floor):
+    student, teacher = draw(), draw(seed=1)
+    options = {"metric": metric, "prob_floor": prob_floor}
+    terms = erd_losses(student, teacher, torch.tensor(LABELS), num_support, PREVIOUS, **options)
+    expected = erd(student.tolist(), teacher.tolist(), LABELS, PREVIOUS.tolist(), num_support, **options)
+    assert [term.item() for term in terms] == pytest.approx(expected, rel=1e-9)
+
+
+def test_first_term_is_dwpp_at_temperature_one():
+    student, teacher, labels = draw(), draw(seed=1), torch.tensor(LABELS)
+    term, _ = erd_losses(student, teacher, labels, 2, PREVIOUS)
+    rows = slice(0, 7)
+    assert term == dwpp_loss(student[rows], teacher[rows], labels[rows], 2, temperature=1.0)
+
+
+def test_gradient():
+    teacher, labels = draw(seed=1).requires_grad_(), torch.tensor(LABELS)
+    assert torch.autograd.gradcheck(
+        lambda x: erd_losses(x, teacher.detach(), labels, 2, PREVIOUS), draw().requires_grad_()
+    )
+    student = draw().requires_grad_()
+    sum(erd_losses(student, teacher, labels, 2, PREVIOUS)).backward()
+    assert teacher.grad is None
+    # The supports of the previous part are anchors of the second term by the teacher only.
+    student.grad = None
+    erd_losses(student, teacher, labels, 2, PREVIOUS)[1].backward()
+    assert student.grad[PREVIOUS].eq(0).all() and student.grad[~PREVIOUS].ne(0).any(1).all()
+
+
+def test_same_model_has_nothing_to_distil():
+    assert [term.item() for term in erd_losses(draw(), draw(), torch.tensor(LABELS), 2, PREVIOUS)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("num_support", "previous", "message"),
+    [
+        (2, torch.zeros(13, dtype=torch.bool), "no query"),
+        (4, PREVIOUS, "no query"),
+        (2, torch.ones(13, dtype=torch.bool), "at least one row"),
+        (2, PREVIOUS.int(), "is_previous must be"),
+        (2, PREVIOUS[:5], "is_previous must be"),
+    ],
+)
+def test_bad_arguments(num_support, previous, message):
+    with pytest.raises(ValueError, match=message):
+        erd_losses(draw(), draw(seed=1), torch.tensor(LABELS), num_support, previous)
+    with pytest.raises(ValueError, match="teacher must be"):
+        erd_losses(draw(), draw(5), torch.tensor(LABELS), 2, PREVIOUS)

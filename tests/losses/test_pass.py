@@ -1,0 +1,168 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import golden_names, load_golden
+from torch.nn import functional as F
+
+from lreid.losses import (
+    augment_prototypes,
+    class_means,
+    feature_distillation_loss,
+    prototype_radius,
+    rotate_batch,
+)
+
+UNEQUAL = [2, 0, 1, 2, 0, 2, 1, 0, 0, 2, 2, 3]
+
+
+def draw(rows=12, width=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, width, generator=generator, dtype=torch.float64)
+
+
+def official_draws(hyper, width):
+    """Prototypes and noise in the order in which the official code takes them from numpy's generator."""
+    generator = np.random.RandomState(hyper["np_seed"])
+    order, picks, noise = list(range(hyper["old_class"])), [], []
+    for _ in range(hyper["batch_size"]):
+        generator.shuffle(order)
+        picks.append(order[0])
+        noise.append(generator.normal(0, 1, width))
+    return torch.tensor(picks), torch.tensor(np.array(noise))
+
+
+@pytest.mark.parametrize("name", golden_names("pass"))
+def test_golden(name):
+    hyper, arrays = load_golden(name)
+    features = arrays["feature"].requires_grad_()
+    targets = arrays["target"]
+    _, labels = rotate_batch(torch.zeros(len(targets) // 4, 1, 2, 2), targets[::4] // 4)
+    assert labels.tolist() == targets.tolist()
+
+    def classify(rows):
+        return F.linear(rows.float(), arrays["fc_weight"], arrays["fc_bias"]) / hyper["temp"]
+
+    loss = F.cross_entropy(classify(features), labels)
+    assert loss.item() == pytest.approx(arrays["ce"].item(), rel=1e-6)
+    distillation = feature_distillation_loss(features, arrays["feature_old"])
+    assert distillation.item() == pytest.approx(arrays["kd"].item(), rel=1e-6)
+    if hyper["old_class"]:
+        prototypes = arrays["prototype"]
+        past, past_labels = augment_prototypes(
+            prototypes,
+            torch.arange(len(prototypes)),
+            hyper["radius"],
+            *official_draws(hyper, prototypes.shape[1]),
+        )
+        loss = loss + hyper["protoAug_weight"] * F.cross_entropy(classify(past), past_labels)
+        loss = loss + hyper["kd_weight"] * distillation
+    loss.backward()
+    torch.testing.assert_close(loss.detach(), arrays["loss"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(features.grad, arrays["grad"], rtol=1e-5, atol=1e-6)
+
+
+# Rotation
+
+
+def test_four_turns_of_a_square_image_are_exact():
+    images, labels = rotate_batch(torch.arange(8.0).view(2, 1, 2, 2), torch.tensor([3, 0]))
+    assert images[:4, 0].tolist() == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
+    assert images[4, 0].tolist() == [[4, 5], [6, 7]]
+    assert labels.tolist() == [12, 13, 14, 15, 0, 1, 2, 3]
+
+
+def test_tall_images_keep_their_size():
+    images = torch.zeros(1, 3, 8, 4)
+    images[:, :, :4] = 1  # the upper half is white
+    turned, _ = rotate_batch(images, torch.tensor([0]))
+    assert turned.shape == (4, 3, 8, 4)
+    assert turned[1, 0, :, :1].eq(1).all() and turned[1, 0, :, -1:].eq(0).all()  # upper half to the left …
+    assert turned[3, 0, :, -1:].eq(1).all() and turned[3, 0, :, :1].eq(0).all()  # … and to the right
+    assert turned[2, 0, 4:].eq(1).all() and turned[2, 0, :4].eq(0).all()
+    assert turned.mean((1, 2, 3)).tolist() == pytest.approx([0.5] * 4)
+
+
+def test_rotation_shapes_must_fit():
+    with pytest.raises(ValueError, match="images must be"):
+        rotate_batch(torch.zeros(2, 8, 4), torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="labels"):
+        rotate_batch(torch.zeros(2, 3, 8, 4), torch.tensor([0]))
+
+
+# Prototypes
+
+
+@given(st.lists(st.integers(-3, 5), min_size=1, max_size=20), st.integers(0, 20))
+@settings(deadline=None, max_examples=40)
+def test_means_and_radius_match_numpy(labels, seed):
+    features, row_labels = draw(len(labels), seed=seed), np.array(labels)
+    means, names = class_means(features, torch.tensor(labels))
+    assert names.tolist() == sorted(set(labels))
+    groups = [features.numpy()[row_labels == name] for name in sorted(set(labels))]
+    np.testing.assert_allclose(means.numpy(), [group.mean(0) for group in groups], rtol=1e-9, atol=1e-12)
+    traces = [np.trace(np.cov(group.T)) / 4 for group in groups if len(group) > 1]
+    expected = np.sqrt(np.mean(traces)) if traces else 0.0
+    assert prototype_radius(features, torch.tensor(labels)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_means_are_exact_in_float32():
+    features = torch.full((10_000, 1), 0.1)
+    features[::2] += 1e4
+    means, _ = class_means(features, torch.arange(10_000) % 2)
+    assert means.dtype == torch.float32
+    torch.testing.assert_close(means, torch.stack([features[0], features[1]]), rtol=1e-7, atol=0)
+
+
+def test_augmented_prototypes():
+    prototypes, picks, noise = draw(3), torch.tensor([2, 0, 2, 1]), draw(4, seed=1)
+    features, labels = augment_prototypes(prototypes, torch.tensor([7, 0, 5]), 0.5, picks, noise)
+    assert labels.tolist() == [20, 28, 20, 0]
+    for row, pick in enumerate(picks.tolist()):
+        assert features[row].tolist() == (prototypes[pick] + 0.5 * noise[row]).tolist()
+
+
+def test_prototype_shapes_must_fit():
+    for function in (class_means, prototype_radius):
+        with pytest.raises(ValueError, match="features must be"):
+            function(draw(3), torch.tensor([0, 1]))
+
+
+# Feature distillation
+
+
+@given(st.integers(1, 9), st.integers(0, 20))
+@settings(deadline=None, max_examples=30)
+def test_feature_distillation_is_one_norm(rows, seed):
+    student, teacher = draw(rows, seed=seed), draw(rows, seed=seed + 1)
+    squares = sum(
+        (a - b) ** 2
+        for x, y in zip(student.tolist(), teacher.tolist(), strict=True)
+        for a, b in zip(x, y, strict=True)
+    )
+    assert feature_distillation_loss(student, teacher).item() == pytest.approx(squares**0.5, rel=1e-12)
+    twice = feature_distillation_loss(student.repeat(4, 1), teacher.repeat(4, 1))
+    assert twice.item() == pytest.approx(2 * squares**0.5, rel=1e-12)
+
+
+def test_feature_distillation_gradient():
+    student, teacher = draw().requires_grad_(), draw(seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: feature_distillation_loss(x, teacher.detach()), student)
+    feature_distillation_loss(student, teacher).backward()
+    assert teacher.grad is None
+    assert student.grad.norm().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30])
+def test_feature_distillation_stays_finite(scale):
+    student = (scale * draw()).float().requires_grad_()
+    loss = feature_distillation_loss(student, torch.zeros(12, 4))
+    loss.backward()
+    assert loss.item() == pytest.approx(scale * draw().norm().item(), rel=1e-6)
+    assert student.grad.norm().item() == pytest.approx(1 if scale else 0)
+
+
+def test_feature_distillation_shapes_must_be_the_same():
+    with pytest.raises(ValueError, match="one shape"):
+        feature_distillation_loss(draw(3), draw(3, width=5))

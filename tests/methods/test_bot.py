@@ -1,0 +1,97 @@
+"""The softmax-triplet family: terms, classifiers that grow, and what is kept of the old one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from family import batches, model, task_of, train
+
+from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss
+from lreid.methods import build_method
+
+
+def learn(method: object, tasks: int, steps: int = 3) -> list[dict[str, float]]:
+    history = []
+    for index in range(tasks):
+        method.begin_task(task_of(index))
+        history += train(method, batches(steps, seed=index, first_class=4 * index))
+        method.end_task(task_of(index))
+    return history
+
+
+def test_terms_and_the_rows_of_the_task() -> None:
+    method = build_method("bot_ft", model(neck=True), margin=0.2, label_smoothing=0.05)
+    learn(method, 1)
+    old_rows = method.classifier.weight.detach().clone()
+    method.begin_task(task_of(1))
+    assert method.classifier.weight.shape == (8, 256)
+    assert torch.equal(method.classifier.weight[:4], old_rows)
+    (batch,) = batches(1, seed=9, first_class=4)
+    terms = method.loss(batch)
+    features = method.model(batch.images)
+    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+    logits = normed * method.model.neck.weight @ method.classifier.weight[4:].T
+    expected = F.cross_entropy(logits, batch.labels - 4, label_smoothing=0.05)
+    assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
+    triplet = batch_hard_triplet_loss(features, batch.labels, margin=0.2)
+    assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
+
+
+def test_retrieval_looks_behind_the_neck() -> None:
+    method = build_method("bot_ft", model(neck=True))
+    learn(method, 1)
+    images = torch.randn(5, 3, 32, 16)
+    network = method.model.eval()
+    with torch.no_grad():
+        behind = network.neck(network(images))
+    torch.testing.assert_close(torch.from_numpy(network.extract(images)), behind)
+    assert not torch.allclose(behind, network(images))
+    assert (network.neck.bias == 0).all()  # frozen
+
+
+def test_lwf_keeps_the_old_answers() -> None:
+    method = build_method("lwf", model(neck=True), temperature=3.0)
+    first = learn(method, 1)
+    assert set(first[0]) == {"softmax", "triplet"}
+    kept = [method.old_classifier.weight.clone(), method.teacher.neck.running_mean.clone()]
+    method.begin_task(task_of(1))
+    train(method, batches(3, seed=1, first_class=4))
+    assert torch.equal(method.old_classifier.weight, kept[0])
+    assert torch.equal(method.teacher.neck.running_mean, kept[1])
+    (batch,) = batches(1, seed=9, first_class=4)
+    terms = method.loss(batch)
+    with torch.no_grad():
+        old = method.teacher.neck(method.teacher(batch.images)) @ method.old_classifier.weight.T
+        new = method.classifier(method.model.neck(method.model(batch.images)))
+    assert old.shape == (12, 4) and new.shape == (12, 8)
+    expected = knowledge_distillation_loss(new, old, temperature=3.0)
+    assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_lwf_without_weight_is_bot_ft() -> None:
+    base, method = (build_method(name, model(neck=True)) for name in ("bot_ft", "lwf"))
+    method.weights["distill"] = 0.0
+    torch.manual_seed(3)
+    plain = learn(base, 2)
+    torch.manual_seed(3)
+    distilled = learn(method, 2)
+    for one, other in zip(plain, distilled, strict=True):
+        assert one == {name: other[name] for name in one}
+
+
+@pytest.mark.parametrize("name", ["bot_ft", "lwf"])
+def test_state_comes_back(name: str) -> None:
+    method, other = build_method(name, model(neck=True)), build_method(name, model(seed=5, neck=True))
+    learn(method, 2)
+    method.begin_task(task_of(2))
+    other.load_state_dict(method.state_dict())
+    other.model.load_state_dict(method.model.state_dict())
+    (batch,) = batches(1, seed=9, first_class=8)
+    with torch.no_grad():
+        one, two = method.loss(batch), other.loss(batch)
+    assert {key: value.item() for key, value in one.items()} == {
+        key: value.item() for key, value in two.items()
+    }
+    shapes = [[parameter.shape for parameter in each.parameters()] for each in (method, other)]
+    assert shapes[0] == shapes[1]

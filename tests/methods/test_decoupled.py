@@ -1,0 +1,41 @@
+"""The ablation of Table 3 meets DwoPP and DwPP at its ends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from family import TASK, batches, model, train
+
+from lreid.methods import build_method
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"alpha": 0.0, "beta": 1.0}, "dwopp"), ({"alpha": 1.0, "beta": -1.0}, "dwpp")]
+)
+def test_the_ends_are_dwopp_and_dwpp(options: dict, name: str) -> None:
+    """Step by step over two tasks, the floor of the others set to 0."""
+    method = build_method("decoupled", model(), **options)
+    other = build_method(name, model(), temperature=1.0, prob_floor=0.0)
+    for seed in range(2):
+        histories = [train(each, batches(4, seed=seed)) for each in (method, other)]
+        for one, two in zip(*histories, strict=True):
+            assert one == pytest.approx(two, rel=1e-4, abs=1e-7)
+        method.end_task(TASK), other.end_task(TASK)
+    assert "distill" in one and one["distill"] > 0
+
+
+def test_beta_of_minus_one_is_one_minus_rho() -> None:
+    """KL = TCKD + (1 - rho) NCKD, so the ends differ and the middle lies between."""
+    torch.manual_seed(0)
+    (batch,) = batches(1)
+    student, teacher = torch.randn(12, 256), torch.randn(12, 256)
+
+    def value(alpha: float, beta: float) -> float:
+        return (
+            build_method("decoupled", model(), alpha=alpha, beta=beta)
+            .distillation(student, teacher, batch)
+            .item()
+        )
+
+    assert value(0.3, 0.7) == pytest.approx(0.3 * value(1.0, 0.0) + 0.7 * value(0.0, 1.0))
+    assert value(1.0, 0.0) <= value(1.0, -1.0) <= value(1.0, 1.0)

@@ -1,0 +1,289 @@
+"""Searching one's own images: what is found, what is kept, and what bad input leaves untouched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import write_checkpoint, write_images
+
+from lreid import search
+from lreid.data.listing import MARKET_NAME
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.models.adapt import AdaptedNorm
+from lreid.models.fingerprint import fingerprint
+from lreid.retrieval.open_set import threshold_for
+from lreid.training.run import load_model
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and ``people/`` in folders."""
+    folder = tmp_path_factory.mktemp("world")
+    drawn = load_synthetic(
+        "plaza", train_identities=1, test_identities=20, images_per_identity=8, distractors=6, seed=0
+    )
+    write_images(folder / "gallery", drawn.gallery)
+    write_images(folder / "query", drawn.query)
+    write_images(folder / "people", drawn.query, "p{pid}/{number}.png")
+    write_checkpoint(folder / "model.pt")
+    return folder
+
+
+@pytest.fixture
+def gallery(world: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "people.gallery"
+    search.build(file, world / "model.pt", search.list_images([world / "gallery"], "gallery"), device="cpu")
+    return file
+
+
+def unit(features: np.ndarray) -> np.ndarray:
+    return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+
+def identity(path: str | Path) -> str | None:
+    number = int(MARKET_NAME.match(Path(path).name)["identity"])
+    return str(number) if number else None
+
+
+def test_a_query_finds_the_nearest_images_with_their_names(
+    world: Path, gallery: Path, tmp_path: Path
+) -> None:
+    queries = sorted((world / "query").iterdir())[:3]
+    results = search.query(gallery, queries, tmp_path / "out", top=4, device="cpu")
+    model, images = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
+    for answer, row in zip(results["queries"], scores, strict=True):
+        best = np.argsort(-row, kind="stable")[:4]
+        assert [match["path"] for match in answer["matches"]] == [str(images[i]) for i in best]
+        assert [match["score"] for match in answer["matches"]] == pytest.approx(row[best], abs=1e-5)
+        assert [match["identity"] for match in answer["matches"]] == [identity(images[i]) for i in best]
+        assert [match["camera"] for match in answer["matches"]] == [
+            str(int(MARKET_NAME.match(images[i].name)["camera"])) for i in best
+        ]
+        assert answer["unknown"] is None and answer["identity"] == identity(images[best[0]])
+    assert json.loads((tmp_path / "out" / "matches.json").read_text()) == results
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "picture not found" not in page
+
+
+def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Path) -> None:
+    """The threshold is that of the best scores which the labelled images reach without their own identity."""
+    told = search.calibrate(
+        gallery, search.list_images([world / "query"], "query"), false_accept_rate=0.1, device="cpu"
+    )
+    model = load_model(world / "model.pt")
+    queries, images = sorted((world / "query").iterdir()), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
+    own = np.array([[identity(query) == identity(image) for image in images] for query in queries])
+    nameless = np.array([identity(image) is None for image in images])
+    strangers = np.where(own | nameless, -1, scores).max(1)
+    assert told["threshold"] == pytest.approx(threshold_for(strangers, 0.1), abs=1e-5)
+    right = [
+        own[row, column] and scores[row, column] > told["threshold"]
+        for row, column in enumerate(scores.argmax(1))
+    ]
+    assert told["known"] == told["images"] == len(queries) and told["true_positive_rate"] == np.mean(right)
+
+    results = search.query(gallery, queries, tmp_path / "out", device="cpu")
+    assert results["threshold"] == told["threshold"] and results["false_accept_rate"] == 0.1
+    unknown = scores.max(1) < told["threshold"]
+    assert [answer["unknown"] for answer in results["queries"]] == unknown.tolist()
+    assert 0 < unknown.sum() < len(queries)
+    for answer in results["queries"]:
+        assert [match["known"] for match in answer["matches"]] == [
+            match["score"] >= told["threshold"] for match in answer["matches"]
+        ]
+        line = search.verdict(answer, results["threshold"], results["false_accept_rate"])
+        if answer["unknown"]:
+            assert answer["identity"] is None and line.startswith("unknown: the nearest has ")
+        else:
+            assert line.startswith(f"known: {answer['identity'] or 'somebody without a name'}, ")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert 'class="tile known"' in page and 'class="tile below"' in page
+
+
+def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, gallery: Path) -> None:
+    images = search.list_images([world / "gallery"], "query")
+    told = search.calibrate(gallery, images, false_accept_rate=0.5, device="cpu")
+    named = [path for path in sorted((world / "gallery").iterdir()) if identity(path)]
+    model, everything = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(named)) @ unit(model.extract(everything)).T
+    scores[[path == image for path in named for image in everything] and np.array(
+        [[path == image for image in everything] for path in named]
+    )] = -1  # fmt: skip
+    best = scores.argmax(1)
+    right = [
+        identity(path) == identity(everything[place]) and scores[row, place] >= told["threshold"]
+        for row, (path, place) in enumerate(zip(named, best, strict=True))
+    ]
+    assert told["images"] == told["known"] == len(named)  # those without a name are left out
+    assert told["true_positive_rate"] == pytest.approx(np.mean(right))
+
+
+def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp_path: Path) -> None:
+    assert search.add(gallery, search.list_images([world / "gallery"], "gallery"), device="cpu") == 0
+    images = search.list_images([world / "gallery", world / "people"], "gallery")
+    assert search.add(gallery, images, device="cpu") == 40
+    named = search.NamedGallery.load(gallery)
+    assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
+    for path, place in zip(named.gallery.paths, named.gallery.ids, strict=True):
+        name = None if place < 0 else named.identities[place]
+        assert name == (Path(path).parent.name if "people" in path else identity(path))
+    path = next((world / "people").rglob("*.png"))
+    answer = search.query(gallery, [path], tmp_path / "out", top=1, device="cpu")["queries"][0]
+    assert answer["identity"] == path.parent.name and answer["matches"][0]["score"] == pytest.approx(
+        1, abs=1e-5
+    )
+
+
+def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
+    images = sorted((world / "gallery").iterdir())
+    name = identity(images[-1])
+    assert search.remove(gallery, [str(images[-1])], name) == 6
+    assert search.describe(gallery)["images"] == len(images) - 6
+    assert search.describe(gallery)["identities"] == 19
+    before = gallery.read_bytes()
+    with pytest.raises(InputError, match="nothing was removed"):
+        search.remove(gallery, [str(images[0]), str(images[-1])])
+    with pytest.raises(InputError, match="has no identity 'nobody'"):
+        search.remove(gallery, identity="nobody")
+    assert gallery.read_bytes() == before
+
+
+def test_the_adapted_normalisation_travels_with_the_gallery(world: Path, tmp_path: Path) -> None:
+    file = tmp_path / "adapted.gallery"
+    images = search.list_images([world / "gallery"], "gallery")
+    search.build(file, world / "model.pt", images, adapt_norm="camera", device="cpu")
+    model = load_model(world / "model.pt")
+    cameras = np.array([int(image.camera) for image in images])
+    norm = AdaptedNorm.estimate(
+        model, [search.read_image(i.path, height=32, width=16) for i in images], cameras
+    )
+    paths = [image.path for image in images]
+    query = sorted((world / "query").iterdir())[0]
+    assert search.describe(file)["adapted normalisation"] == (
+        "by camera" if norm.cameras else "of the gallery"
+    )
+    for camera in (None, 1, 6):
+        asked = None if camera is None else np.array([camera])
+        pixels = [search.read_image(query, height=32, width=16)]
+        scores = unit(norm.extract(model, pixels, asked)) @ unit(norm.extract(model, _read(paths), cameras)).T
+        found = search.query(
+            file,
+            [query],
+            tmp_path / "out",
+            top=3,
+            camera=None if camera is None else str(camera),
+            device="cpu",
+        )["queries"][0]["matches"]
+        assert [match["score"] for match in found] == pytest.approx(np.sort(scores[0])[::-1][:3], abs=1e-4)
+
+
+def _read(paths: list[str]) -> list[np.ndarray]:
+    return [search.read_image(path, height=32, width=16) for path in paths]
+
+
+def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
+    query = sorted((world / "query").iterdir())[0]
+    for other, wanted in ((False, True), (True, False)):
+        answer = search.query(
+            gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other, device="cpu"
+        )["queries"][0]
+        assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
+    with pytest.raises(InputError, match="has no camera '77' .it has 1, 2"):
+        search.query(gallery, [query], tmp_path / "out", camera="77", device="cpu")
+
+
+def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "other.pt", seed=1)
+    query, before = sorted((world / "query").iterdir())[0], gallery.read_bytes()
+    for action in (
+        lambda: search.query(gallery, [query], tmp_path / "out", checkpoint=other, device="cpu"),
+        lambda: search.add(
+            gallery, search.list_images([world / "people"], ""), checkpoint=other, device="cpu"
+        ),
+        lambda: search.calibrate(
+            gallery, search.list_images([world / "query"], ""), checkpoint=other, device="cpu"
+        ),
+    ):
+        with pytest.raises(
+            InputError, match=f"other.pt: is not the model .*{fingerprint(load_model(other))}, not"
+        ):
+            action()
+    assert gallery.read_bytes() == before and not (tmp_path / "out").exists()
+    answer = search.query(
+        gallery, [query], tmp_path / "out", top=1, checkpoint=other, cross_model=True, device="cpu"
+    )["queries"][0]
+    images = sorted((world / "gallery").iterdir())
+    scores = unit(load_model(other).extract([query])) @ unit(load_model(world / "model.pt").extract(images)).T
+    assert answer["matches"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
+
+
+def test_pictures_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for path in sorted((world / "gallery").iterdir())[:4]:
+        (copies / path.name).write_bytes(path.read_bytes())
+    file = tmp_path / "g"
+    search.build(file, world / "model.pt", search.list_images([copies], ""), kind="hnsw", device="cpu")
+    next(copies.iterdir()).unlink()
+    search.query(file, [world / "query"], tmp_path / "out", device="cpu")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count("picture not found") == 40 and page.count("<img") == 40 * 4
+
+
+def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path) -> None:
+    before = gallery.read_bytes()
+    bad = tmp_path / "bad" / "x.jpg"
+    bad.parent.mkdir()
+    bad.write_text("no image")
+    query, listed = sorted((world / "query").iterdir())[0], search.list_images([bad.parent], "")
+    with pytest.raises(InputError, match="x.jpg: image cannot be decoded .*--skip-bad"):
+        search.query(gallery, [query, bad], tmp_path / "out", device="cpu")
+    with pytest.raises(InputError, match="x.jpg: image cannot be decoded"):
+        search.add(gallery, listed, device="cpu")
+    with pytest.raises(InputError, match="is there already"):
+        search.build(gallery, world / "model.pt", search.list_images([world / "query"], ""), device="cpu")
+    with pytest.raises(InputError, match="images whose identities are known"):
+        search.calibrate(gallery, listed, device="cpu")
+    with pytest.raises(InputError, match="ivfpq learns from"):
+        search.build(
+            tmp_path / "new",
+            world / "model.pt",
+            search.list_images([world / "query"], ""),
+            kind="ivfpq",
+            device="cpu",
+        )
+    with pytest.raises(InputError, match="cameras are not known"):
+        images = search.list_images([world / "people"], "")
+        search.build(tmp_path / "new", world / "model.pt", images, adapt_norm="camera", device="cpu")
+    assert gallery.read_bytes() == before
+    assert not (tmp_path / "out").exists() and not (tmp_path / "new").exists()
+    cut = tmp_path / "cut.gallery"
+    cut.write_bytes(before[: len(before) // 2])
+    with pytest.raises(InputError, match="cut.gallery: not a gallery, or cut short"):
+        search.query(cut, [query], tmp_path / "out", device="cpu")
+
+
+def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
+    images = search.list_images([world / "people"], "")
+    broken = tmp_path / "broken.png"
+    broken.touch()
+    named = search.build(
+        tmp_path / "g",
+        world / "model.pt",
+        [*search.list_images([broken], ""), *images],
+        skip_bad=True,
+        device="cpu",
+    )
+    assert len(named.gallery) == len(images) == 40 and str(broken) not in named.gallery.paths
+
+
+def test_folders_that_are_not_named_after_people(world: Path) -> None:
+    images = search.list_images([world / "people"], "", identities=False)
+    assert {image.identity for image in images} == {None} and len(images) == 40
+    assert len(search.list_images([world / "people", world / "people"], "")) == 40

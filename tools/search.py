@@ -1,0 +1,143 @@
+#!/usr/bin/env python
+"""Searches a gallery of your own images: who is on this picture, and is it anybody known?
+
+python tools/search.py build people.gallery my/images --checkpoint task-10.pt    # folders, or a CSV file
+python tools/search.py calibrate people.gallery my/labelled --false-accept-rate 0.01
+python tools/search.py query people.gallery somebody.jpg                         # matches/matches.html, .json
+python tools/search.py add people.gallery my/images                              # those that are new
+python tools/search.py remove people.gallery --identity alice
+python tools/search.py info people.gallery
+
+In a folder, names like 0002_c1s1_000451_03.jpg tell identity and camera; otherwise the first folder below it is the
+identity. A CSV file has the columns path,pid,camid,split; of it the gallery images are indexed, the queries calibrate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lreid import search
+from lreid.cli import run_tool
+
+
+def build(args: argparse.Namespace) -> None:
+    images = search.list_images(args.images, "gallery", identities=not args.no_identities)
+    named = search.build(
+        args.gallery, args.checkpoint, images, kind=args.kind, adapt_norm=args.adapt_norm,
+        skip_bad=args.skip_bad, device=args.device,
+    )  # fmt: skip
+    print(f"{args.gallery}: {len(named.gallery)} images, {len(named.identities)} identities")
+
+
+def add(args: argparse.Namespace) -> None:
+    images = search.list_images(args.images, "gallery", identities=not args.no_identities)
+    added = search.add(
+        args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device
+    )
+    print(f"{args.gallery}: {added} images added, {len(images) - added} were there already or skipped")
+
+
+def remove(args: argparse.Namespace) -> None:
+    print(f"{args.gallery}: {search.remove(args.gallery, args.images, args.identity)} images removed")
+
+
+def calibrate(args: argparse.Namespace) -> None:
+    images = search.list_images(args.images, "query")
+    told = search.calibrate(
+        args.gallery, images, false_accept_rate=args.false_accept_rate, checkpoint=args.checkpoint,
+        skip_bad=args.skip_bad, device=args.device,
+    )  # fmt: skip
+    print(
+        f"{args.gallery}: threshold {told['threshold']:.4f}; {100 * args.false_accept_rate:g} % of strangers reach it"
+    )
+    if told["true_positive_rate"] is not None:
+        share = 100 * told["true_positive_rate"]
+        print(f"{share:.1f} % of {told['known']} images of people in the gallery are recognised with it")
+
+
+def query(args: argparse.Namespace) -> None:
+    results = search.query(
+        args.gallery, args.images, args.out, top=args.top, camera=args.camera, other_cameras=args.other_cameras,
+        checkpoint=args.checkpoint, cross_model=args.cross_model, blur=args.blur, device=args.device,
+    )  # fmt: skip
+    for answer in results["queries"]:
+        print(
+            f"{answer['image']}: {search.verdict(answer, results['threshold'], results['false_accept_rate'])}"
+        )
+    print(f"matches in {args.out / 'matches.html'} and matches.json")
+
+
+def info(args: argparse.Namespace) -> None:
+    for name, value in search.describe(args.gallery).items():
+        print(f"{name:22} {value}")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(action: object, what: str, images: str, *, model: str = "") -> argparse.ArgumentParser:
+        sub = commands.add_parser(action.__name__, help=what)
+        sub.set_defaults(action=action)
+        sub.add_argument("gallery", type=Path, metavar="GALLERY", help="the gallery file")
+        if images:
+            sub.add_argument("images", type=Path, nargs="+", metavar=images)
+        if model:
+            sub.add_argument(
+                "--checkpoint", type=Path, required=model == "required", metavar="FILE",
+                help="the model" if model == "required" else "the gallery's model, if it is not where it was",
+            )  # fmt: skip
+            sub.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
+        return sub
+
+    sub = command(build, "index images", "DIR|CSV", model="required")
+    sub.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat", help="flat is exact")
+    sub.add_argument(
+        "--adapt-norm", choices=("gallery", "camera"),
+        help="normalise with statistics of these images, as a whole or by camera",
+    )  # fmt: skip
+    indexing = [
+        sub,
+        command(add, "index images that are not in the gallery yet", "DIR|CSV", model="optional"),
+    ]
+    for sub in indexing:
+        sub.add_argument(
+            "--no-identities", action="store_true", help="folders are not named after identities"
+        )
+
+    sub = command(remove, "delete images", "")
+    sub.add_argument("images", nargs="*", metavar="IMAGE")
+    sub.add_argument("--identity", metavar="NAME", help="all images of one identity")
+
+    sub = command(calibrate, "set the threshold between known and unknown", "DIR|CSV", model="optional")
+    sub.add_argument(
+        "--false-accept-rate", type=float, default=0.01, metavar="RATE",
+        help="share of strangers that may be taken for somebody known (default: 0.01)",
+    )  # fmt: skip
+    for each in [*indexing, sub]:
+        each.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
+
+    sub = command(query, "look images up", "IMAGE|DIR", model="optional")
+    sub.add_argument("--top", type=int, default=10, metavar="K", help="matches an image (default: 10)")
+    sub.add_argument("--camera", metavar="NAME", help="the camera that took the pictures")
+    sub.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")
+    sub.add_argument(
+        "--cross-model",
+        action="store_true",
+        help="search with another model that was trained to be comparable",
+    )
+    sub.add_argument(
+        "--out", type=Path, default=Path("matches"), metavar="DIR", help="where to write (default: matches)"
+    )
+    sub.add_argument("--blur", action="store_true", help="smear the pictures of the page")
+
+    command(info, "say what is in a gallery", "")
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(run_tool(parser(), lambda args: args.action(args)))
