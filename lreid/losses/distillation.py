@@ -52,7 +52,7 @@ def dwpp_loss(
         ValueError: a wrong shape, an unknown or impossible option, or a batch without any query.
     """
     old, new, _ = _episode_logits(student, teacher, labels, num_support, metric)
-    return to_loss(_floored_kl(old, new, temperature, prob_floor), student)
+    return to_loss(floored_kl(old, new, temperature, prob_floor), student)
 
 
 def dwopp_loss(
@@ -74,7 +74,7 @@ def dwopp_loss(
     """
     old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
     old, new = _without_target(old, episode.target), _without_target(new, episode.target)  # (Q, N - 1)
-    return to_loss(_floored_kl(old, new, temperature, prob_floor), student)
+    return to_loss(floored_kl(old, new, temperature, prob_floor), student)
 
 
 def decoupled_distillation_loss(
@@ -159,7 +159,7 @@ def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
     return (log_old.exp() * (log_old - log_new)).sum(1)
 
 
-def _floored_kl(old: Tensor, new: Tensor, temperature: float, prob_floor: float) -> Tensor:
+def floored_kl(old: Tensor, new: Tensor, temperature: float, prob_floor: float) -> Tensor:
     """Mean over rows of the KL between softmaxes that are floored and not normalised again."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")

@@ -113,7 +113,7 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
     queries, centers = features[episode.query], prototypes(features, episode)  # (Q, D), (N, D)
     if metric == "cosine":
         centers = _over(centers, _root(prototypes(features.square(), episode)))
-        queries, centers = _unit(queries), _unit(centers)
+        queries, centers = unit(queries), unit(centers)
     return -distances(queries, centers, metric)
 
 
@@ -127,7 +127,7 @@ def _over(vectors: Tensor, lengths: Tensor) -> Tensor:
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def unit(vectors: Tensor) -> Tensor:
     """Rows scaled to unit length; a row of zeros stays."""
     return _over(vectors, _root(vectors.square().sum(1, keepdim=True)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses.distillation import _floored_kl
+from lreid.losses.distillation import floored_kl
 from lreid.losses.episodes import Metric, distances, to_loss
 
 
@@ -56,4 +56,4 @@ def discriminant_alignment_loss(
     fixed = anchors.detach().double()
     old = -distances(teacher.detach().double(), fixed, metric)  # (B, A)
     new = -distances(student.double(), fixed, metric)  # (B, A)
-    return to_loss(_floored_kl(old, new, temperature, prob_floor), student)
+    return to_loss(floored_kl(old, new, temperature, prob_floor), student)

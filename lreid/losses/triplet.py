@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import _unit, check_rows, squared_distances, to_loss
+from lreid.losses.episodes import check_rows, squared_distances, to_loss, unit
 
 
 def batch_hard_triplet_loss(
@@ -34,7 +34,7 @@ def batch_hard_triplet_loss(
     """
     check_rows(features, labels)
     exact = features.double()
-    own, other = hardest_distances(_unit(exact) if normalize else exact, labels)
+    own, other = hardest_distances(unit(exact) if normalize else exact, labels)
     gap = own - other  # (B,)
     loss = F.softplus(gap) if margin is None else (gap + margin).clamp(min=0)
     return to_loss(loss.mean(), features)
