@@ -35,6 +35,7 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"\n{parser.prog}: interrupted; go on with --resume", file=sys.stderr)
+        advice = "; go on with --resume" if "resume" in args else ""
+        print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
     return 0

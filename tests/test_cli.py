@@ -27,7 +27,7 @@ def tool_that(error: BaseException | None) -> object:
             2,
             "tool.py: a.yaml: is not there; name another\n",
         ),
-        (KeyboardInterrupt(), 130, "\ntool.py: interrupted; go on with --resume\n"),
+        (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
     ],
 )
 def test_status_and_message(

@@ -193,7 +193,7 @@ def _matrix(results: Results) -> str:
         for column, gallery in enumerate(galleries):
             value, rank1 = results["mAP"][row][column], results["rank1"][row][column]
             figures = f"{number(value)}<small>{number(rank1)}</small>"
-            if gallery["kind"] == "unseen" or is_trained(gallery, row):
+            if gallery["kind"] != "seen" or is_trained(gallery, row):
                 cells.append(f'<td style="--depth:{0.06 + 0.5 * value / largest:.2f}">{figures}</td>')
             else:
                 cells.append(f'<td class="before" title="before its domain was trained">{figures}</td>')

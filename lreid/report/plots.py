@@ -77,7 +77,7 @@ def results_heat_map(results: Results, metric: str = "mAP") -> Figure:
     image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=max(matrix.max(), 1), aspect="auto")
     for row, column in np.ndindex(*matrix.shape):
         gallery = results["galleries"][column]
-        known = gallery["kind"] == "unseen" or is_trained(gallery, row)
+        known = gallery["kind"] != "seen" or is_trained(gallery, row)
         text = number(matrix[row, column])
         axes.text(
             column, row, text if known else f"({text})",

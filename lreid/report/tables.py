@@ -157,7 +157,7 @@ def _pair(mean_ap: float | None, rank1: float | None) -> str:
 def _cell(results: Results, row: int, column: int) -> str:
     gallery = results["galleries"][column]
     text = _pair(results["mAP"][row][column], results["rank1"][row][column])
-    return text if gallery["kind"] == "unseen" or is_trained(gallery, row) else f"({text})"
+    return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
 def _mean_and_std(runs: Sequence[Results], key: str) -> tuple[float | None, float | None]:
