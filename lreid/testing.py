@@ -18,7 +18,7 @@ from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.evaluation.scoring import RANKS, hardest_rankings, score
+from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, RANKS, hardest_rankings, score
 from lreid.files import write_text
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
@@ -32,7 +32,6 @@ from lreid.training.run import benchmark_of, evaluator_of, load_model, pick_devi
 logger = logging.getLogger("lreid")
 
 SHOWN = 30  # rankings a test set on the page
-STRANGERS = 1000  # queries from which on a false-accept rate of 0.1 % lets a stranger pass
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
@@ -152,7 +151,7 @@ def score_checkpoints(
     kind = "cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance"
     intro = [
         f"Checkpoint {checkpoints[last]}. For each query the nearest images of the gallery, hardest queries first.",
-        f"Under each: its rank, {kind}, identity and camera. Behind a dashed line: the first right one, if it comes "
+        f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes "
         "later.",
     ]
     ranked.write_ranked(out / "ranked.html", f"Ranked pictures, {last}", intro, sections)
@@ -178,6 +177,8 @@ class _Suite:
             cfg = self.cfg.clone()
             cfg.defrost()
             cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH = size
+            # The evaluator refuses tests without a match; with unknown cameras the filter is off.
+            cfg.EVAL.CAMERA_FILTER = all(self.protocol(test)["camera_filter"] for test in self.tests)
             self.evaluators[size] = evaluator_of(cfg, Benchmark("", (), tuple(self.tests)))
         return self.evaluators[size]
 
@@ -220,13 +221,14 @@ def _variants(
     protocol = suite.protocol(test)
 
     def row(variant: str, transductive: bool, both: Features, **options: Any) -> dict[str, Any]:
-        figures = score(test, images, both, **protocol, **options)
+        figures = score(test, images, both, **(protocol | options))
         return {"variant": variant, "transductive": transductive} | figures
 
     rows = [row("plain", False, features)]
     if expand:
         expanded = expand_queries(query, gallery, device=suite.device).cpu().numpy()
-        rows.append(row("expanded queries", False, (expanded, gallery)))
+        # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
+        rows.append(row("expanded queries", False, (expanded, gallery), metric="cosine"))
     if rerank:
         rows.append(row("re-ranked", True, features, rerank=KReciprocal(), open_set=False))
     if adapt_norm:
@@ -254,7 +256,9 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-            files = sorted(inside.glob("task-*.pt"))
+            files = sorted(
+                inside.glob("task-*.pt"), key=lambda file: (len(file.name), file.name)
+            )  # 99 before 100
             if not files:
                 raise InputError(
                     f"{path}: holds no task-01.pt …; name a run folder with a finished task, or a file"
@@ -326,10 +330,11 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
             )
         if not suite.has_cameras(test):
             notes.append(f"{test.name}: cameras are not known, so the camera filter is off")
-        if figures["open_set"] and len(test.query) < STRANGERS:
+        rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * len(test.query) < 1]
+        if figures["open_set"] and rates:
             notes.append(
-                f"{test.name}: {len(test.query)} queries are too few for a rate at 0.1 % false accepts; it is the rate "
-                "at which no stranger passes"
+                f"{test.name}: {len(test.query)} queries are too few for {' and '.join(rates)} false accepts; "
+                "instead no stranger passes"
             )
     if any(row["transductive"] for row in rows):
         notes.append(

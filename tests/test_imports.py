@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "report": set(),
     "models": {"data"},
+    "memory": {"data"},
     "methods": {"data", "losses", "models", "memory"},
     "evaluation": {"data", "models", "retrieval"},
     "training": {"config", "data", "evaluation", "methods", "models", "report"},

@@ -88,6 +88,10 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
         assert found["transductive"] == transductive
         assert found["mAP"] != plain["mAP"]
     assert any(note.startswith("transductive") for note in everything["notes"])
+    assert (
+        "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no stranger passes"
+        in everything["notes"]
+    )
 
 
 def test_cross_model_matrix(run: Path, everything: dict) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,27 @@ class Batch(NamedTuple):
     num_support: int
 
 
+class WithExemplars(Sequence[np.ndarray]):
+    """The images of a task, followed by exemplars of earlier ones.
+
+    Args:
+        images: of the task.
+        exemplars: (n, H, W, 3) uint8, of the same size.
+        labels: their class labels (n,) int64.
+    """
+
+    def __init__(self, images: Images, exemplars: np.ndarray, labels: np.ndarray) -> None:
+        self.images, self.exemplars = images, exemplars
+        self.pids = np.concatenate([images.pids, labels])
+
+    def __len__(self) -> int:
+        return len(self.pids)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        own = len(self.images)
+        return self.images[index] if index < own else self.exemplars[index - own]
+
+
 class TaskBatches(Dataset[Batch]):
     """All batches of a task, from any epoch on. An item is a whole batch.
 
@@ -40,8 +62,9 @@ class TaskBatches(Dataset[Batch]):
     """
 
     def __init__(
-        self, images: Images, sampler: IdentitySampler, augment: Augment, *, epochs: int, first_epoch: int = 0
-    ) -> None:
+        self, images: Images | WithExemplars, sampler: IdentitySampler, augment: Augment, *, epochs: int,
+        first_epoch: int = 0,
+    ) -> None:  # fmt: skip
         self.images, self.sampler, self.augment = images, sampler, augment
         self.epochs, self.first_epoch = epochs, first_epoch
         self.labels = images.pids

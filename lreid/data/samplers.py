@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,20 @@ class IdentitySampler:
 
     An identity with fewer than K images shows some of them twice.
 
+    Where there are exemplars, batches are drawn from their identities and those of the task alike, or with a fixed
+    share of exemplars. An epoch has as many batches as without them, so that methods with and without exemplars
+    see equally many images.
+
     Args:
         labels: class label of every image.
         identities: P, identities a batch.
         images: K, images an identity.
         seed: of the run and this task.
         task_name: for the error.
+        exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
+            ``len(labels)``.
+        exemplar_share: share of the P identities that are exemplars, in [0, 1), rounded down, as far as there are
+            so many; they stand at the end of the batch. 0 draws all P from both alike.
 
     Raises:
         InputError: there are fewer identities than a batch needs.
@@ -34,9 +43,10 @@ class IdentitySampler:
     group = "BATCH"  # of the config, for the error
 
     def __init__(
-        self, labels: Sequence[int], *, identities: int, images: int, seed: Sequence[int], task_name: str = ""
-    ) -> None:
-        labels = np.asarray(labels)
+        self, labels: Sequence[int], *, identities: int, images: int, seed: Sequence[int], task_name: str = "",
+        exemplars: Sequence[int] = (), exemplar_share: float = 0.0,
+    ) -> None:  # fmt: skip
+        labels, exemplars = np.asarray(labels), np.asarray(exemplars)
         self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         if min(identities, images) < 1:
             raise InputError(f"{self.group}: identities and images of a batch must be 1 or more")
@@ -46,19 +56,28 @@ class IdentitySampler:
                 f"{len(self.images)}; set it to {len(self.images)} or less, or make fewer tasks"
             )
         self.identities, self.images_each, self.seed = identities, images, seed
-
-    @property
-    def batches_per_epoch(self) -> int:
-        return len(self.images) // self.identities
+        self.batches_per_epoch = len(self.images) // identities
+        self.own = len(self.images)  # identities of the task; those of the exemplars follow
+        self.images += [len(labels) + np.flatnonzero(exemplars == label) for label in np.unique(exemplars)]
+        self.exemplar_share = exemplar_share
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The batches of one epoch: each the image indices (P * K,) in blocks of one identity."""
         rng = np.random.default_rng([*self.seed, epoch])
-        order = rng.permutation(len(self.images))
         return [
             np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in chosen])
-            for chosen in order[: self.batches_per_epoch * self.identities].reshape(-1, self.identities)
+            for chosen in self._identities(rng)
         ]
+
+    def _identities(self, rng: np.random.Generator) -> np.ndarray:
+        """The identities of every batch of an epoch (batches, P)."""
+        batches, old = self.batches_per_epoch, len(self.images) - self.own
+        if self.exemplar_share == 0:
+            return np.resize(rng.permutation(self.own + old), (batches, self.identities))
+        share = min(int(self.exemplar_share * self.identities), old)
+        own = np.resize(rng.permutation(self.own), (batches, self.identities - share))
+        # np.resize starts over where the exemplars are fewer than an epoch needs.
+        return np.hstack([own, np.resize(self.own + rng.permutation(old), (batches, share))])
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
         return np.resize(shuffled, self.images_each)  # np.resize repeats an array to the length wanted
@@ -76,7 +95,7 @@ class EpisodeSampler(IdentitySampler):
         identities: N, identities an episode.
         num_support, num_query: images an identity. A block holds the supports first.
         seed: of the run and this task.
-        task_name: for the error.
+        options: further ones of :class:`IdentitySampler`.
 
     Raises:
         InputError: there are fewer identities than an episode needs.
@@ -86,13 +105,11 @@ class EpisodeSampler(IdentitySampler):
 
     def __init__(
         self, labels: Sequence[int], *, identities: int, num_support: int, num_query: int, seed: Sequence[int],
-        task_name: str = "",
+        **options: Any,
     ) -> None:  # fmt: skip
         if min(num_support, num_query) < 1:
             raise InputError("EPISODE: SUPPORT and QUERY must be 1 or more")
-        super().__init__(
-            labels, identities=identities, images=num_support + num_query, seed=seed, task_name=task_name
-        )
+        super().__init__(labels, identities=identities, images=num_support + num_query, seed=seed, **options)
         self.num_support, self.num_query = num_support, num_query
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:

@@ -3,5 +3,6 @@
 from lreid.models.backbones import build_backbone
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
+from lreid.models.knowledge_graph import KnowledgeGraph
 
-__all__ = ["Embedder", "GrowingClassifier", "build_backbone"]
+__all__ = ["Embedder", "GrowingClassifier", "KnowledgeGraph", "build_backbone"]

@@ -57,7 +57,7 @@ RANKED_STYLE = """
 .sign.below { background: var(--doubt); }
 .legend .sign { margin-right: 6px; }
 .far { position: relative; }
-.far::before { content: ""; position: absolute; inset: 0 auto 0 -6px; border-left: 3px dashed var(--soft); }
+.far::before { content: ""; position: absolute; inset: 0 auto 0 -6px; border-left: 3px solid var(--soft); }
 @media (max-width: 640px) {
   .ranking { grid-template-columns: 84px minmax(0, 1fr); gap: 4px 12px; }
   .wide .ranking { grid-template-columns: minmax(0, 1fr); } .wide .ranking > .tile { max-width: 160px; }

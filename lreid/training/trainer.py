@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
 from lreid.data.images import Images, require_files
-from lreid.data.loaders import TaskBatches, batch_loader
+from lreid.data.loaders import TaskBatches, WithExemplars, batch_loader
 from lreid.data.records import Benchmark, Task
 from lreid.data.samplers import EpisodeSampler, IdentitySampler
 from lreid.data.transforms import Augment
@@ -82,7 +83,8 @@ class Trainer:
             for task in self.benchmark.tasks[self.task :]:
                 self._train_task(task)
                 self._evaluate(task)
-                self.method.end_task(task)
+                self.method.end_task(self._readable(task))
+                self.results["exemplars"] = self.method.exemplars
                 self.task, self.epoch = task.index + 1, 0
                 self._save(self.folder.task_checkpoint(task.index), optimizer=None)
                 (self.folder.checkpoints / CURRENT).unlink(missing_ok=True)
@@ -108,17 +110,22 @@ class Trainer:
         )
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
+        exemplars = self.method.exemplars
         logger.info(
-            "%s: %s, %d identities, %d images", name, task.name, len(task.classes), len(batches.images)
-        )
+            "%s: %s, %d identities, %d images%s", name, task.name, len(task.classes),
+            len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
+        )  # fmt: skip
         while self.epoch < epochs:
             self._train_epoch(loader, optimizer, batches.sampler.batches_per_epoch)
             if self.epoch < epochs and self._save_is_due():
                 self._save(self.folder.checkpoints / CURRENT, optimizer)
         self._save(self.folder.checkpoints / CURRENT, optimizer)
 
-    def _sampler(self, task: Task, labels: Sequence[int]) -> IdentitySampler:
-        common = {"seed": (self.cfg.SEED, task.index), "task_name": task.name}
+    def _sampler(self, task: Task, labels: Sequence[int], exemplars: Sequence[int] = ()) -> IdentitySampler:
+        common = {
+            "seed": (self.cfg.SEED, task.index), "task_name": task.name,
+            "exemplars": exemplars, "exemplar_share": self.method.exemplar_share,
+        }  # fmt: skip
         if self.method.batches == "identities":
             batch = self.cfg.BATCH
             return IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
@@ -139,8 +146,16 @@ class Trainer:
             logger.warning(
                 "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
             )
-        sampler = self._sampler(task, images.pids)
+        memory = self.method.memory
+        sampler = self._sampler(task, images.pids, memory.labels if memory else ())
+        if memory:
+            images = WithExemplars(images, memory.images, memory.labels)
         return TaskBatches(images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch)
+
+    def _readable(self, task: Task) -> Task:
+        """The task without the images that were skipped."""
+        skipped = set(self.results["skipped"])
+        return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _train_epoch(self, loader: Any, optimizer: Adam, steps: int) -> None:
         started = time.perf_counter()

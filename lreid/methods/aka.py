@@ -1,0 +1,99 @@
+"""AKA: LwF with a graph of knowledge over all tasks, held stable, that the metric loss sees through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.losses import plasticity_loss, smoothed_cross_entropy, stability_loss
+from lreid.methods.lwf import LwF
+from lreid.models import Embedder, KnowledgeGraph
+
+
+class AKA(LwF):
+    """Adaptive knowledge accumulation (Pu et al., CVPR 2021), without exemplars.
+
+    The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
+
+    * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features
+      ``x`` of a batch. The batch-hard triplet loss is taken on ``x + g(x)``, with ``log(1 + exp(d))`` for a distance ``d``.
+    * Distillation: as in :class:`LwF`.
+    * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` as it was after the previous task.
+
+    The official code differs: it smooths labels over the identities of all tasks, keeps the old model in training
+    mode, leaves out the first ReLU of its ResNet, and never takes the learning rate back up after the first task.
+    The first two are options here. Each task begins with a fresh optimiser, as for every method, and the graph is
+    trained at the same rate as the network.
+
+    How DwoPP's authors (BMVC 2022) built AKA on BoT is not published. Ours: one neck for all tasks, and a metric
+    loss of which ``plasticity_share`` is AKA's and the rest BoT's plain triplet loss. A share of 1 is the official
+    loss; one of 0, with no weight on distillation and stability, is BoT-FT.
+
+    Args:
+        model: the network, with a neck.
+        plasticity_share: of the metric loss, in [0, 1]. Both parts are computed and logged.
+        stability_weight: of the stability term.
+        vertices: of the graph, at least 1.
+        smoothing_classes: what the label smoothing is divided by; 0 for the classes of the task, 2494 for the
+            official value.
+        teacher_in_training: let the old model normalise by the statistics of the batch, as the official code does.
+        lwf: options of :class:`LwF`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, plasticity_share: float = 1.0, stability_weight: float = 5e-4, vertices: int = 64,
+        smoothing_classes: int = 0, teacher_in_training: bool = False, **lwf: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, **lwf)
+        if not 0 <= plasticity_share <= 1 or vertices < 1 or smoothing_classes < 0:
+            raise InputError(
+                "METHOD.PLASTICITY_SHARE must be in [0, 1], METHOD.VERTICES at least 1 and "
+                "METHOD.SMOOTHING_CLASSES at least 0"
+            )
+        self.weights |= {
+            "triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight
+        }  # fmt: skip
+        self.smoothing_classes, self.teacher_in_training = smoothing_classes, teacher_in_training
+        self.graph = KnowledgeGraph(model.dim, vertices, seed=torch.initial_seed()).to(model.mean.device)
+        self.old_vertices: Tensor | None = None  # (V, dim)
+
+    def parameters(self) -> Iterable[Parameter]:
+        return chain(super().parameters(), self.graph.parameters())
+
+    def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """All terms but the distillation; arguments as in the base."""
+        terms = super().softmax_triplet(features, logits, batch)
+        labels = batch.labels.to(features.device)
+        if self.smoothing_classes:
+            terms["softmax"] = smoothed_cross_entropy(
+                logits[:, self.first_class :], labels - self.first_class, smoothing=self.label_smoothing,
+                num_classes=self.smoothing_classes,
+            )  # fmt: skip
+        fused = features + self.graph(features)  # (B, dim)
+        terms["plasticity"] = plasticity_loss(fused, labels, margin=self.margin)
+        if self.old_vertices is not None:
+            terms["stability"] = stability_loss(self.graph.vertices, self.old_vertices)
+        return terms
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        self.teacher.train(self.teacher_in_training)
+        self.old_vertices = self.graph.vertices.detach().clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.graph.load_state_dict(state["graph"])
+        if state["old_vertices"] is not None:
+            self.teacher.train(self.teacher_in_training)
+            self.old_vertices = state["old_vertices"].to(self.graph.vertices.device)

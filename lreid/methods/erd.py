@@ -1,0 +1,67 @@
+"""ERD: DMML with episodes of exemplars, through which the previous model is distilled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.losses import erd_losses
+from lreid.methods.base import ExemplarMethod
+from lreid.methods.dwpp import DwPP
+from lreid.models import Embedder
+
+
+class ERD(ExemplarMethod, DwPP):
+    """Episodic replay distillation (Wang et al., CVPR Workshops 2022) on the DMML loss, with 500 exemplars in all.
+
+    From the second task on a batch of N identities is two episodes. The previous part is N / 2 exemplar identities.
+    The current part is the others: those of the task with a few further exemplar identities among them. The
+    loss is that of the current part, and as in the official code twice a distillation, each of weight 0.5:
+
+    * ``distill``: over the queries of the previous part, between the models' distributions over its prototypes;
+    * ``align``: over all images of the current part, over the previous part's prototypes by the previous model.
+
+    Official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the cross-entropy
+    and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars), the exemplars nearest to
+    their mean, the floor. Ours: one forward pass for both parts, an equal share of the memory for every identity,
+    and a smaller previous part where there are too few exemplars. Without any it is DMML-FT.
+
+    Args:
+        model: the network.
+        distillation_weight, alignment_weight: of the two terms.
+        temperature: of all distributions.
+        selection, exemplar_share, options: of :class:`ExemplarMethod` and :class:`DwPP`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, distillation_weight: float = 0.5, alignment_weight: float = 0.5,
+        temperature: float = 1.0, selection: str = "nearest", exemplar_share: float = 0.6, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            model, distillation_weight=distillation_weight, temperature=temperature, selection=selection,
+            exemplar_share=exemplar_share, **options,
+        )  # fmt: skip
+        self.weights["align"] = alignment_weight
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        student = self.model(batch.images)  # (B, dim)
+        previous = self.previous_part(batch.labels)  # (B,)
+        current = batch._replace(labels=batch.labels[~previous])
+        terms = self.episode_loss(student[~previous], current)
+        if previous.any():
+            with torch.no_grad():
+                teacher = self.teacher(batch.images)  # (B, dim)
+            terms["distill"], terms["align"] = erd_losses(
+                student, teacher, batch.labels, batch.num_support, previous, **self.distillation_options
+            )
+        return terms
+
+    def previous_part(self, labels: Tensor) -> Tensor:
+        """The rows (B,) bool of the first exemplar identities in a batch, at most half of all its identities."""
+        identities = list(dict.fromkeys(labels.tolist()))
+        exemplars = set(self.memory.labels.tolist())
+        old = [label for label in identities if label in exemplars]
+        return torch.isin(labels, torch.tensor(old[: len(identities) // 2]))

@@ -1,0 +1,56 @@
+"""IDA: DMML with new features held to the means of past identities as the previous model holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.losses import discriminant_alignment_loss
+from lreid.methods.dwpp import DwPP
+from lreid.models import Embedder
+
+
+class IDA(DwPP):
+    """Indirect discriminant alignment (Liu et al., ECCV 2020) on the DMML loss, as in DwoPP (BMVC 2022, Table 1).
+
+    At the end of a task the mean feature ``a_c`` of each of its identities, an anchor, is stored and never changed
+    again; no image is kept. On images ``x`` of later tasks, with ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all
+    anchors, ``KL(p(. | f_old) || p(. | f_new))`` is added to the DMML loss.
+
+    There is no official code, and what DwoPP changed for re-ID is not published. Our choices: the DMML loss in place of
+    the prototypical one, all anchors at once (the paper draws as many as an episode has classes), means over all
+    images of an identity in evaluation mode, a mean over the images of a batch, and the probability floor of
+    DwoPP's code; see :func:`~lreid.losses.discriminant_alignment_loss`.
+
+    Args:
+        model: the network.
+        temperature: of both distributions.
+        options: of :class:`DwPP`.
+    """
+
+    def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
+        super().__init__(model, temperature=temperature, **options)
+        self.anchors = torch.empty(0, model.dim)  # (A, dim), in the order of the tasks
+
+    def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        anchors = self.anchors.to(student.device)
+        return discriminant_alignment_loss(student, teacher, anchors, **self.distillation_options)
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        features = self.model.extract([record.path for record in task.records])  # (n, dim)
+        labels = np.array([record.pid for record in task.records])
+        means = [features[labels == label].mean(0) for label in task.classes]
+        self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means))])
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"anchors": self.anchors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.anchors = state["anchors"]

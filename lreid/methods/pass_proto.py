@@ -1,0 +1,132 @@
+"""PASS: turned images as classes of their own, prototypes with noise for past identities, features held.
+
+The file, and so the method, is not called ``pass``, since that is a word of Python that no import can name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lreid.data.images import Images
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.losses import (
+    augment_prototypes,
+    class_means,
+    feature_distillation_loss,
+    prototype_radius,
+    rotate_batch,
+)
+from lreid.losses.pass_ import ROTATIONS
+from lreid.methods.bot_ft import BoTFineTuning
+from lreid.methods.dwpp import frozen_copy
+from lreid.models import Embedder
+
+
+class PASS(BoTFineTuning):
+    """Prototype augmentation and self-supervision (Zhu et al., CVPR 2021), without exemplars.
+
+    The loss is ``L + 10 CE(m + r e, 4y) + 10 |F - F'|``.
+
+    * ``L`` is BoT's softmax-triplet loss. Each image counts four times, turned by 0, 90, 180 and 270 degrees, and turn
+      ``k`` of identity ``y`` is class ``4y + k`` of its own.
+    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, taken once
+      after its task. As many are drawn as the batch has images, ``e`` is normal noise, and the radius ``r`` is the
+      root mean variance of a dimension within an identity, measured after the first task.
+    * ``F`` and ``F'`` are the features of all turned images by the new and by the previous model; one norm over the
+      batch, neither squared nor a mean.
+
+    How DwoPP's authors (BMVC 2022) made PASS fit re-ID is not published. Ours: quarter turns of images that are not
+    square are resized to the size of the others; the features are those behind the neck, which the classifier sees;
+    the triplet loss takes each turn for an identity; logits are not divided by PASS's temperature of 0.1, which a
+    linear classifier makes up for by smaller weights. As in PASS the softmax runs over all identities so far: new
+    images are pushed away from the old rows, and by that alone prototypes act on the features. Where prototypes have
+    no weight nothing holds the old rows, and the softmax runs over those of the task, as in BoT-FT.
+
+    A step costs four times that of BoT-FT.
+
+    Args:
+        model: the network, with a neck.
+        prototype_weight: of the cross-entropy of prototypes.
+        distillation_weight: of the feature distillation.
+        rotate: turn images. Without it, and with both weights at 0, this is BoT-FT.
+        bot: options of :class:`BoTFineTuning`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 10.0,
+        rotate: bool = True, **bot: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, **bot)
+        self.weights = {"prototypes": prototype_weight, "distill": distillation_weight}
+        self.turns = ROTATIONS if rotate else 1  # rows of the classifier an identity
+        self.teacher: Embedder | None = None
+        self.prototypes = torch.empty(0, model.dim, device=model.mean.device)  # (P, dim)
+        self.prototype_classes = torch.empty(0, dtype=torch.int64)  # (P,) on the CPU
+        self.radius = 0.0
+        # Of its own, so that the classifier draws the same rows as without prototypes.
+        self.generator = torch.Generator().manual_seed(torch.initial_seed())
+
+    def begin_task(self, task: Task) -> None:
+        self.first_class = 0 if self.weights["prototypes"] else len(self.classifier)
+        self.classifier.grow(self.turns * len(task.classes))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        count = len(batch.labels)
+        if self.turns > 1:
+            images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
+            batch = batch._replace(images=images, labels=labels)
+        features = self.model(batch.images)  # (4B, dim)
+        behind = self.model.neck(features)  # (4B, dim)
+        terms = self.softmax_triplet(features, self.classifier(behind), batch)
+        if self.teacher is not None:
+            with torch.no_grad():
+                old = self.teacher.neck(self.teacher(batch.images))  # (4B, dim)
+            terms["prototypes"] = self.prototype_loss(count)
+            terms["distill"] = feature_distillation_loss(behind, old)
+        return terms
+
+    def prototype_loss(self, count: int) -> Tensor:
+        """Cross-entropy of so many prototypes with noise."""
+        picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
+        noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
+        past, rows = augment_prototypes(
+            self.prototypes, self.prototype_classes, self.radius, picks, noise.to(self.prototypes)
+        )
+        rows //= ROTATIONS // self.turns  # these are 4y, whether or not images are turned
+        return F.cross_entropy(self.classifier(past), rows.to(past.device))
+
+    def end_task(self, task: Task) -> None:
+        size = {"height": self.model.height, "width": self.model.width}
+        # A bad image of the task was either reported before its training or left out of it.
+        images = Images(task.records, **size, cache_gib=0.0, skip_bad=True)
+        features, labels = torch.from_numpy(self.model.extract(images)), torch.from_numpy(images.pids)
+        if self.teacher is None:
+            self.radius = prototype_radius(features, labels)
+        means, classes = class_means(features, labels)
+        self.prototypes = torch.cat([self.prototypes, means.to(self.prototypes)])
+        self.prototype_classes = torch.cat([self.prototype_classes, classes])
+        self.teacher = frozen_copy(self.model)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "teacher": self.teacher.state_dict() if self.teacher is not None else None,
+            "prototypes": self.prototypes,
+            "prototype_classes": self.prototype_classes,
+            "radius": self.radius,
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if state["teacher"] is not None:
+            self.teacher = frozen_copy(self.model)
+            self.teacher.load_state_dict(state["teacher"])
+        self.prototypes = state["prototypes"].to(self.prototypes.device)
+        self.prototype_classes = state["prototype_classes"].cpu()
+        self.radius = state["radius"]
+        self.generator.set_state(state["generator"].cpu())
