@@ -63,8 +63,8 @@ def draw(address: str) -> np.ndarray:
     # An identity shows each camera one side; place, size, pose and light change from shot to shot.
     eye, subject = camera_of(name, camera), _subject(name, seed, identity)
     passing, dice = Dice(name, seed, identity, camera), Dice(name, seed, identity, camera, shot)
-    view, mirror = passing.one_of(eye.views), passing.chance(50)
-    canvas = crop(eye.background, subject.canvas, dice)
+    view, mirror, scene = passing.one_of(eye.views), passing.chance(50), passing.below(domain.scenes) + shot
+    canvas = crop(eye.backgrounds[scene % domain.scenes], subject.canvas, dice)
     x, y = canvas.shape[1] // 2 + dice.between(-3, 3), dice.between(-3, 4)
     pen = Pen(canvas, x, y, eye.scale + dice.between(-12, 12), mirror)
     subject.draw(pen, view, dice)

@@ -15,7 +15,7 @@ from lreid.data.synthetic.drawing import Colour, Dice
 class Camera(NamedTuple):
     """One camera of a domain: where it hangs and how it sees."""
 
-    background: np.ndarray  # (192, 192, 3) uint8, larger than any canvas
+    backgrounds: tuple[np.ndarray, ...]  # (192, 192, 3) uint8 each, larger than any canvas
     views: tuple[str, ...]  # front, side and back, repeated by their weights
     scale: int  # size of bodies, in 256ths
     light: int  # per cent
@@ -31,7 +31,7 @@ def camera_of(name: str, number: int) -> Camera:
     favourite = dice.below(3)  # each camera sees one of the sides more than the domain's others do
     weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]
     return Camera(
-        background=_background(domain, dice),
+        backgrounds=tuple(_background(domain, dice) for _ in range(domain.scenes)),
         views=("front",) * weights[0] + ("side",) * weights[1] + ("back",) * weights[2],
         scale=dice.between(200, 244),
         light=dice.between(*domain.light),

@@ -31,37 +31,38 @@ class Domain(NamedTuple):
     blur: int = 1  # the most that a camera blurs, pixels
     noise: int = 5  # grey levels, at most
     clutter: int = 10  # chance that something stands in front, per cent
+    scenes: int = 8  # that each of its cameras pans over
     kind: str = "person"
 
 
 DOMAINS: dict[str, Domain] = {
     "plaza": Domain(
         "black charcoal navy grey maroon brown forest denim purple teal blue beige olive red coral sky "
-        "orange white", "beige cream silver", "grey silver", "bricks",
+        "orange white", "beige cream silver", "grey silver", "bricks", scenes=1,
     ),
     "campus": Domain(
         "maroon navy forest brown denim grey red black purple green sky white lime orange pink yellow",
-        "olive beige forest", "olive grey", "foliage", (97, 103, 94), (88, 112), 20, (2, 3, 3),
+        "olive beige silver", "olive grey", "foliage", (98, 102, 95), (90, 114), 20, (3, 3, 3),
     ),
     "station": Domain(
         "navy black grey charcoal brown beige white denim blue cream silver teal red maroon sky olive",
-        "silver grey white", "charcoal grey", "panes", (103, 100, 92), (72, 98), 0, (4, 2, 3), noise=8,
+        "silver grey beige", "charcoal grey", "panes", (103, 100, 94), (80, 104), 0,
     ),
     "market": Domain(
         "brown olive maroon purple forest orange beige red green yellow teal pink lime white coral",
-        "beige cream brown", "brown beige", "bricks", (106, 99, 91), (88, 116), 15, (3, 3, 3), clutter=20,
+        "cream beige coral", "beige grey", "bricks", (105, 99, 93), (88, 114), 15, clutter=15,
     ),
     "mall": Domain(
         "black grey denim purple white red cream pink navy coral sky beige yellow lime white",
-        "white cream pink", "silver white", "panes", (101, 98, 103), (95, 118), 0, (4, 2, 4),
+        "white cream pink", "silver white", "panes", (101, 98, 103), (92, 114), 0,
     ),
     "snow": Domain(
         "red black navy purple orange blue teal white grey lime pink maroon sky yellow olive",
-        "white silver sky", "white white silver", "foliage", (94, 100, 107), (92, 118), 15, (2, 3, 4),
+        "white silver sky", "white white silver", "foliage", (95, 100, 106), (92, 114), 15, (2, 3, 4),
     ),
     "park": Domain(
         "olive brown forest denim grey black navy green beige red blue white coral sky orange yellow lime",
-        "forest olive beige", "olive green", "foliage", (97, 104, 94), (78, 106), -20, (3, 4, 3), clutter=20,
+        "olive lime beige", "olive beige", "foliage", (98, 103, 95), (84, 108), 10, (3, 3, 3), clutter=15,
     ),
     "night-street": Domain(
         "black navy charcoal maroon brown denim grey forest purple red blue white teal beige orange",
@@ -69,7 +70,7 @@ DOMAINS: dict[str, Domain] = {
     ),
     "highway": Domain(
         "black charcoal navy grey silver white maroon forest brown blue red beige sky orange yellow",
-        "sky silver grey", "grey charcoal", "plain", views=(4, 3, 4), kind="vehicle",
+        "sky silver grey", "grey charcoal", "plain", views=(4, 3, 4), scenes=1, kind="vehicle",
     ),
     "car-park": Domain(
         "white silver grey beige sky blue navy black red maroon teal brown green charcoal",
