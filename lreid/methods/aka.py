@@ -24,7 +24,8 @@ class AKA(LwF):
     The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
 
     * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features
-      ``x`` of a batch. The batch-hard triplet loss is taken on ``x + g(x)``, with ``log(1 + exp(d))`` for a distance ``d``.
+      ``x`` of a batch. The batch-hard triplet loss is taken on ``x + g(x)``, a distance ``d`` counting as
+      ``log(1 + exp(d))``.
     * Distillation: as in :class:`LwF`.
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` as it was after the previous task.
 

@@ -8,7 +8,7 @@ from lreid.methods.bot_ft import BoTFineTuning
 
 
 class BoTFineTuningPlus(ExemplarMethod, BoTFineTuning):
-    """"FT+" of DwoPP (BMVC 2022, Table 1): BoT-FT that looks at 500 exemplars in all beside each new task.
+    """BoT-FT that looks at 500 exemplars in all beside each new task: "FT+" of DwoPP (BMVC 2022, Table 1).
 
     The paper gives the number of exemplars and nothing else. Our choices: herding, an equal share of the memory for
     every identity, batches drawn from the identities of the memory and of the task alike, and, as soon as there is

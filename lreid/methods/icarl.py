@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -13,18 +15,20 @@ from lreid.methods.lwf_plus import LwFPlus
 class ICaRL(LwFPlus):
     """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in all.
 
-    With logits ``z`` and sigmoid ``g``, new identities ``N`` and old ones ``O``, an image of identity ``y`` costs
-    (Algorithm 3)::
+    With logits ``z``, sigmoids ``g(z_k)``, new identities N and old ones O, an image of identity y costs (Algorithm 3)::
 
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model
 
     The term ``bce`` is this with labels as targets everywhere, ``distill`` what ``q`` adds in their place, so their
-    sum is the formula. DwoPP (BMVC 2022, Table 1), which compares with it on re-ID, publishes no recipe. Our
-    choices: BoT's triplet loss stays as a second loss of weight 1, the sum over identities is that of the paper (the
-    code of mammoth takes the mean), memory and batches are those of :class:`BoTFineTuningPlus`. Retrieval compares
-    embeddings as for every other method. The nearest-mean classifier of the paper has no place here: it tells the
-    identities of the training set apart, and none of them is in a test set.
+    sum is the formula. DwoPP (BMVC 2022, Table 1), which compares with it on re-ID, publishes no recipe. Our choices:
+
+    * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuningPlus`.
+    * Sums over identities, as in the paper; the code of mammoth takes the mean.
+    * Of K identities ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for both models, so that ``z = 0`` stands for 1 / K. The
+      paper's layer has a bias. BoT's has none and features of mean 0, so its logits could not be mostly negative.
+    * Retrieval compares embeddings, as for every other method. The paper's nearest-mean classifier tells the identities
+      of the training set apart, and none of them is in a test set.
 
     Args:
         model: the network, with a neck.
@@ -36,12 +40,13 @@ class ICaRL(LwFPlus):
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device), logits.shape[1]
+        shift = math.log(max(classes - 1, 1))
         terms = {
-            "bce": classes * icarl_loss(logits, labels),
+            "bce": classes * icarl_loss(logits - shift, labels),
             "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
         }
         if self.teacher is not None:
             with torch.no_grad():
                 old = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, K_old)
-            terms["distill"] = classes * icarl_loss(logits, labels, old) - terms["bce"]
+            terms["distill"] = classes * icarl_loss(logits - shift, labels, old - shift) - terms["bce"]
         return terms

@@ -7,7 +7,7 @@ from lreid.methods.lwf import LwF
 
 
 class LwFPlus(BoTFineTuningPlus, LwF):
-    """"LwF+" of DwoPP (BMVC 2022, Table 1): the losses of BoT-FT+ and the distillation of LwF, each on all images.
+    """The losses of BoT-FT+ and the distillation of LwF, each on all images: "LwF+" of DwoPP (BMVC 2022, Table 1).
 
     The recipe is not published; the memory and the softmax are those of :class:`BoTFineTuningPlus`. Without exemplars
     it is LwF, without distillation BoT-FT+.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lreid.data.images import Images
-from lreid.data.loaders import Batch, TaskBatches, batch_loader
+from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
 from lreid.data.samplers import EpisodeSampler
 from lreid.data.synthetic import load_synthetic
 from lreid.data.transforms import Augment
@@ -65,3 +65,23 @@ def test_later_epochs_do_not_need_the_ones_before(images: Images) -> None:
 
 def test_workers_do_not_change_batches(images: Images) -> None:
     assert same(batches(images, workers=2), batches(images))
+
+
+def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
+    exemplars = np.arange(4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 32, 16, 3), np.uint8)
+    joined = WithExemplars(images, exemplars, np.array([-2, -2, -1, -1]))
+    assert len(joined) == 39 and joined.pids.tolist() == [*images.pids, -2, -2, -1, -1]
+    assert np.array_equal(joined[34], images[34]) and np.array_equal(joined[35], exemplars[0])
+    assert np.array_equal(joined[38], exemplars[3])
+
+    def drawn(workers: int) -> list[Batch]:
+        sampler = EpisodeSampler(
+            images.pids, identities=3, num_support=1, num_query=1, seed=(4, 1),
+            exemplars=joined.pids[35:], exemplar_share=0.4,
+        )  # fmt: skip
+        dataset = TaskBatches(joined, sampler, AUGMENT, epochs=3)
+        return list(batch_loader(dataset, workers=workers, pin_memory=False))
+
+    assert same(drawn(0), drawn(2))
+    for batch in drawn(0):
+        assert [label < 0 for label in batch.labels] == [False] * 4 + [True] * 2

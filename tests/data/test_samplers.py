@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid.data.samplers import EpisodeSampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler
 from lreid.errors import InputError
 
 
@@ -76,3 +76,52 @@ def test_too_few_identities_are_named() -> None:
         )
     with pytest.raises(InputError, match="must be 1 or more"):
         sampler([2, 2], identities=1, num_support=0, num_query=1)
+
+
+@given(
+    own=st.integers(3, 12), old=st.integers(1, 9), share=st.floats(0, 0.99), identities=st.integers(1, 3),
+    epoch=st.integers(0, 10**6),
+)  # fmt: skip
+def test_exemplars_take_their_share(own: int, old: int, share: float, identities: int, epoch: int) -> None:
+    """Labels of the task are 100 and up; two images an identity."""
+    labels, exemplars = 100 + np.arange(own).repeat(2), np.arange(old).repeat(2)
+    batches = IdentitySampler(
+        labels, identities=identities, images=2, seed=(1, 2), exemplars=exemplars, exemplar_share=share
+    )
+    every = np.concatenate([labels, exemplars])
+    drawn = batches.epoch(epoch)
+    assert len(drawn) == batches.batches_per_epoch == own // identities  # as many as without exemplars
+    seen: list[int] = []
+    for batch in drawn:
+        assert all(len(set(block)) == 2 and len(set(every[block])) == 1 for block in batch.reshape(-1, 2))
+        present = every[batch].reshape(-1, 2)[:, 0].tolist()
+        assert len(present) == len(set(present)) == identities
+        if share > 0:
+            from_memory = min(int(share * identities), old)
+            assert [label < 100 for label in present] == sorted(
+                [True] * from_memory + [False] * (identities - from_memory)
+            )
+        seen += [label for label in present if label >= 100 or share == 0]
+    assert len(seen) == len(
+        set(seen)
+    )  # each identity at most once an epoch, but for a fixed share of exemplars
+
+
+def test_without_a_share_old_and_new_identities_have_the_same_chance() -> None:
+    batches = IdentitySampler(
+        np.arange(4).repeat(3) + 6, identities=2, images=1, seed=(0,), exemplars=np.arange(6).repeat(2)
+    )
+    drawn = np.concatenate([batch for epoch in range(1000) for batch in batches.epoch(epoch)])
+    counts = np.bincount(np.concatenate([np.arange(4).repeat(3) + 6, np.arange(6).repeat(2)])[drawn])
+    assert (np.abs(counts - 400) < 70).all()  # 4 of 10 in each epoch; deviation 15
+
+
+def test_no_exemplars_change_nothing() -> None:
+    labels = np.arange(9).repeat(4)
+    plain = IdentitySampler(labels, identities=2, images=3, seed=(5, 6))
+    for share in (0.0, 0.5):
+        other = IdentitySampler(
+            labels, identities=2, images=3, seed=(5, 6), exemplars=(), exemplar_share=share
+        )
+        for epoch in range(5):
+            assert np.array_equal(plain.epoch(epoch), other.epoch(epoch))

@@ -1,0 +1,50 @@
+"""Tasks of drawn images, for methods that look at them once more when a task is over."""
+
+from __future__ import annotations
+
+import torch
+from family import batches, train
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Record, Task
+from lreid.data.synthetic import load_synthetic
+from lreid.methods import Method
+
+DRAWN = load_synthetic(
+    "plaza", train_identities=12, test_identities=1, images_per_identity=3, distractors=0, seed=0
+).train
+PIDS = sorted({record.pid for record in DRAWN})
+
+
+def drawn_task(index: int) -> Task:
+    """Four identities with three images each."""
+    labels = {pid: label for label, pid in enumerate(PIDS) if label // 4 == index}
+    records = (Record(each.path, labels[each.pid], each.camid) for each in DRAWN if each.pid in labels)
+    return Task(index, f"task {index}", tuple(records))
+
+
+def joined(*parts: Batch) -> Batch:
+    """One batch of several."""
+    return parts[0]._replace(
+        images=torch.cat([part.images for part in parts]), labels=torch.cat([part.labels for part in parts])
+    )
+
+
+def steps_of(task: int, exemplars: bool, steps: int = 3) -> list[Batch]:
+    """Random images of the identities of a task, with those of all tasks before where there are exemplars."""
+    own = batches(steps, seed=task, first_class=4 * task)
+    for past in range(task if exemplars else 0):
+        old = batches(steps, seed=10 * task + past, first_class=4 * past)
+        own = [joined(*pair) for pair in zip(own, old, strict=True)]
+    return own
+
+
+def learn(method: Method, tasks: int, *, exemplars: bool) -> list[dict[str, float]]:
+    """Loss terms of all steps over so many tasks."""
+    torch.manual_seed(3)  # new rows of classifiers are drawn at every task
+    history = []
+    for index in range(tasks):
+        method.begin_task(drawn_task(index))
+        history += train(method, steps_of(index, exemplars))
+        method.end_task(drawn_task(index))
+    return history

@@ -1,0 +1,164 @@
+"""AKA: a graph next to LwF; its terms, its limits, and the official traps as options."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+from family import batches, model, task_of, train
+
+from lreid.errors import InputError
+from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss, plasticity_loss
+from lreid.methods import build_method
+from lreid.methods.aka import AKA
+
+
+def aka(seed: int = 0, **options: object) -> AKA:
+    torch.manual_seed(seed)
+    return build_method("aka", model(seed, neck=True), vertices=5, **options)
+
+
+def learn(method: object, tasks: int, steps: int = 3) -> list[dict[str, float]]:
+    history = []
+    for index in range(tasks):
+        method.begin_task(task_of(index))
+        history += train(method, batches(steps, seed=index, first_class=4 * index))
+        method.end_task(task_of(index))
+    return history
+
+
+def in_second_task(**options: object) -> AKA:
+    method = aka(**options)
+    learn(method, 1)
+    method.begin_task(task_of(1))
+    train(method, batches(2, seed=1, first_class=4))
+    return method
+
+
+def test_terms() -> None:
+    method = in_second_task(margin=0.2, temperature=3.0)
+    (batch,) = batches(1, seed=9, first_class=4)
+    draws = method.graph.generator.get_state()
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet", "plasticity", "distill", "stability"}
+    method.graph.generator.set_state(draws)  # the same dropout again
+    features = method.model(batch.images)
+    fused = features + method.graph(features)
+    expected = plasticity_loss(fused, batch.labels, margin=0.2)
+    assert terms["plasticity"].item() == pytest.approx(expected.item(), rel=1e-5)
+    weight = next(method.model.parameters())  # the features learn from it, not the graph alone
+    gradients = [torch.autograd.grad(term, weight)[0] for term in (terms["plasticity"], expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
+    expected = batch_hard_triplet_loss(features, batch.labels, margin=0.2)
+    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+    logits = method.classifier(method.model.neck(features))
+    expected = F.cross_entropy(logits[:, 4:], batch.labels - 4, label_smoothing=0.1)
+    assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-5)
+    with torch.no_grad():
+        old = method.old_classifier(method.teacher.neck(method.teacher(batch.images)))
+    expected = knowledge_distillation_loss(logits, old, temperature=3.0)
+    assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-5)
+    moved = [
+        sum((a / new.norm() - b / before.norm()) ** 2 for a, b in zip(new, before, strict=True))
+        for new, before in zip(method.graph.vertices.double(), method.old_vertices.double(), strict=True)
+    ]
+    assert terms["stability"].item() == pytest.approx(sum(moved).item() / 5, rel=1e-4)
+    assert terms["stability"] > 0
+
+
+def test_the_first_task_already_trains_the_graph() -> None:
+    method = aka()
+    method.begin_task(task_of(0))
+    before = {name: value.clone() for name, value in method.graph.named_parameters()}
+    history = train(method, batches(1))
+    assert set(history[0]) == {"softmax", "triplet", "plasticity"}
+    assert all(not torch.equal(value, before[name]) for name, value in method.graph.named_parameters())
+    method.end_task(task_of(0))
+    assert torch.equal(method.old_vertices, method.graph.vertices)
+    method.begin_task(task_of(1))
+    (start,) = train(method, batches(1, first_class=4))
+    assert start["stability"] == 0
+
+
+def test_weights() -> None:
+    assert aka().weights == {"triplet": 0.0, "plasticity": 1.0, "stability": 5e-4, "distill": 1.0}
+    method = aka(plasticity_share=0.25, stability_weight=2.0, distillation_weight=0.5)
+    assert method.weights == {"triplet": 0.75, "plasticity": 0.25, "stability": 2.0, "distill": 0.5}
+
+
+@pytest.mark.parametrize(("name", "distillation_weight"), [("bot_ft", 0.0), ("lwf", 0.7)])
+def test_without_the_graph_it_is_its_base(name: str, distillation_weight: float) -> None:
+    """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
+    options = {"distillation_weight": distillation_weight}
+    torch.manual_seed(3)
+    base = build_method(name, model(neck=True), **(options if name == "lwf" else {}))
+    plain = learn(base, 3)
+    torch.manual_seed(3)
+    method = aka(plasticity_share=0.0, stability_weight=0.0, **options)
+    history = learn(method, 3)
+    for one, other in zip(plain, history, strict=True):
+        assert one == {key: other[key] for key in one}
+    assert {"plasticity", "stability"} <= set(history[-1])
+
+
+def test_the_old_model_stays() -> None:
+    method = aka()
+    learn(method, 1)
+    kept = copy.deepcopy([method.teacher.state_dict(), method.old_classifier.state_dict()])
+    vertices = method.old_vertices.clone()
+    method.begin_task(task_of(1))
+    train(method, batches(3, seed=1, first_class=4))
+    for module, before in zip((method.teacher, method.old_classifier), kept, strict=True):
+        for name, value in module.state_dict().items():  # BatchNorm statistics too
+            assert torch.equal(value, before[name]), name
+    assert torch.equal(method.old_vertices, vertices)
+    assert not torch.equal(method.graph.vertices, vertices)
+
+
+def test_the_old_model_in_training_mode_as_in_the_official_code() -> None:
+    method = in_second_task(teacher_in_training=True)
+    (batch,) = batches(1, seed=9, first_class=4)
+    value = method.loss(batch)["distill"]
+    with torch.no_grad():
+        features = copy.deepcopy(method.teacher).train()(batch.images)
+        normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+        old = method.old_classifier(normed * method.teacher.neck.weight)
+        new = method.classifier(method.model.neck(method.model(batch.images)))
+    assert value.item() == pytest.approx(knowledge_distillation_loss(new, old).item(), rel=1e-4)
+    other = aka(seed=5, teacher_in_training=True)
+    other.load_state_dict(method.state_dict())
+    assert other.teacher.training and not in_second_task().teacher.training
+
+
+def test_smoothing_over_the_identities_of_all_tasks_as_in_the_official_code() -> None:
+    method = in_second_task(smoothing_classes=2494, label_smoothing=0.2)
+    (batch,) = batches(1, seed=9, first_class=4)
+    value = method.loss(batch)["softmax"]
+    with torch.no_grad():
+        own = method.classifier(method.model.neck(method.model(batch.images)))[:, 4:]
+    targets = 0.8 * F.one_hot(batch.labels - 4, 4) + 0.2 / 2494
+    assert value.item() == pytest.approx(-(targets * own.log_softmax(1)).sum(1).mean().item(), rel=1e-5)
+
+
+def test_state_comes_back() -> None:
+    method, other = in_second_task(), aka(seed=5)
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    other.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True))
+    other.model.load_state_dict(method.model.state_dict())
+    shapes = [[parameter.shape for parameter in each.parameters()] for each in (method, other)]
+    assert shapes[0] == shapes[1]
+    steps = batches(2, seed=9, first_class=4)
+    assert train(method, steps) == train(other, steps)  # dropout as well
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"plasticity_share": 1.5}, {"plasticity_share": -0.1}, {"smoothing_classes": -1}, {"vertices": 0}],
+)
+def test_bad_options_are_named(options: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="METHOD.PLASTICITY_SHARE must be"):
+        build_method("aka", model(neck=True), **options)

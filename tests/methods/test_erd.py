@@ -1,0 +1,86 @@
+"""ERD: its two parts, its terms, and DMML-FT where it has no exemplars."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from drawn import joined, learn, steps_of
+from family import batches, model, train
+
+from lreid.losses import dmml_loss, erd_losses
+from lreid.methods import build_method
+
+
+def test_without_exemplars_it_is_dmml_ft() -> None:
+    histories = [
+        learn(build_method(name, model(), **options), 3, exemplars=False)
+        for name, options in (("dmml_ft", {}), ("erd", {"exemplars": 0}))
+    ]
+    assert histories[0] == histories[1] and set(histories[0][-1]) == {"dmml"}
+
+
+def test_without_weight_only_the_metric_loss_of_the_current_part_is_learned() -> None:
+    """Step by step the DMML of the rows behind the first four exemplar identities of twelve or eight."""
+    method = build_method("erd", model(), distillation_weight=0.0, alignment_weight=0.0)
+    base = build_method("dmml_ft", model())
+    first = [learn(each, 1, exemplars=True) for each in (method, base)]
+    assert first[0] == first[1]
+    own = batches(3, seed=1, first_class=4)
+    steps = [joined(*pair) for pair in zip(own, batches(3, seed=7), strict=True)]
+    replayed = train(method, steps)
+    optimizer = torch.optim.Adam(base.model.parameters(), lr=1e-3)
+    for batch, terms in zip(steps, replayed, strict=True):
+        loss = dmml_loss(base.model(batch.images)[:12], batch.labels[:12], 2)
+        optimizer.zero_grad(), loss.backward(), optimizer.step()
+        assert terms["dmml"] == loss.item()
+
+
+def test_the_parts_and_the_terms() -> None:
+    """A batch of four new and eight old identities: six of these are the previous part, two go to the current one."""
+    method = build_method("erd", model(), temperature=2.0)
+    learn(method, 2, exemplars=True)
+    (batch,) = steps_of(2, exemplars=True, steps=1)  # identities 8 .. 11, 0 .. 3, 4 .. 7
+    previous = method.previous_part(batch.labels)
+    assert batch.labels[previous].unique().tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.labels[~previous].unique().tolist() == [6, 7, 8, 9, 10, 11]
+    method.model.train()
+    terms = method.loss(batch)
+    student, teacher = method.model(batch.images), method.teacher(batch.images)
+    expected = erd_losses(student, teacher, batch.labels, 2, previous, temperature=2.0)
+    for name, value in zip(("distill", "align"), expected, strict=True):
+        assert terms[name].item() == pytest.approx(value.item()) and value > 0
+    metric = dmml_loss(student[~previous], batch.labels[~previous], 2)
+    assert terms["dmml"].item() == pytest.approx(metric.item())
+    assert method.weights == {"distill": 0.5, "align": 0.5}
+
+
+def test_few_exemplars_make_a_small_previous_part() -> None:
+    method = build_method("erd", model(), exemplars=2)
+    learn(method, 1, exemplars=False)
+    (kept,) = set(method.memory.labels.tolist())
+    (batch,) = steps_of(1, exemplars=True, steps=1)
+    batch = batch._replace(
+        images=batch.images[:15], labels=torch.cat([batch.labels[:12], torch.full((3,), kept)])
+    )
+    assert method.previous_part(batch.labels).tolist() == [False] * 12 + [True] * 3
+    terms = method.loss(batch)
+    assert terms["distill"].item() == terms["align"].item() == 0  # a single class, a single anchor
+
+
+def test_defaults_are_those_of_the_official_code() -> None:
+    method = build_method("erd", model())
+    assert method.memory.selection == "nearest" and method.memory.budget == 500
+    assert method.exemplar_share == 0.6
+
+
+def test_state_comes_back() -> None:
+    method, other = build_method("erd", model()), build_method("erd", model(seed=5))
+    learn(method, 1, exemplars=True)
+    other.load_state_dict(method.state_dict())
+    other.model.load_state_dict(method.model.state_dict())
+    (batch,) = steps_of(1, exemplars=True, steps=1)
+    one, two = method.loss(batch), other.loss(batch)
+    assert set(one) == {"dmml", "distill", "align"}
+    assert {key: value.item() for key, value in one.items()} == {
+        key: value.item() for key, value in two.items()
+    }

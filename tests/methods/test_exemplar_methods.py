@@ -1,0 +1,171 @@
+"""BoT-FT+, LwF+ and iCaRL: their terms, their limits, and their memory."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task, learn, steps_of
+from family import model, train
+from torch import Tensor
+
+from lreid.data.images import read_image
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import batch_hard_triplet_loss, icarl_loss
+from lreid.methods import Method, build_method
+from lreid.methods.bot_ft_plus import BoTFineTuningPlus
+
+
+def with_neck(name: str, **options: object) -> Method:
+    return build_method(name, model(neck=True), **options)
+
+
+def answers(method: Method, images: Tensor) -> tuple[Tensor, Tensor]:
+    features = method.model(images)
+    return features, method.model.neck(features) @ method.classifier.weight.T
+
+
+def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None:
+    method = with_neck("bot_ft_plus")
+    learn(method, 1, exemplars=True)
+    method.begin_task(drawn_task(1))
+    (batch,) = steps_of(1, exemplars=True, steps=1)
+    assert sorted(set(batch.labels.tolist())) == list(range(8))
+    terms = method.loss(batch)
+    features, logits = answers(method, batch.images)
+    assert logits.shape == (24, 8)
+    expected = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
+    assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
+    triplet = batch_hard_triplet_loss(features, batch.labels)
+    assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "base"), [("bot_ft_plus", "bot_ft"), ("lwf_plus", "lwf")])
+def test_without_exemplars_it_is_its_base(name: str, base: str) -> None:
+    histories = [
+        learn(method, 3, exemplars=False) for method in (with_neck(name, exemplars=0), with_neck(base))
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_lwf_plus_without_distillation_is_bot_ft_plus() -> None:
+    plain = learn(with_neck("bot_ft_plus"), 3, exemplars=True)
+    distilled = learn(with_neck("lwf_plus", distillation_weight=0.0), 3, exemplars=True)
+    assert "distill" in distilled[-1]
+    assert plain == [{name: terms[name] for name in plain[0]} for terms in distilled]
+    assert plain != learn(with_neck("lwf_plus"), 3, exemplars=True)
+
+
+class SigmoidFineTuning(BoTFineTuningPlus):
+    """What iCaRL is without its previous model."""
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        features, logits = answers(self, batch.images)
+        return {
+            "bce": logits.shape[1] * icarl_loss(logits - math.log(logits.shape[1] - 1), batch.labels),
+            "triplet": batch_hard_triplet_loss(features, batch.labels),
+        }
+
+
+@pytest.mark.parametrize("budget", [500, 0])
+def test_icarl_without_distillation_is_sigmoid_fine_tuning(budget: int) -> None:
+    base = SigmoidFineTuning(model(neck=True), exemplars=budget)
+    plain = learn(base, 3, exemplars=budget > 0)
+    method = with_neck("icarl", distillation_weight=0.0, exemplars=budget)
+    distilled = learn(method, 3, exemplars=budget > 0)
+    assert "distill" in distilled[-1]
+    assert plain == [{name: terms[name] for name in plain[0]} for terms in distilled]
+
+
+def test_icarl_is_algorithm_3() -> None:
+    """The two terms against the sums of the paper, image by image and identity by identity."""
+    method = with_neck("icarl")
+    first = learn(method, 1, exemplars=True)
+    assert set(first[0]) == {"bce", "triplet"}
+    method.begin_task(drawn_task(1))
+    train(method, steps_of(1, exemplars=True))
+    (batch,) = steps_of(1, exemplars=True, steps=1)
+    with torch.no_grad():
+        method.old_classifier.weight.normal_(std=0.1)  # answers that are far from even
+        method.classifier.weight.normal_(std=0.1)
+    terms = method.loss(batch)
+    with torch.no_grad():
+        logits = answers(method, batch.images)[1]
+        old = method.teacher.neck(method.teacher(batch.images)) @ method.old_classifier.weight.T
+    assert logits.shape == (24, 8) and old.shape == (24, 4)
+    g, q = (1 / (1 + 7 * np.exp(-each.double().numpy())) for each in (logits, old))
+    loss = 0.0
+    for i, label in enumerate(batch.labels.tolist()):
+        for k in range(4, 8):
+            loss -= np.log(g[i, k] if k == label else 1 - g[i, k])
+        for k in range(4):
+            loss -= q[i, k] * np.log(g[i, k]) + (1 - q[i, k]) * np.log(1 - g[i, k])
+    assert (terms["bce"] + terms["distill"]).item() == pytest.approx(loss / 24, rel=1e-4)
+    assert abs(terms["distill"].item()) > 0.1
+
+
+@pytest.mark.parametrize("name", ["bot_ft_plus", "lwf_plus", "icarl", "erd"])
+def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> None:
+    method = build_method(name, model(neck=name != "erd"), exemplars=17)
+    paths = {}
+    for index in range(3):
+        task = drawn_task(index)
+        method.begin_task(task)
+        assert (
+            method.exemplars == len(method.memory) == min(17, 12 * index, 17 // max(4 * index, 1) * 4 * index)
+        )
+        method.end_task(task)
+        paths |= {record.path: record.pid for record in task.records}
+    assert method.exemplars == 16  # of 12 identities two each would be too many: eight stay
+    known = {read_image(path, height=32, width=16).tobytes(): pid for path, pid in paths.items()}
+    kept = [known[image.tobytes()] for image in method.memory.images]
+    assert kept == method.memory.labels.tolist() and len(set(kept)) == 8
+
+
+def test_random_exemplars_follow_from_the_seed_of_the_run() -> None:
+    images = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        network = model()
+        torch.manual_seed(seed)
+        method = build_method("erd", network, exemplars=4, selection="random", least_images=1)
+        assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
+        method.end_task(drawn_task(0))
+        images.append(method.memory.images)
+    assert np.array_equal(images[0], images[1]) and not np.array_equal(images[0], images[2])
+
+
+@pytest.mark.parametrize("name", ["bot_ft_plus", "lwf_plus", "icarl"])
+def test_state_comes_back(name: str) -> None:
+    method, other = with_neck(name, exemplars=10), build_method(name, model(seed=5, neck=True), exemplars=10)
+    learn(method, 2, exemplars=True)
+    method.begin_task(drawn_task(2))
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    other.model.load_state_dict(method.model.state_dict())
+    assert other.exemplars == method.exemplars == 10
+    (batch,) = steps_of(2, exemplars=True, steps=1)
+    with torch.no_grad():
+        one, two = method.loss(batch), other.loss(batch)
+    assert len(one) == (2 if name == "bot_ft_plus" else 3)
+    assert {key: value.item() for key, value in one.items()} == {
+        key: value.item() for key, value in two.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "options", [{"exemplars": -1}, {"least_images": 0}, {"exemplar_share": 1.0}, {"selection": "herd"}]
+)
+def test_bad_options_are_named(options: dict[str, object]) -> None:
+    with pytest.raises(
+        InputError, match="METHOD.EXEMPLARS must be 0 or more.*one of herding, nearest, random"
+    ):
+        build_method("bot_ft_plus", model(neck=True), **options)

@@ -1,0 +1,63 @@
+"""IDA: anchors that stay, the alignment to them, and DMML-FT without its weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from drawn import drawn_task, learn
+from family import batches, model, train
+
+from lreid.losses import discriminant_alignment_loss
+from lreid.methods import build_method
+
+
+def test_without_weight_it_is_dmml_ft() -> None:
+    base, method = build_method("dmml_ft", model()), build_method("ida", model(), distillation_weight=0.0)
+    plain, aligned = (learn(each, 3, exemplars=False) for each in (base, method))
+    assert [terms["dmml"] for terms in plain] == [terms["dmml"] for terms in aligned]
+    assert "distill" not in aligned[0] and "distill" in aligned[-1]
+    strong = learn(build_method("ida", model()), 3, exemplars=False)
+    assert [terms["dmml"] for terms in plain] != [terms["dmml"] for terms in strong]
+
+
+def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
+    method = build_method("ida", model())
+    expected = []
+    for index in range(3):
+        task = drawn_task(index)
+        assert method.anchors.shape == (4 * index, 256)
+        train(method, batches(2, seed=index, first_class=4 * index))
+        method.end_task(task)
+        for label in task.classes:
+            own = [record.path for record in task.records if record.pid == label]
+            assert len(own) == 3
+            expected.append(method.model.extract(own).mean(0))
+    np.testing.assert_allclose(method.anchors.numpy(), np.stack(expected), rtol=1e-4, atol=1e-5)
+    assert method.exemplars == 0
+
+
+def test_the_term_is_the_alignment_over_all_anchors() -> None:
+    method = build_method("ida", model(), temperature=3.0, prob_floor=0.01)
+    learn(method, 2, exemplars=False)
+    (batch,) = batches(1, seed=9, first_class=8)
+    method.model.train()
+    terms = method.loss(batch)
+    student, teacher = method.model(batch.images), method.teacher(batch.images)
+    expected = discriminant_alignment_loss(student, teacher, method.anchors, temperature=3.0, prob_floor=0.01)
+    assert len(method.anchors) == 8 and terms["distill"].item() == pytest.approx(expected.item())
+
+
+def test_state_comes_back() -> None:
+    method, other = build_method("ida", model()), build_method("ida", model(seed=5))
+    other.load_state_dict(method.state_dict())
+    assert other.teacher is None and len(other.anchors) == 0
+    learn(method, 2, exemplars=False)
+    other.load_state_dict(method.state_dict())
+    other.model.load_state_dict(method.model.state_dict())
+    (batch,) = batches(1, seed=9, first_class=8)
+    one, two = method.loss(batch), other.loss(batch)
+    assert {key: value.item() for key, value in one.items()} == {
+        key: value.item() for key, value in two.items()
+    }
+    assert torch.equal(method.anchors, other.anchors)

@@ -1,0 +1,188 @@
+"""PASS: turned images, prototypes of past identities, features held."""
+
+from __future__ import annotations
+
+import copy
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from family import batches, model, train
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Record, Task
+from lreid.data.synthetic import draw, load_synthetic
+from lreid.losses import batch_hard_triplet_loss, rotate_batch
+from lreid.methods import build_method
+from lreid.methods.pass_proto import PASS
+
+DRAWN = load_synthetic(
+    "plaza", train_identities=12, test_identities=2, images_per_identity=3, distractors=0, seed=0
+).train
+
+
+PIDS = sorted({record.pid for record in DRAWN})
+
+
+def task_of(index: int, turns: int = 1) -> Task:
+    """Four identities with three drawn images each, or the classes of their turns."""
+    labelled = [record._replace(pid=PIDS.index(record.pid)) for record in DRAWN]
+    records = [record for record in labelled if record.pid // 4 == index]
+    if turns > 1:
+        records = [Record("", turns * record.pid + turn, 0) for record in records for turn in range(turns)]
+    return Task(index, f"task {index}", tuple(records))
+
+
+def learn(method: object, tasks: int, steps: int = 2, turns: int = 1) -> list[dict[str, float]]:
+    """The base learns turned images where they are given to it."""
+    history = []
+    for index in range(tasks):
+        method.begin_task(task_of(index, turns))
+        given = batches(steps, seed=index, first_class=4 * index)
+        history += train(method, [turned(batch) if turns > 1 else batch for batch in given])
+        method.end_task(task_of(index, turns))
+    return history
+
+
+def turned(batch: Batch) -> Batch:
+    images, labels = rotate_batch(batch.images, batch.labels)
+    return batch._replace(images=images, labels=labels)
+
+
+def pass_proto(seed: int = 0, **options: object) -> PASS:
+    return build_method("pass_proto", model(seed, neck=True), **options)
+
+
+def in_second_task(**options: object) -> PASS:
+    method = pass_proto(**options)
+    learn(method, 1)
+    method.begin_task(task_of(1))
+    train(method, batches(2, seed=1, first_class=4))
+    return method
+
+
+def test_labels_of_the_drawn_people() -> None:
+    assert task_of(1).classes == [4, 5, 6, 7] and len(task_of(1).records) == 12
+
+
+@pytest.mark.parametrize("rotate", [True, False])
+def test_terms(rotate: bool) -> None:
+    method = in_second_task(rotate=rotate, margin=0.2, label_smoothing=0.05)
+    turns = 4 if rotate else 1
+    (batch,) = batches(1, seed=9, first_class=4)
+    draws = torch.Generator()
+    draws.set_state(method.generator.get_state())
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet", "prototypes", "distill"}
+    images, labels = turned(batch)[:2] if rotate else batch[:2]
+    features = method.model(images)
+    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+    behind = normed * method.model.neck.weight
+    assert method.classifier.weight.shape == (8 * turns, 256)
+    logits = behind @ method.classifier.weight.T  # all identities so far
+    expected = F.cross_entropy(logits, labels, label_smoothing=0.05)
+    assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
+    expected = batch_hard_triplet_loss(features, labels, margin=0.2)
+    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+    with torch.no_grad():
+        old = method.teacher.neck(method.teacher(images))
+    expected = sum(difference**2 for difference in (behind - old).flatten().tolist()) ** 0.5
+    assert terms["distill"].item() == pytest.approx(expected, rel=1e-4)
+    picks = torch.randint(4, (12,), generator=draws)
+    noisy = method.prototypes[picks] + method.radius * torch.randn(12, 256, generator=draws)
+    log_probs = (noisy @ method.classifier.weight.T).log_softmax(1)
+    expected = -sum(log_probs[row, turns * pick] for row, pick in enumerate(picks.tolist())) / 12
+    assert terms["prototypes"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_prototypes_and_radius() -> None:
+    """Means of each task's own last features, from pixels; the radius is that of the first task for good."""
+    method, prototypes, radii = pass_proto(), [], []
+    for index in range(2):
+        method.begin_task(task_of(index))
+        train(method, batches(2, seed=index, first_class=4 * index))
+        network = copy.deepcopy(method.model).eval()
+        method.end_task(task_of(index))
+        variances = []
+        for label in range(4 * index, 4 * index + 4):
+            paths = [record.path for record in task_of(index).records if record.pid == label]
+            features = network.extract([draw(path) for path in paths]).astype(np.float64)
+            prototypes.append(features.mean(0))
+            variances.append(features.var(0, ddof=1).mean())
+        radii.append(np.mean(variances) ** 0.5)
+    np.testing.assert_allclose(method.prototypes.numpy(), prototypes, rtol=1e-4, atol=1e-5)
+    assert method.prototype_classes.tolist() == list(range(8))
+    assert method.radius == pytest.approx(radii[0], rel=1e-4)
+    assert radii[1] != pytest.approx(radii[0], rel=1e-2)
+    assert method.model.training  # as the trainer left it
+
+
+def test_prototypes_reach_the_classifier_alone() -> None:
+    method = in_second_task()
+    method.model.zero_grad(), method.classifier.zero_grad()
+    method.prototype_loss(12).backward()
+    assert all(parameter.grad is None for parameter in method.model.parameters())
+    rows = method.classifier.weight.grad.norm(dim=1)
+    assert (rows > 0).all()  # old rows are held and new ones pushed away
+
+
+def test_without_weights_and_turns_it_is_bot_ft() -> None:
+    """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
+    torch.manual_seed(3)
+    plain = learn(build_method("bot_ft", model(neck=True)), 3)
+    torch.manual_seed(3)
+    method = pass_proto(prototype_weight=0.0, distillation_weight=0.0, rotate=False)
+    history = learn(method, 3)
+    for one, other in zip(plain, history, strict=True):
+        assert one == {key: other[key] for key in one}
+    assert {"prototypes", "distill"} <= set(history[-1])
+
+
+def test_without_weights_it_is_bot_ft_on_turned_images() -> None:
+    plain = learn(build_method("bot_ft", model(neck=True)), 2, turns=4)
+    history = learn(pass_proto(prototype_weight=0.0, distillation_weight=0.0), 2)
+    for one, other in zip(plain, history, strict=True):
+        assert one == {key: other[key] for key in one}
+
+
+def test_the_first_task_has_nothing_to_hold() -> None:
+    assert all(set(terms) == {"softmax", "triplet"} for terms in learn(pass_proto(), 1))
+
+
+def test_the_old_model_and_the_prototypes_stay() -> None:
+    method = pass_proto()
+    learn(method, 1)
+    kept = copy.deepcopy(method.teacher.state_dict())
+    prototypes = method.prototypes.clone()
+    method.begin_task(task_of(1))
+    train(method, batches(3, seed=1, first_class=4))
+    assert not method.teacher.training
+    assert torch.equal(method.prototypes, prototypes)
+    for name, value in method.teacher.state_dict().items():  # BatchNorm statistics too
+        assert torch.equal(value, kept[name]), name
+
+
+def test_state_comes_back() -> None:
+    method, other = in_second_task(), pass_proto(seed=5)
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    other.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True))
+    other.model.load_state_dict(method.model.state_dict())
+    steps = batches(2, seed=9, first_class=4)
+    assert train(method, steps) == train(other, steps)  # noise as well
+    for each in (method, other):
+        each.end_task(task_of(1))
+    assert torch.equal(method.prototypes, other.prototypes) and method.radius == other.radius
+
+
+def test_images_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    """The trainer goes on without them where it was told to, and so do prototypes."""
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    task = task_of(0)
+    methods = [pass_proto(), pass_proto()]
+    for method, extra in zip(methods, [(), (Record(str(tmp_path / "bad.png"), 2, 0),)], strict=True):
+        method.end_task(Task(0, "first", task.records[:5] + extra + task.records[5:]))
+    assert torch.equal(methods[0].prototypes, methods[1].prototypes)
