@@ -18,39 +18,44 @@ class ERD(ExemplarMethod, DwPP):
     """Episodic replay distillation (Wang et al., CVPR Workshops 2022) on the DMML loss, with 500 exemplars in all.
 
     From the second task on a batch of N identities is two episodes. The previous part is N / 2 exemplar identities.
-    The current part is the others: those of the task with a few further exemplar identities among them. The
-    loss is that of the current part, and as in the official code twice a distillation, each of weight 0.5:
+    The current part is the others: those of the task with a few further exemplar identities among them. To the DMML
+    loss come two distillations, each of weight 0.5 as in the official code:
 
     * ``distill``: over the queries of the previous part, between the models' distributions over its prototypes;
     * ``align``: over all images of the current part, over the previous part's prototypes by the previous model.
 
-    Official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the cross-entropy
-    and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars), the exemplars nearest to
-    their mean, the floor. Ours: one forward pass for both parts, an equal share of the memory for every identity,
-    and a smaller previous part where there are too few exemplars. Without any it is DMML-FT.
+    The official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the
+    cross-entropy and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars), the
+    exemplars nearest to their mean, the floor. Ours: an equal share of the memory for every identity, a smaller
+    previous part where there are too few exemplars, and DMML over the whole batch. There it is over the current part,
+    which has as many identities as an episode without replay; here that would leave DMML half of those that every
+    other method compares. Without exemplars it is DMML-FT.
 
     Args:
         model: the network.
         distillation_weight, alignment_weight: of the two terms.
         temperature: of all distributions.
+        whole_batch: False takes the DMML loss of the current part only.
         selection, exemplar_share, options: of :class:`ExemplarMethod` and :class:`DwPP`.
     """
 
     def __init__(
         self, model: Embedder, *, distillation_weight: float = 0.5, alignment_weight: float = 0.5,
-        temperature: float = 1.0, selection: str = "nearest", exemplar_share: float = 0.6, **options: Any,
+        temperature: float = 1.0, whole_batch: bool = True, selection: str = "nearest",
+        exemplar_share: float = 0.6, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             model, distillation_weight=distillation_weight, temperature=temperature, selection=selection,
             exemplar_share=exemplar_share, **options,
         )  # fmt: skip
         self.weights["align"] = alignment_weight
+        self.whole_batch = whole_batch
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         student = self.model(batch.images)  # (B, dim)
         previous = self.previous_part(batch.labels)  # (B,)
-        current = batch._replace(labels=batch.labels[~previous])
-        terms = self.episode_loss(student[~previous], current)
+        rows = torch.ones_like(previous) if self.whole_batch else ~previous
+        terms = self.episode_loss(student[rows], batch._replace(labels=batch.labels[rows]))
         if previous.any():
             with torch.no_grad():
                 teacher = self.teacher(batch.images)  # (B, dim)

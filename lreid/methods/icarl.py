@@ -15,7 +15,7 @@ from lreid.methods.lwf_plus import LwFPlus
 class ICaRL(LwFPlus):
     """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in all.
 
-    With logits ``z``, sigmoids ``g(z_k)``, new identities N and old ones O, an image of identity y costs (Algorithm 3)::
+    With logits ``z``, sigmoids ``g``, new identities N and old ones O, an image of identity y costs (Algorithm 3)::
 
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model

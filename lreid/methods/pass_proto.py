@@ -30,7 +30,7 @@ from lreid.models import Embedder
 class PASS(BoTFineTuning):
     """Prototype augmentation and self-supervision (Zhu et al., CVPR 2021), without exemplars.
 
-    The loss is ``L + 10 CE(m + r e, 4y) + 10 |F - F'|``.
+    The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``.
 
     * ``L`` is BoT's softmax-triplet loss. Each image counts four times, turned by 0, 90, 180 and 270 degrees, and turn
       ``k`` of identity ``y`` is class ``4y + k`` of its own.
@@ -40,25 +40,31 @@ class PASS(BoTFineTuning):
     * ``F`` and ``F'`` are the features of all turned images by the new and by the previous model; one norm over the
       batch, neither squared nor a mean.
 
-    How DwoPP's authors (BMVC 2022) made PASS fit re-ID is not published. Ours: quarter turns of images that are not
-    square are resized to the size of the others; the features are those behind the neck, which the classifier sees;
-    the triplet loss takes each turn for an identity; logits are not divided by PASS's temperature of 0.1, which a
-    linear classifier makes up for by smaller weights. As in PASS the softmax runs over all identities so far: new
-    images are pushed away from the old rows, and by that alone prototypes act on the features. Where prototypes have
-    no weight nothing holds the old rows, and the softmax runs over those of the task, as in BoT-FT.
+    How DwoPP's authors (BMVC 2022) made PASS fit re-ID is not published. Ours:
+
+    * Quarter turns of images that are not square are resized to the size of the others, and the triplet loss takes
+      each turn for an identity.
+    * Prototypes live behind the neck, where the classifier is. ``F`` and ``F'`` are taken before it: behind it, the new
+      features have the mean 0 in every batch and cannot reach the old ones, which have not.
+    * Logits are not divided by PASS's temperature of 0.1, which a linear classifier makes up for by smaller weights.
+    * ``w`` is 0.1, not 10. The gradient that features get from the norm has the length ``w``, however close they are to
+      the old ones; that from the triplet loss is of the order of ``sqrt(2 / B)``. With 10 little is learned any more.
+    * As in PASS the softmax runs over all identities so far: new images are pushed away from the old rows, and by that
+      alone prototypes act on the features. Where prototypes have no weight nothing holds the old rows, and the softmax
+      runs over those of the task, as in BoT-FT.
 
     A step costs four times that of BoT-FT.
 
     Args:
         model: the network, with a neck.
         prototype_weight: of the cross-entropy of prototypes.
-        distillation_weight: of the feature distillation.
+        distillation_weight: of the feature distillation, ``w``.
         rotate: turn images. Without it, and with both weights at 0, this is BoT-FT.
         bot: options of :class:`BoTFineTuning`.
     """
 
     def __init__(
-        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 10.0,
+        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 0.1,
         rotate: bool = True, **bot: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **bot)
@@ -81,13 +87,12 @@ class PASS(BoTFineTuning):
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
             batch = batch._replace(images=images, labels=labels)
         features = self.model(batch.images)  # (4B, dim)
-        behind = self.model.neck(features)  # (4B, dim)
-        terms = self.softmax_triplet(features, self.classifier(behind), batch)
+        terms = self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
         if self.teacher is not None:
             with torch.no_grad():
-                old = self.teacher.neck(self.teacher(batch.images))  # (4B, dim)
+                old = self.teacher(batch.images)  # (4B, dim)
             terms["prototypes"] = self.prototype_loss(count)
-            terms["distill"] = feature_distillation_loss(behind, old)
+            terms["distill"] = feature_distillation_loss(features, old)
         return terms
 
     def prototype_loss(self, count: int) -> Tensor:

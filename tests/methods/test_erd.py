@@ -19,9 +19,12 @@ def test_without_exemplars_it_is_dmml_ft() -> None:
     assert histories[0] == histories[1] and set(histories[0][-1]) == {"dmml"}
 
 
-def test_without_weight_only_the_metric_loss_of_the_current_part_is_learned() -> None:
-    """Step by step the DMML of the rows behind the first four exemplar identities of twelve or eight."""
-    method = build_method("erd", model(), distillation_weight=0.0, alignment_weight=0.0)
+@pytest.mark.parametrize(("whole_batch", "rows"), [(True, 24), (False, 12)])
+def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows: int) -> None:
+    """Step by step the DMML of all rows, or of the new identities, which stand before the four exemplar ones."""
+    method = build_method(
+        "erd", model(), distillation_weight=0.0, alignment_weight=0.0, whole_batch=whole_batch
+    )
     base = build_method("dmml_ft", model())
     first = [learn(each, 1, exemplars=True) for each in (method, base)]
     assert first[0] == first[1]
@@ -30,9 +33,9 @@ def test_without_weight_only_the_metric_loss_of_the_current_part_is_learned() ->
     replayed = train(method, steps)
     optimizer = torch.optim.Adam(base.model.parameters(), lr=1e-3)
     for batch, terms in zip(steps, replayed, strict=True):
-        loss = dmml_loss(base.model(batch.images)[:12], batch.labels[:12], 2)
+        loss = dmml_loss(base.model(batch.images)[:rows], batch.labels[:rows], 2)
         optimizer.zero_grad(), loss.backward(), optimizer.step()
-        assert terms["dmml"] == loss.item()
+        assert terms["dmml"] == loss.item() and terms["align"] > 0
 
 
 def test_the_parts_and_the_terms() -> None:
@@ -49,7 +52,7 @@ def test_the_parts_and_the_terms() -> None:
     expected = erd_losses(student, teacher, batch.labels, 2, previous, temperature=2.0)
     for name, value in zip(("distill", "align"), expected, strict=True):
         assert terms[name].item() == pytest.approx(value.item()) and value > 0
-    metric = dmml_loss(student[~previous], batch.labels[~previous], 2)
+    metric = dmml_loss(student, batch.labels, 2)
     assert terms["dmml"].item() == pytest.approx(metric.item())
     assert method.weights == {"distill": 0.5, "align": 0.5}
 
