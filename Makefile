@@ -24,7 +24,7 @@ lint: .venv/installed
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip setuptools wheel
-	$(BIN)/python -m pip install --quiet --editable ".[$(FAISS),dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),dev]"
 	touch $@
 
 clean:

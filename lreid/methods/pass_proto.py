@@ -47,8 +47,8 @@ class PASS(BoTFineTuning):
     * Prototypes live behind the neck, where the classifier is. ``F`` and ``F'`` are taken before it: behind it, the new
       features have the mean 0 in every batch and cannot reach the old ones, which have not.
     * Logits are not divided by PASS's temperature of 0.1, which a linear classifier makes up for by smaller weights.
-    * ``w`` is 0.1, not 10. The gradient that features get from the norm has the length ``w``, however close they are to
-      the old ones; that from the triplet loss is of the order of ``sqrt(2 / B)``. With 10 little is learned any more.
+    * ``w`` is 0.03, not 10. The gradient that features get from the norm has the length ``w``, however close they are
+      to the old ones; that from the triplet loss is of the order of ``sqrt(2 / B)``. With 10 little is learned.
     * As in PASS the softmax runs over all identities so far: new images are pushed away from the old rows, and by that
       alone prototypes act on the features. Where prototypes have no weight nothing holds the old rows, and the softmax
       runs over those of the task, as in BoT-FT.
@@ -64,7 +64,7 @@ class PASS(BoTFineTuning):
     """
 
     def __init__(
-        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 0.1,
+        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 0.03,
         rotate: bool = True, **bot: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **bot)

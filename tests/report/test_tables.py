@@ -95,7 +95,10 @@ def test_what_cannot_be_compared_is_not_averaged(results):
 def test_other_protocols_stand_in_rows_of_their_own(results):
     one, other = results(protocol="aaa"), results(protocol="bbb", seed=1)
     rows = list(csv.DictReader(io.StringIO(comparison_table([one, other], "csv"))))
-    assert [(row["benchmark"], row["n"]) for row in rows] == [("synthetic-4 [aaa]", "1"), ("synthetic-4 [bbb]", "1")]
+    assert [(row["benchmark"], row["n"]) for row in rows] == [
+        ("synthetic-4 [aaa]", "1"),
+        ("synthetic-4 [bbb]", "1"),
+    ]
     (row,) = csv.DictReader(io.StringIO(comparison_table([one, results(protocol="aaa", seed=1)], "csv")))
     assert (row["benchmark"], row["n"]) == ("synthetic-4", "2")
 
