@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,10 +35,14 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], Any]) -> None
             os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
-    # torch.save turns a failed write into a RuntimeError.
     except (OSError, RuntimeError) as error:
+        reason = str(error)
+        if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
+            reason = (
+                f"the write broke off; {shutil.disk_usage(path.parent).free >> 20} MiB are free on the disk"
+            )
         raise InputError(
-            f"{path}: cannot be written ({error}); what was saved before is whole: "
+            f"{path}: cannot be written ({reason}); what was saved before is whole: "
             "free some space or mend the permissions, then go on with --resume"
         ) from None
     finally:

@@ -34,6 +34,14 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1  # no temporary file stays
 
 
+def test_a_write_that_torch_breaks_off_tells_the_space_left(tmp_path: Path) -> None:
+    def broken(file: BinaryIO) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:671]")
+
+    with pytest.raises(InputError, match=r"a.pt: cannot be written \(the write broke off; \d+ MiB are free"):
+        write_atomically(tmp_path / "a.pt", broken)
+
+
 class Evil:
     """Would make a file when unpickled."""
 
