@@ -80,6 +80,8 @@ class Trainer:
         # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
         self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=None, leave=False)
         with logging_redirect_tqdm(), self.bar:
+            if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
+                self._report()
             for task in self.benchmark.tasks[self.task :]:
                 self._train_task(task)
                 self._evaluate(task)
@@ -88,14 +90,14 @@ class Trainer:
                 self.task, self.epoch = task.index + 1, 0
                 self._save(self.folder.task_checkpoint(task.index), optimizer=None)
                 (self.folder.checkpoints / CURRENT).unlink(missing_ok=True)
-                self.folder.write_results(self.results)
-                self.folder.report_task(self.results)
+                self._report()
 
     def _train_task(self, task: Task) -> None:
         epochs = self.cfg.TRAIN.EPOCHS
         if self.epoch == 0:
             self.method.begin_task(task)
         if self.epoch == epochs:  # the run broke off between training and evaluation
+            self.optimizer_state = None
             return
         batches = self._batches(task)
         # Fresh for every task, as in the official code.
@@ -217,6 +219,10 @@ class Trainer:
         self.results["images_per_second"] = round(self.results["images_trained"] / seconds, 1)
         self.results["skipped_images"] = len(self.results["skipped"])
         self.results["summary"] = summarise(self.results)
+
+    def _report(self) -> None:
+        self.folder.write_results(self.results)
+        self.folder.report_task(self.results)
 
     def _save_is_due(self) -> bool:
         return time.monotonic() - self.saved_at >= 60 * self.cfg.TRAIN.CHECKPOINT_MINUTES

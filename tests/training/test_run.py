@@ -118,6 +118,24 @@ def test_a_broken_run_goes_on_to_the_same_figures(
         assert all(torch.equal(one[key], other[key]) for key in one)
 
 
+def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
+    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is trained and saved, but neither looked at nor ended."""
+    out, evaluate = tmp_path / "run", trainer_module.Trainer._evaluate
+
+    def interrupted(self: trainer_module.Trainer, task: Task) -> None:
+        if task.index == 1:
+            raise KeyboardInterrupt
+        evaluate(self, task)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(trainer_module.Trainer, "_evaluate", interrupted)
+        train(config(), out)
+    results = train(config(), out, resume=True)
+    assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
+
+
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
 def test_every_method_goes_on_to_the_same_figures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,6 +155,14 @@ def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
     before = (unbroken / "results.json").read_bytes()
     train(config(), unbroken, resume=True)
     assert (unbroken / "results.json").read_bytes() == before
+
+
+def test_results_that_were_not_written_any_more_are(unbroken: Path, tmp_path: Path) -> None:
+    """Killed after the last checkpoint and before results.json."""
+    shutil.copytree(unbroken, tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    train(config(), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "results.json").read_bytes() == (unbroken / "results.json").read_bytes()
 
 
 def test_another_config_is_not_resumed(unbroken: Path) -> None:
