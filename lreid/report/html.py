@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.files import write_text
-from lreid.report.results import Results, average, curve, is_trained, number, read_results
+from lreid.report.results import Results, average, counted, curve, is_trained, number, read_results
 from lreid.report.svg import line_chart, spread_ticks
 
 HARDEST = 15  # identities listed
@@ -105,7 +105,7 @@ def _page(results: Results) -> str:
             f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
             f"<h1>{title}</h1>",
             f'<p class="soft">Seed {escape(str(results["seed"]))}, {total} tasks, '
-            f"{len(results['galleries'])} test sets. All figures in per cent; "
+            f"{counted(len(results['galleries']), 'test set')}. All figures in per cent; "
             f"{escape(results['ap'])} average precision.</p>",
             f'<p class="note">Unfinished: {done} of {total} tasks are done.</p>' if done < total else "",
             _cards(results),

@@ -77,3 +77,8 @@ def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
     return text if float(text) else text.lstrip("+-")  # no -0.0
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 test set``, ``2 test sets``."""
+    return f"{count} {noun}" + "s" * (count != 1)

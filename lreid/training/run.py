@@ -250,9 +250,9 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], out: 
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(
-        "%s on %s, seed %d: %d tasks, %d identities, %d images; %s; results in %s",
+        "%s on %s, seed %d: %d tasks, %d identities, %d images; tested on %s; results in %s",
         cfg.METHOD.NAME, benchmark.name, cfg.SEED, len(benchmark.tasks), identities, images,
-        f"{len(benchmark.tests)} test sets", out,
+        ", ".join(test.name for test in benchmark.tests), out,
     )  # fmt: skip
     if results["skipped_images"]:
         logger.warning("skipped %d test images that cannot be read", results["skipped_images"])
