@@ -141,7 +141,7 @@ def check_values(cfg: CfgNode) -> None:
         "BENCHMARK.UNSEEN_GALLERIES": ("separate", "merged", "both"),
         "BENCHMARK.CAMERAS": ("apart", "same"),
     }
-    for key, value in _leaves(cfg):
+    for key, value in leaves(cfg):
         if key in at_least and value < at_least[key]:
             raise InputError(f"{key} is {value}; it must be {at_least[key]} or more")
         if key in above_zero and value <= 0:
@@ -170,7 +170,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
         InputError: as :func:`load_config`.
     """
     cfg = default_config()
-    _set_all(cfg, _leaves(_parsed(text, source)), source)
+    _set_all(cfg, leaves(_parsed(text, source)), source)
     _override(cfg, overrides)
     cfg.freeze()
     return cfg
@@ -183,7 +183,7 @@ def method_options(cfg: CfgNode) -> dict[str, Any]:
 
 def differing_keys(one: CfgNode, other: CfgNode) -> list[str]:
     """Full names of the keys whose values differ, sorted."""
-    left, right = dict(_leaves(one)), dict(_leaves(other))
+    left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
 
 
@@ -201,7 +201,7 @@ def _merge_file(cfg: CfgNode, file: Path, seen: tuple[Path, ...]) -> None:
     bases = content.pop("_BASE_", [])
     for base in [bases] if isinstance(bases, str) else bases:
         _merge_file(cfg, file.parent / base, (*seen, file.resolve()))
-    _set_all(cfg, _leaves(content), source=str(file))
+    _set_all(cfg, leaves(content), source=str(file))
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
@@ -220,10 +220,11 @@ def _override(cfg: CfgNode, overrides: Sequence[str]) -> None:
     _set_all(cfg, zip(overrides[::2], overrides[1::2], strict=True), source="command line")
 
 
-def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The full name and the value of every key."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -274,6 +275,6 @@ def _typed(value: Any, default: Any, key: str, source: str) -> Any:
 
 
 def _unknown_key(cfg: CfgNode, key: str, source: str) -> InputError:
-    known = [name for name, _ in _leaves(cfg)]
+    known = [name for name, _ in leaves(cfg)]
     nearest = difflib.get_close_matches(key.upper(), known, n=1, cutoff=0.0)[0]
     return InputError(f"{source}: unknown key {key}; the nearest known one is {nearest}")

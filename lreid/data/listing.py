@@ -115,7 +115,7 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
         InputError: the file cannot be read, is faulty, or has no such images.
     """
     domains: dict[str, list[Listed]] = {}
-    for row in csv_dataset._read(file):
+    for row in csv_dataset.read_rows(file):
         if row.split == split:
             image = Listed(str(file.parent / row.path), row.pid, row.camid)
             domains.setdefault(row.domain, []).append(image)

@@ -84,7 +84,7 @@ class Evaluator:
         gallery_features = model.extract(gallery, **self.extraction)  # (G, dim)
         results, identity_aps = [], {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
-        for rows, columns in _splits(test, query, gallery):
+        for rows, columns in split_rows(test, query, gallery):
             result = evaluate(
                 query_features[rows], gallery_features[columns], query.pids[rows], gallery.pids[columns],
                 query.camids[rows], gallery.camids[columns], max_rank=10, **self.protocol,
@@ -124,7 +124,7 @@ def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera
         )
 
 
-def _splits(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:
+def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:
     """Rows of queries and of gallery images of every split, without the images that could not be read."""
     if not test.splits:
         yield slice(None), slice(None)

@@ -11,7 +11,7 @@ import numpy as np
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.evaluator import _splits
+from lreid.evaluation.evaluator import split_rows
 from lreid.retrieval import Evaluation, evaluate, open_set_rates
 from lreid.retrieval.matches import JUNK
 from lreid.retrieval.rerank import KReciprocal
@@ -44,7 +44,7 @@ def score(
     """
     query, gallery = images
     results, rates = [], []
-    for rows, columns in _splits(test, query, gallery):
+    for rows, columns in split_rows(test, query, gallery):
         arguments = (
             features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
             query.camids[rows], gallery.camids[columns],
@@ -127,7 +127,7 @@ def hardest_rankings(
         count: rankings wanted, at most.
         depth: places wanted.
     """
-    rows, columns = next(iter(_splits(test, *images)))
+    rows, columns = next(iter(split_rows(test, *images)))
     (queries, gallery), (query_images, gallery_images) = features, images
     query_rows, gallery_rows = np.arange(len(queries))[rows], np.arange(len(gallery))[columns]
     queries, gallery = queries[query_rows], gallery[gallery_rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lreid.report.results import number
-from lreid.report.tables import _align
+from lreid.report.tables import align
 
 
 def score_table(results: dict[str, Any]) -> str:
@@ -34,7 +34,7 @@ def score_table(results: dict[str, Any]) -> str:
     head = f"per cent; {results['ap']} AP, {results['metric']} metric" + (
         "" if not rates else "; open set by cosine"
     )
-    return "\n".join([head, "", _align(lines, left=3), *results["notes"]])
+    return "\n".join([head, "", align(lines, left=3), *results["notes"]])
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
@@ -49,6 +49,6 @@ def cross_model_table(results: dict[str, Any]) -> str:
         rows = [[name, *map(number, line)] for name, line in zip(names, matrix["mAP"], strict=True)]
         tables.append(
             f"mAP on {matrix['test']}, queries of the row's model in the gallery of the column's model\n\n"
-            + _align([["query model", *names], *rows])
+            + align([["query model", *names], *rows])
         )
     return "\n\n".join(tables)

@@ -51,7 +51,7 @@ def task_table(results: Results) -> str:
     ]
     cells = [[_cell(results, row, column) for column in range(len(galleries))] for row in rows]
     titles = [f"{kind} mean" for kind in kinds]
-    wide = _align(
+    wide = align(
         [
             ["after task", *(gallery["name"] for gallery in galleries), *titles],
             *([name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)),
@@ -60,10 +60,10 @@ def task_table(results: Results) -> str:
     if len(wide.partition("\n")[0]) <= WIDTH:
         body, shown = wide, cells
     else:
-        by_task = _align(
+        by_task = align(
             [["after task", *titles], *([name, *means] for name, means in zip(names, averages, strict=True))]
         )
-        by_gallery = _align(
+        by_gallery = align(
             [
                 [f"after task {len(rows)}", "kind", "mAP / Rank-1"],
                 *([gallery["name"], gallery["kind"], cells[-1][i]] for i, gallery in enumerate(galleries)),
@@ -137,7 +137,7 @@ def comparison_table(
         cells = [_spread(*_mean_and_std(members, key), signed) for key, _, signed in FIGURES]
         lines.append([*group, str(len(members)), *cells])
     if format == "text":
-        return _align(lines, left=4)
+        return align(lines, left=4)
     if format == "markdown":
         rule = ["---"] * 4 + ["---:"] * (len(lines[0]) - 4)
         escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
@@ -171,7 +171,7 @@ def _spread(mean: float | None, std: float | None, signed: bool) -> str:
     return number(mean, signed=signed) + ("" if std is None else f" ± {number(std)}")
 
 
-def _align(lines: Sequence[Sequence[str]], left: int = 1) -> str:
+def align(lines: Sequence[Sequence[str]], left: int = 1) -> str:
     """Lines of cells as columns, a rule below the first; the first ``left`` columns are flush left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [

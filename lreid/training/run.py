@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.config import check_values, config_from_text, differing_keys, method_options
+from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
@@ -200,6 +200,7 @@ def new_results(
         "benchmark": benchmark.name,
         "protocol": protocol,  # runs with another fingerprint are not to be compared with this one
         "seed": cfg.SEED,
+        "config": {key: value for key, value in leaves(cfg) if key not in ("SEED", *FREE_KEYS)},
         "ap": cfg.EVAL.AP,
         "tasks": [task.name for task in benchmark.tasks],
         "galleries": [
@@ -218,7 +219,8 @@ def new_results(
         "rank10": [],
         "identity_ap": {},
         "summary": {},
-        "seconds": {"train": 0.0, "evaluate": 0.0},
+        "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
+        "peak_memory_mib": 0,
         "loss_history": [],
         "exemplars": method.exemplars,
         "images_trained": 0,  # looked at by the method, an image as often as it was drawn

@@ -43,3 +43,13 @@ def train(method: Method, steps: list[Batch]) -> list[dict[str, float]]:
         optimizer.step()
         history.append({name: term.item() for name, term in terms.items()})
     return history
+
+
+def learn(method: Method, tasks: int, steps: int = 3) -> list[dict[str, float]]:
+    """Loss terms step by step over whole tasks of four identities each."""
+    history = []
+    for index in range(tasks):
+        method.begin_task(task_of(index))
+        history += train(method, batches(steps, seed=index, first_class=4 * index))
+        method.end_task(task_of(index))
+    return history

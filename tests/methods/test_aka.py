@@ -8,7 +8,7 @@ import io
 import pytest
 import torch
 import torch.nn.functional as F
-from family import batches, model, task_of, train
+from family import batches, learn, model, task_of, train
 
 from lreid.errors import InputError
 from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss, plasticity_loss
@@ -19,15 +19,6 @@ from lreid.methods.aka import AKA
 def aka(seed: int = 0, **options: object) -> AKA:
     torch.manual_seed(seed)
     return build_method("aka", model(seed, neck=True), vertices=5, **options)
-
-
-def learn(method: object, tasks: int, steps: int = 3) -> list[dict[str, float]]:
-    history = []
-    for index in range(tasks):
-        method.begin_task(task_of(index))
-        history += train(method, batches(steps, seed=index, first_class=4 * index))
-        method.end_task(task_of(index))
-    return history
 
 
 def in_second_task(**options: object) -> AKA:

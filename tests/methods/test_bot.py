@@ -5,19 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from family import batches, model, task_of, train
+from family import batches, learn, model, task_of, train
 
 from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss
 from lreid.methods import build_method
-
-
-def learn(method: object, tasks: int, steps: int = 3) -> list[dict[str, float]]:
-    history = []
-    for index in range(tasks):
-        method.begin_task(task_of(index))
-        history += train(method, batches(steps, seed=index, first_class=4 * index))
-        method.end_task(task_of(index))
-    return history
 
 
 def test_terms_and_the_rows_of_the_task() -> None:

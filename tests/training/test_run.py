@@ -77,7 +77,8 @@ def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
         assert np.shape(results[metric]) == (3, 1)
         assert all(0 < row[0] <= 100 for row in results[metric])
     assert results["summary"]["seen_mAP"] == results["mAP"][-1][0]
-    assert results["exemplars"] == 0 and set(results["seconds"]) == {"train", "evaluate"}
+    assert results["exemplars"] == 0 and set(results["seconds"]) == {"train", "train_cpu", "evaluate"}
+    assert results["peak_memory_mib"] > 100 and results["config"]["METHOD.NAME"] == "dwopp"
     assert {"config.yaml", "results.json", "log.txt", "report.html", "learning_curve.png"} <= {
         file.name for file in unbroken.iterdir()
     }

@@ -51,7 +51,7 @@ def load(file: Path) -> list[DataSet]:
         InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has an
             empty split.
     """
-    rows = _read(file)
+    rows = read_rows(file)
     # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
     # images of a run's past tasks may have been deleted before it is resumed.
     if not any((file.parent / row.path).exists() for row in rows):
@@ -91,7 +91,7 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(distinct)}
 
 
-def _read(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[Row]:
     """All rows but junk, checked one by one."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
