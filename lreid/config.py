@@ -45,6 +45,8 @@ def default_config() -> CfgNode:
     cfg.DATA = CfgNode()
     cfg.DATA.ROOT = "datasets"  # folder that holds the data sets
     cfg.DATA.CACHE_GIB = 4.0  # decoded images of a task are kept in memory up to this size
+    cfg.DATA.CACHE_DIR = ""  # folder on disk for those that do not fit, "" = decode them in every epoch
+    cfg.DATA.CACHE_DIR_GIB = 50.0  # size up to which it is filled
     cfg.DATA.SKIP_BAD_IMAGES = False  # leave out images that cannot be read instead of stopping
     cfg.DATA.WORKERS = 0  # loader processes; 0 is fastest while the images fit in the cache
 
@@ -62,6 +64,7 @@ def default_config() -> CfgNode:
     cfg.INPUT.STD = [0.229, 0.224, 0.225]
     cfg.INPUT.FLIP = 0.5  # probability of a horizontal flip
     cfg.INPUT.ERASING = False  # the random erasing of DMML, growing over a task's epochs
+    cfg.INPUT.PIPELINE = ""  # file of an albumentations pipeline that comes before flip and erasing
 
     cfg.EPISODE = CfgNode()
     cfg.EPISODE.IDENTITIES = 24  # identities an episode
@@ -72,6 +75,11 @@ def default_config() -> CfgNode:
     cfg.BATCH.IDENTITIES = 24  # identities a batch
     cfg.BATCH.IMAGES = 5  # images an identity
 
+    cfg.STREAM = CfgNode()  # a single pass over each task in place of epochs of batches
+    cfg.STREAM.SEGMENT = 0  # images a step; 0 = batches as above (a method that needs a stream: P x K images)
+    cfg.STREAM.CORRELATION = 1  # images of an identity in a row
+    cfg.STREAM.ITERATIONS = 1  # steps on every segment
+
     cfg.MODEL = CfgNode()
     cfg.MODEL.BACKBONE = "small"  # small, resnet18/34/50/101, torchreid:NAME
     cfg.MODEL.WEIGHTS = "none"  # none, imagenet, or a file
@@ -81,8 +89,11 @@ def default_config() -> CfgNode:
 
     cfg.TRAIN = CfgNode()
     cfg.TRAIN.EPOCHS = 30  # a task; every identity occurs once an epoch
-    cfg.TRAIN.LR = 1e-3  # Adam; from random weights, 2e-4 from those of ImageNet
+    cfg.TRAIN.OPTIMIZER = "adam"  # adam, sgd
+    cfg.TRAIN.MOMENTUM = 0.0  # of sgd
+    cfg.TRAIN.LR = 1e-3  # from random weights, 2e-4 from those of ImageNet
     cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
+    cfg.TRAIN.SCHEDULE = "exponential"  # exponential, cosine; anew for every task
     cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
     cfg.TRAIN.DECAY_FACTOR = 0.005  # rate at the end of a task, relative to LR
     cfg.TRAIN.WARMUP_EPOCHS = 0  # the rate rises from a hundredth over so many epochs
@@ -130,13 +141,16 @@ def check_values(cfg: CfgNode) -> None:
         "SEED": 0, "INPUT.HEIGHT": 1, "INPUT.WIDTH": 1, "TRAIN.EPOCHS": 1, "EVAL.BATCH_SIZE": 1,
         "DATA.WORKERS": 0, "DATA.CACHE_GIB": 0, "TRAIN.CHECKPOINT_MINUTES": 0, "TRAIN.WEIGHT_DECAY": 0,
         "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "TRAIN.WARMUP_EPOCHS": 0, "BENCHMARK.SPLITS": 0,
-        "BENCHMARK.SPLIT_SEED": 0,
+        "BENCHMARK.SPLIT_SEED": 0, "STREAM.SEGMENT": 0, "STREAM.CORRELATION": 1, "STREAM.ITERATIONS": 1,
+        "TRAIN.MOMENTUM": 0, "DATA.CACHE_DIR_GIB": 0,
     }  # fmt: skip
     above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
-    at_most_one = ("INPUT.FLIP", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")
+    at_most_one = ("INPUT.FLIP", "TRAIN.MOMENTUM", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")
     choices = {
         "EVAL.METRIC": ("cosine", "euclidean"),
         "EVAL.AP": ("rectangular", "trapezoidal"),
+        "TRAIN.OPTIMIZER": ("adam", "sgd"),
+        "TRAIN.SCHEDULE": ("exponential", "cosine"),
         "BENCHMARK.ORDER": ("ascending", "random"),
         "BENCHMARK.UNSEEN_GALLERIES": ("separate", "merged", "both"),
         "BENCHMARK.CAMERAS": ("apart", "same"),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Record
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
 
 REMEDY = "replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out"
+DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
@@ -65,15 +69,17 @@ def require_files(records: Iterable[Record]) -> None:
 class Images(Sequence[np.ndarray]):
     """The images of a list of records, decoded and resized.
 
-    They are decoded once, by threads, into one array where that fits in ``cache_gib``. Otherwise each is
-    decoded whenever it is asked for, and it is only made sure beforehand that the files are there (with
-    ``skip_bad`` all of them are decoded once, to know which to leave out). Images out of the array are
-    read-only, so that no augmentation can spoil them.
+    They are decoded once, by threads, into one array where that fits in ``cache_gib``, and else into a file of
+    ``disk`` that is mapped into memory. Where that has no room or no folder, each is decoded whenever it is asked
+    for, and it is only made sure beforehand that the files are there (with ``skip_bad`` all of them are decoded
+    once, to know which to leave out). Images out of a cache are read-only, so that no augmentation can spoil them,
+    and shared by all processes that are forked from this one. A file that changes later on is not looked at again.
 
     Args:
         records: what to read.
         height, width: size in pixels that every image gets.
         cache_gib: size up to which the images are kept in memory, in GiB.
+        disk: where they are kept if they do not fit.
         skip_bad: leave out missing, empty and damaged files instead of raising.
         workers: decoding threads; None means one for every core.
 
@@ -81,6 +87,7 @@ class Images(Sequence[np.ndarray]):
         records: the records whose images could be read, in the order given; ``self[i]`` belongs to
             ``records[i]``.
         skipped: paths that were left out.
+        cached_gib: memory that the decoded images take, in GiB.
 
     Raises:
         InputError: a file is missing, empty or damaged; with ``skip_bad`` only where no image is left.
@@ -93,32 +100,38 @@ class Images(Sequence[np.ndarray]):
         height: int,
         width: int,
         cache_gib: float = 4.0,
+        disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
         skip_bad: bool = False,
         workers: int | None = None,
     ) -> None:
         self.height, self.width = height, width
+        self._cache: np.ndarray | None = None  # (n, H, W, 3) uint8
+        self.cached_gib = 0.0
+        size = {"height": height, "width": width}
         shape = (len(records), height, width, 3)
-        self._cache = np.empty(shape, np.uint8) if np.prod(shape) <= cache_gib * 2**30 else None
-        faults: list[InputError | None] = [None] * len(records)
-        if self._cache is not None or skip_bad:
-            with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-                for i, fault in enumerate(pool.map(self._try, range(len(records)), records)):
-                    if fault is not None and not skip_bad:
-                        raise fault
-                    faults[i] = fault
+        decoded = _decoded(records, **size, skip_bad=skip_bad, workers=workers)
+        if math.prod(shape) <= cache_gib * 2**30:
+            self._cache, kept = np.empty(shape, np.uint8), []
+            for index, image in decoded:
+                self._cache[len(kept)] = image
+                kept.append(index)
+            self._cache = self._cache[: len(kept)]
+            self._cache.flags.writeable = False
+            self.cached_gib = self._cache.nbytes / 2**30
+        elif (found := disk.find(records, **size)) is not None and (
+            skip_bad or len(found[1]) == len(records)
+        ):
+            self._cache, kept = found
+        elif disk.has_room(math.prod(shape)):
+            self._cache, kept = disk.store(decoded, records, **size)
+        elif skip_bad:
+            kept = [index for index, _ in decoded]
         else:
             require_files(records)
-        kept = [i for i, fault in enumerate(faults) if fault is None]
-        if len(records) > 0 and not kept:
-            raise InputError(f"none of the {len(records)} images can be read; the first: {faults[0]}")
+            kept = list(range(len(records)))
         self.records = tuple(records[i] for i in kept)
-        self.skipped = [records[i].path for i, fault in enumerate(faults) if fault is not None]
-        if self._cache is not None:
-            if self.skipped:
-                for new, old in enumerate(kept):  # closes the gaps without a second array
-                    self._cache[new] = self._cache[old]
-                self._cache = self._cache[: len(kept)]
-            self._cache.flags.writeable = False
+        left_out = set(range(len(records))).difference(kept)
+        self.skipped = [records[i].path for i in sorted(left_out)]
 
     @property
     def pids(self) -> np.ndarray:
@@ -129,11 +142,6 @@ class Images(Sequence[np.ndarray]):
     def camids(self) -> np.ndarray:
         """Cameras (n,) int64."""
         return np.array([record.camid for record in self.records], np.int64)
-
-    @property
-    def cached_gib(self) -> float:
-        """Memory that the decoded images take, in GiB."""
-        return self._cache.nbytes / 2**30 if self._cache is not None else 0.0
 
     def __len__(self) -> int:
         return len(self.records)
@@ -146,15 +154,31 @@ class Images(Sequence[np.ndarray]):
             return np.stack([self[i] for i in range(len(self))[index]])
         return read_image(self.records[index].path, height=self.height, width=self.width)
 
-    def _try(self, index: int, record: Record) -> InputError | None:
-        """Decodes one image into the cache, if there is one, and hands back what is wrong with its file."""
-        try:
-            image = read_image(record.path, height=self.height, width=self.width)
-        except InputError as fault:
-            return fault
-        if self._cache is not None:
-            self._cache[index] = image
-        return None
+
+def _decoded(
+    records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The place and the image of every record, or of those that can be read where ``skip_bad``."""
+    read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        for start in range(0, len(records), DECODED_AHEAD):
+            for index, result in enumerate(pool.map(read, records[start : start + DECODED_AHEAD]), start):
+                if isinstance(result, np.ndarray):
+                    any_read = True
+                    yield index, result
+                elif not skip_bad:
+                    raise result
+                elif first_fault is None:
+                    first_fault = result
+    if first_fault is not None and not any_read:
+        raise InputError(f"none of the {len(records)} images can be read; the first: {first_fault}")
+
+
+def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | InputError:
+    try:
+        return read_image(record.path, height=height, width=width)
+    except InputError as fault:
+        return fault
 
 
 def _require_file(path: str | Path) -> None:

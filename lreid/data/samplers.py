@@ -118,3 +118,44 @@ class EpisodeSampler(IdentitySampler):
         if len(supports) == 0:
             supports = queries
         return np.concatenate([np.resize(supports, self.num_support), np.resize(queries, self.num_query)])
+
+
+class StreamSampler:
+    """A single pass over a stream: segment after segment, every image once an epoch.
+
+    The images of an identity come in runs of up to ``correlation`` in a row, and the runs of all identities are
+    shuffled. So 1 is a stream of independent images, and a large number shows one identity after the other. That is
+    the strength of temporal correlation of Contrast Scoring (Wu et al., 2021): images of one class in a row.
+
+    Args:
+        labels: class label of every image.
+        segment: images a step; those of an epoch are cut into segments of at most this size that differ by one at most.
+        correlation: images of an identity in a row.
+        seed: of the run and this task.
+
+    Raises:
+        InputError: a segment or a run of less than one image.
+    """
+
+    num_support = 0
+
+    def __init__(self, labels: Sequence[int], *, segment: int, correlation: int, seed: Sequence[int]) -> None:
+        if min(segment, correlation) < 1:
+            raise InputError("STREAM: SEGMENT and CORRELATION must be 1 or more")
+        labels = np.asarray(labels)
+        self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        self.correlation, self.seed = correlation, seed
+        self.batches_per_epoch = -(-len(labels) // segment)
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The segments of one pass: each the indices of its images."""
+        rng = np.random.default_rng([*self.seed, epoch])
+        runs = [
+            run
+            for images in self.images
+            for run in np.split(
+                rng.permutation(images), range(self.correlation, len(images), self.correlation)
+            )
+        ]
+        stream = np.concatenate([runs[number] for number in rng.permutation(len(runs))])
+        return np.array_split(stream, self.batches_per_epoch)

@@ -1,8 +1,13 @@
 """Losses: pure functions, tensors in and a scalar out. They need nothing but torch."""
 
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
+from lreid.losses.cclis import importance_scores, importance_weights, prototype_relation_loss, sample_nce_loss
+from lreid.losses.contrast import contrast_scores, nt_xent_loss
+from lreid.losses.der import dark_experience_loss
 from lreid.losses.distillation import decoupled_distillation_loss, dwopp_loss, dwpp_loss
 from lreid.losses.dmml import dmml_loss
+from lreid.losses.er_ace import asymmetric_cross_entropy
+from lreid.losses.er_aml import Pairs, er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.losses.erd import erd_losses
 from lreid.losses.icarl import icarl_loss
 from lreid.losses.ida import discriminant_alignment_loss
@@ -14,24 +19,41 @@ from lreid.losses.pass_ import (
     prototype_radius,
     rotate_batch,
 )
+from lreid.losses.relations import mean_squared_distillation_loss, relation_distillation_loss
+from lreid.losses.supcon import asymmetric_supcon_loss
 from lreid.losses.triplet import batch_hard_triplet_loss
 
 __all__ = [
+    "Pairs",
+    "asymmetric_cross_entropy",
+    "asymmetric_supcon_loss",
     "augment_prototypes",
     "batch_hard_triplet_loss",
     "class_means",
+    "contrast_scores",
+    "dark_experience_loss",
     "decoupled_distillation_loss",
     "discriminant_alignment_loss",
     "dmml_loss",
     "dwopp_loss",
     "dwpp_loss",
+    "er_aml_loss",
+    "er_aml_triplet_loss",
     "erd_losses",
     "feature_distillation_loss",
     "icarl_loss",
+    "importance_scores",
+    "importance_weights",
     "knowledge_distillation_loss",
+    "mean_squared_distillation_loss",
+    "nt_xent_loss",
     "plasticity_loss",
     "prototype_radius",
+    "prototype_relation_loss",
+    "relation_distillation_loss",
     "rotate_batch",
+    "sample_nce_loss",
+    "sample_pairs",
     "smoothed_cross_entropy",
     "stability_loss",
 ]

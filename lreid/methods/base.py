@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -13,7 +14,7 @@ from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import InputError
-from lreid.memory import SELECTIONS, ExemplarMemory
+from lreid.memory import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
 from lreid.models import Embedder
 
 
@@ -24,24 +25,33 @@ class Method:
     arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``.
 
     Attributes:
-        batches: what it learns from: ``episodes`` of support and query images, or ``identities``, P x K images.
+        batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
+            ``stream``, which shows every image once (any other method can be given one too, see STREAM.SEGMENT).
+        views: of every image in a batch, each with an augmentation of its own.
+        pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         joint: True where all tasks are learned at once, as an upper bound.
         weights: factor of each loss term in the sum that is minimised; 1 for those not named.
-        memory: images of past tasks, which the next batches are drawn from too; None where none are kept.
+        augment: how the run augments images, see :meth:`augmented`; set by the trainer.
+        replayed: images that the method has drawn from its memory by itself so far.
+        memory: images of past tasks; None where none are kept.
         exemplar_share: share of the identities of a batch that come from the memory; 0 draws from its identities
-            and those of the task alike.
+            and those of the task alike, None leaves the memory to the method.
     """
 
-    batches: ClassVar[Literal["episodes", "identities"]] = "episodes"
+    batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
+    views: ClassVar[int] = 1
+    pixels: ClassVar[bool] = False
     neck: ClassVar[bool] = False
     joint: ClassVar[bool] = False
 
     def __init__(self, model: Embedder) -> None:
         self.model = model
         self.weights: dict[str, float] = {}
-        self.memory: ExemplarMemory | None = None
-        self.exemplar_share = 0.0
+        self.augment: Callable[..., np.ndarray] | None = None
+        self.replayed = 0
+        self.memory: ExemplarStore | None = None
+        self.exemplar_share: float | None = None
 
     @property
     def exemplars(self) -> int:
@@ -51,13 +61,28 @@ class Method:
     def begin_task(self, task: Task) -> None:
         """Called before the first batch of a task, not when a run is taken up again within it."""
 
-    def parameters(self) -> Iterable[Parameter]:
-        """What is trained, asked for at the start of each task."""
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        """What is trained, asked for at the start of each task.
+
+        Groups may hold a ``rate_factor`` that the learning rate is multiplied by.
+        """
         return self.model.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode."""
         raise NotImplementedError
+
+    def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
+        """Images (n, 3, H, W) to learn from, where the model is, from (n, H, W, 3) uint8 of the input size.
+
+        Outside a run, where :attr:`augment` is None, they are normalised only.
+        """
+        if self.augment is None:
+            return self.model.normalise(torch.from_numpy(pixels))
+        return torch.from_numpy(self.augment(pixels, seed=seed)).to(self.model.mean.device)
+
+    def end_step(self, batch: Batch) -> None:
+        """Called after the last step on a batch."""
 
     def end_task(self, task: Task) -> None:
         """Called after the last batch of a task; its images are not seen again."""
@@ -76,33 +101,59 @@ class ExemplarMethod(Method):
     Args:
         model: the network.
         exemplars: images kept in all; with 0 the method is the one without exemplars.
-        selection: which images of an identity are kept: ``herding``, ``nearest`` to the mean, or ``random``.
-        least_images: of an identity that are worth keeping, see :class:`~lreid.memory.ExemplarMemory`.
+        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
+        store: ``images`` keeps pixels, so that files of past tasks may be deleted; ``paths`` keeps the names of the
+            same images and reads the files whenever they are drawn.
+        selection: which images of an identity are kept, one of ``selections``; see :func:`~lreid.memory.select`.
+        fill_memory, least_images: which identities keep how many, see :class:`~lreid.memory.ExemplarMemory`.
         exemplar_share: see :class:`Method`; in [0, 1).
         options: of the method.
+
+    Attributes:
+        selections: those that the method can be given; ``importance`` is for methods that score images.
     """
 
+    selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
+
     def __init__(
-        self, model: Embedder, *, exemplars: int = 500, selection: str = "herding", least_images: int = 2,
+        self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
+        selection: str = "herding", fill_memory: bool = False, least_images: int = 2,
         exemplar_share: float = 0.0, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **options)
-        if exemplars < 0 or least_images < 1 or not 0 <= exemplar_share < 1 or selection not in SELECTIONS:
+        possible = exemplars >= 0 and least_images >= 1 and 0 <= exemplar_share < 1
+        if not possible or selection not in self.selections:
             raise InputError(
                 "METHOD.EXEMPLARS must be 0 or more, METHOD.LEAST_IMAGES 1 or more, METHOD.EXEMPLAR_SHARE in [0, 1) "
-                f"and METHOD.SELECTION one of {', '.join(SELECTIONS)}; "
+                f"and METHOD.SELECTION one of {', '.join(self.selections)}; "
                 f"got {exemplars}, {least_images}, {exemplar_share} and {selection!r}"
             )
-        # The seed of the run as it is: to draw one here would change all that is drawn after it.
-        seed = torch.initial_seed()
-        self.memory = ExemplarMemory(exemplars, least=least_images, selection=selection, seed=seed)
-        self.exemplar_share = exemplar_share
+        if exemplar_mib < 0 or store not in ("images", "paths"):
+            raise InputError(
+                "METHOD.EXEMPLAR_MIB must be 0 or more and METHOD.STORE images or paths; "
+                f"got {exemplar_mib} and {store!r}"
+            )
+        self.memory = ExemplarMemory(
+            budget_of(exemplars, exemplar_mib, height=model.height, width=model.width),
+            least=least_images, selection=selection, fill=fill_memory,
+            # The seed of the run as it is: to draw one here would change all that is drawn after it.
+            seed=torch.initial_seed(),
+        )  # fmt: skip
+        self.exemplar_share, self.store = exemplar_share, store
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
-        images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=0)
-        features = self.model.extract([record.path for record in task.records])  # (n, dim)
-        self.memory.add(images, images.pids, features)
+        size = {"height": self.model.height, "width": self.model.width}
+        if self.store == "paths":
+            images = ImagePaths([record.path for record in task.records], **size)
+        else:
+            images = Images(task.records, **size, cache_gib=0)
+        labels = np.array([record.pid for record in task.records], np.int64)
+        self.memory.add(images, labels, **self.exemplar_values(task))
+
+    def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
+        """What :meth:`ExemplarMemory.add <lreid.memory.ExemplarMemory.add>` chooses images by: here their features."""
+        return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"memory": self.memory.state_dict()}

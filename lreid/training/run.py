@@ -223,6 +223,7 @@ def new_results(
         "peak_memory_mib": 0,
         "loss_history": [],
         "exemplars": method.exemplars,
+        "exemplar_bytes": 0,  # of their pixels, or of their paths
         "images_trained": 0,  # looked at by the method, an image as often as it was drawn
         "skipped": sorted(set(evaluator.skipped)),
         "skipped_images": len(set(evaluator.skipped)),

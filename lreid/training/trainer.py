@@ -9,20 +9,22 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
+from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
+from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images, require_files
-from lreid.data.loaders import TaskBatches, WithExemplars, batch_loader
+from lreid.data.loaders import TaskBatches, WithExemplars, batch_loader, progress_of
 from lreid.data.records import Benchmark, Task
-from lreid.data.samplers import EpisodeSampler, IdentitySampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator, summarise
@@ -56,8 +58,9 @@ class Trainer:
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
         self.augment = Augment(
-            flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD
-        )
+            flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
+            pipeline=cfg.INPUT.PIPELINE,
+        )  # fmt: skip
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
         self.epoch_steps = [
             self._sampler(task, [record.pid for record in task.records]).batches_per_epoch
@@ -89,6 +92,7 @@ class Trainer:
                 self._evaluate(task)
                 self.method.end_task(self._readable(task))
                 self.results["exemplars"] = self.method.exemplars
+                self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
                 self.task, self.epoch = task.index + 1, 0
                 self._save(self.folder.task_checkpoint(task.index), optimizer=None)
                 (self.folder.checkpoints / CURRENT).unlink(missing_ok=True)
@@ -103,9 +107,7 @@ class Trainer:
             return
         batches = self._batches(task)
         # Fresh for every task, as in the official code.
-        optimizer = Adam(
-            self.method.parameters(), lr=self.cfg.TRAIN.LR, weight_decay=self.cfg.TRAIN.WEIGHT_DECAY
-        )
+        optimizer = self._optimizer()
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None
@@ -114,7 +116,7 @@ class Trainer:
         )
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
-        exemplars = self.method.exemplars
+        exemplars = len(batches.images) - len(self._readable(task).records)
         logger.info(
             "%s: %s, %d identities, %d images%s", name, task.name, len(task.classes),
             len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
@@ -125,13 +127,29 @@ class Trainer:
                 self._save(self.folder.checkpoints / CURRENT, optimizer)
         self._save(self.folder.checkpoints / CURRENT, optimizer)
 
-    def _sampler(self, task: Task, labels: Sequence[int], exemplars: Sequence[int] = ()) -> IdentitySampler:
+    def _optimizer(self) -> Optimizer:
+        train, parameters = self.cfg.TRAIN, self.method.parameters()
+        if train.OPTIMIZER == "sgd":
+            return SGD(parameters, lr=train.LR, momentum=train.MOMENTUM, weight_decay=train.WEIGHT_DECAY)
+        return Adam(parameters, lr=train.LR, weight_decay=train.WEIGHT_DECAY)
+
+    def _sampler(
+        self, task: Task, labels: Sequence[int], exemplars: Sequence[int] = ()
+    ) -> IdentitySampler | StreamSampler:
+        batch, stream, seed = self.cfg.BATCH, self.cfg.STREAM, (self.cfg.SEED, task.index)
+        if stream.SEGMENT or self.method.batches == "stream":
+            if self.method.exemplar_share is not None:
+                raise InputError(
+                    f"STREAM.SEGMENT: {self.cfg.METHOD.NAME} mixes exemplars into its batches, which a stream has not; "
+                    "set STREAM.SEGMENT 0, or take a method that replays, such as er"
+                )
+            segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
+            return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
         common = {
-            "seed": (self.cfg.SEED, task.index), "task_name": task.name,
-            "exemplars": exemplars, "exemplar_share": self.method.exemplar_share,
+            "seed": seed, "task_name": task.name,
+            "exemplars": exemplars, "exemplar_share": self.method.exemplar_share or 0.0,
         }  # fmt: skip
         if self.method.batches == "identities":
-            batch = self.cfg.BATCH
             return IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
         episode = self.cfg.EPISODE
         return EpisodeSampler(
@@ -143,25 +161,28 @@ class Trainer:
         cfg = self.cfg
         images = Images(
             task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
-            skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+            disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB), skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
         )  # fmt: skip
         if images.skipped:
             self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
             logger.warning(
                 "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
             )
-        memory = self.method.memory
+        memory = self.method.memory if self.method.exemplar_share is not None else None
         sampler = self._sampler(task, images.pids, memory.labels if memory else ())
         if memory:
             images = WithExemplars(images, memory.images, memory.labels)
-        return TaskBatches(images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch)
+        return TaskBatches(
+            images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch,
+            views=self.method.views, pixels=self.method.pixels,
+        )  # fmt: skip
 
     def _readable(self, task: Task) -> Task:
         """The task without the images that were skipped."""
         skipped = set(self.results["skipped"])
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
-    def _train_epoch(self, loader: Any, optimizer: Adam, steps: int) -> None:
+    def _train_epoch(self, loader: Any, optimizer: Optimizer, steps: int) -> None:
         started, cpu = time.perf_counter(), time.process_time()
         train = self.cfg.TRAIN
         rate = train.LR * decay_factor(
@@ -170,28 +191,33 @@ class Trainer:
             start=train.DECAY_START,
             end=train.DECAY_FACTOR,
             warmup=train.WARMUP_EPOCHS,
+            shape=train.SCHEDULE,
         )
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate_factor", 1.0)
+        self.method.augment = partial(self.augment, progress=progress_of(self.epoch, train.EPOCHS))
         self.method.model.train()
+        iterations = self.cfg.STREAM.ITERATIONS
         sums: dict[str, Tensor] = {}
-        images = 0
+        images, replayed = 0, self.method.replayed
         for _ in range(steps):
             batch = next(loader)
             batch = batch._replace(images=batch.images.to(self.device, non_blocking=True))
-            terms = self.method.loss(batch)
-            optimizer.zero_grad(set_to_none=True)
-            sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
-            optimizer.step()
-            for name, term in terms.items():
-                sums[name] = sums.get(name, 0) + term.detach()
-            images += len(batch.labels)
+            for _ in range(iterations):
+                terms = self.method.loss(batch)
+                optimizer.zero_grad(set_to_none=True)
+                sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
+                optimizer.step()
+                for name, term in terms.items():
+                    sums[name] = sums.get(name, 0) + term.detach() / iterations
+                images += len(batch.labels)
+            self.method.end_step(batch)
             self.bar.update()
         self.epoch += 1
         losses = {name: total.item() / steps for name, total in sums.items()}
         self.results["seconds"]["train"] += time.perf_counter() - started
         self.results["seconds"]["train_cpu"] += time.process_time() - cpu  # on a busy machine the truer one
-        self.results["images_trained"] += images
+        self.results["images_trained"] += images + self.method.replayed - replayed
         self._check_finite(losses)
         self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
         entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
@@ -231,7 +257,7 @@ class Trainer:
     def _save_is_due(self) -> bool:
         return time.monotonic() - self.saved_at >= 60 * self.cfg.TRAIN.CHECKPOINT_MINUTES
 
-    def _save(self, path: Path, optimizer: Adam | None) -> None:
+    def _save(self, path: Path, optimizer: Optimizer | None) -> None:
         save_checkpoint(
             path,
             {

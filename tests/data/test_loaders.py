@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
+from lreid.data.records import Record
 from lreid.data.samplers import EpisodeSampler
 from lreid.data.synthetic import load_synthetic
 from lreid.data.transforms import Augment
+from lreid.errors import InputError
 
 AUGMENT = Augment(flip=0.5, erasing=True, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
@@ -85,3 +95,71 @@ def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
     assert same(drawn(0), drawn(2))
     for batch in drawn(0):
         assert [label < 0 for label in batch.labels] == [False] * 4 + [True] * 2
+
+
+class WorkerPids(TaskBatches):
+    """Batches that say who made them."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)._replace(labels=torch.tensor([os.getpid()]))
+
+
+def test_workers_live_as_long_as_the_task(images: Images) -> None:
+    sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
+    loader = batch_loader(WorkerPids(images, sampler, AUGMENT, epochs=12), workers=2, pin_memory=False)
+    pids = [batch.labels.item() for batch in loader]
+    assert len(pids) == 24 and len(set(pids)) == 2  # no others in any epoch
+    assert os.getpid() not in pids
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks only on Linux")
+def test_workers_share_the_images(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied(self: Images) -> None:
+        raise AssertionError("copied for a worker")
+
+    monkeypatch.setattr(Images, "__getstate__", copied, raising=False)
+    assert len(batches(images, workers=2)) == 8
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_bad_image_is_one_line_in_a_worker_too(tmp_path: Path, workers: int) -> None:
+    for number in range(6):
+        Image.new("RGB", (4, 4)).save(tmp_path / f"{number}.png")
+    records = [Record(str(tmp_path / f"{number}.png"), number // 2, 0) for number in range(6)]
+    images = Images(records, height=32, width=16, cache_gib=0.0)  # decoded when they are asked for
+    (tmp_path / "4.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"4\.png: image cannot be decoded") as error:
+        batches(images, workers=workers)
+    assert "\n" not in str(error.value)
+
+
+def resident_mib() -> float:
+    """Memory of this process that is its own, in MiB; mapped files are not counted."""
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("where", "workers"), [("memory", 0), ("disk", 2)])
+def test_ten_tasks_take_no_more_memory_than_one(tmp_path: Path, where: str, workers: int) -> None:
+    for number in range(24):
+        Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / f"{number}.png")
+
+    def learn(task: int) -> tuple[weakref.ref, weakref.ref]:
+        records = [Record(str(tmp_path / f"{number}.png"), number // 4, 0) for number in range(24)]
+        options = {"cache_gib": 0.0, "disk": DiskCache(tmp_path / "cache")} if where == "disk" else {}
+        images = Images(records, height=512, width=192, **options)  # 7 MiB
+        sampler = EpisodeSampler(images.pids, identities=3, num_support=1, num_query=1, seed=(0, task))
+        dataset = TaskBatches(images, sampler, AUGMENT, epochs=1)
+        for batch in batch_loader(dataset, workers=workers, pin_memory=False):
+            assert len(batch.labels) == 6
+        return weakref.ref(images), weakref.ref(images._cache)
+
+    first, held = None, []
+    for task in range(10):
+        held += learn(task)
+        assert [ref for ref in held if ref() is not None] == []  # nothing of this task or those before
+        first = first or resident_mib()
+    assert resident_mib() - first < 20  # of the 63 MiB that nine tasks took
+    assert list(tmp_path.glob("cache/*")) == []
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()  # nor a file without a name

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid.data.samplers import EpisodeSampler, IdentitySampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.errors import InputError
 
 
@@ -125,3 +125,37 @@ def test_no_exemplars_change_nothing() -> None:
         )
         for epoch in range(5):
             assert np.array_equal(plain.epoch(epoch), other.epoch(epoch))
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.integers(0, 3),
+)
+def test_a_stream_shows_every_image_once(
+    counts: list[int], segment: int, correlation: int, epoch: int
+) -> None:
+    labels = np.repeat(np.arange(len(counts)) + 5, counts)
+    stream = StreamSampler(labels, segment=segment, correlation=correlation, seed=(1, 2))
+    segments = stream.epoch(epoch)
+    assert len(segments) == stream.batches_per_epoch == -(-len(labels) // segment)
+    sizes = [len(rows) for rows in segments]
+    assert max(sizes) <= segment and max(sizes) - min(sizes) <= 1
+    order = np.concatenate(segments)
+    assert sorted(order) == list(range(len(labels)))
+    assert all((one == other).all() for one, other in zip(segments, stream.epoch(epoch), strict=True))
+
+
+def test_the_correlation_is_the_length_of_runs() -> None:
+    labels = np.repeat(np.arange(20), 12)
+    for correlation, expected in ((1, 240), (4, 60), (12, 20), (100, 20)):
+        stream = StreamSampler(labels, segment=16, correlation=correlation, seed=(0, 0))
+        order = labels[np.concatenate(stream.epoch(0))]
+        runs = 1 + np.count_nonzero(np.diff(order))
+        assert 0.85 * expected <= runs <= expected  # two runs of one identity may meet
+
+
+def test_a_stream_of_nothing_at_a_time_is_refused() -> None:
+    with pytest.raises(InputError, match="STREAM"):
+        StreamSampler([0, 1], segment=0, correlation=1, seed=(0, 0))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from lreid.data.transforms import Augment
+from lreid.data.transforms import Augment, erased_box
+from lreid.errors import InputError
+
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+import albumentations as A  # noqa: E402
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 RNG = np.random.default_rng(0)
@@ -60,3 +68,98 @@ def test_a_batch_follows_from_its_seed() -> None:
     augment(IMAGES[:7], seed=6, progress=0.9)
     assert np.array_equal(first, augment(IMAGES[:20], seed=5, progress=0.3))
     assert not np.array_equal(first, augment(IMAGES[:20], seed=6, progress=0.3))
+
+
+class Erasing(A.ImageOnlyTransform):
+    """The erasing as a step of albumentations, which seeds and applies it."""
+
+    def __init__(self, progress: float) -> None:
+        super().__init__(p=1.0)
+        self.progress = progress
+
+    def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        height, width = params["shape"][:2]
+        return {"box": erased_box(height, width, progress=self.progress, rng=self.py_random)}
+
+    def apply(self, img: np.ndarray, box: tuple[slice, slice] | None, **_: Any) -> np.ndarray:
+        img = img.copy()
+        if box is not None:
+            img[box] = 0
+        return img
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (33, 47)])
+@pytest.mark.parametrize("flip", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("mean", "std"), [(MEAN, STD), ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))])
+def test_equal_to_albumentations_to_the_last_bit(
+    shape: tuple[int, int], flip: float, mean: tuple[float, ...], std: tuple[float, ...]
+) -> None:
+    images = RNG.integers(0, 256, (40, *shape, 3), dtype=np.uint8)
+    images.flags.writeable = False
+    augment = Augment(flip=flip, erasing=True, mean=mean, std=std)
+    for seed, progress in ((0, 0.0), (7, 0.4), (2**32 - 1, 1.0)):
+        compose = A.Compose([A.HorizontalFlip(p=flip), A.Normalize(mean=mean, std=std), Erasing(progress)])
+        compose.set_random_seed(seed)
+        expected = np.stack([compose(image=image)["image"] for image in images]).transpose(0, 3, 1, 2)
+        batch = augment(images, seed=seed, progress=progress)
+        assert batch.strides == expected.strides  # channels last
+        np.testing.assert_array_equal(batch, expected)
+
+
+def saved(folder: Path, *steps: A.BasicTransform, name: str = "mine.yaml") -> Path:
+    A.save(A.Compose(list(steps)), folder / name, data_format=name.rpartition(".")[2])
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["mine.yaml", "mine.json"])
+def test_a_pipeline_comes_before_flip_and_erasing(tmp_path: Path, name: str) -> None:
+    images = IMAGES[:20].copy()
+    images.flags.writeable = False
+    path = saved(tmp_path, A.InvertImg(p=1.0), name=name)
+    options = {"flip": 0.5, "erasing": True, "mean": MEAN, "std": STD}
+    batch = Augment(**options, pipeline=path)(images, seed=3, progress=0.5)
+    np.testing.assert_array_equal(batch, Augment(**options)(255 - images, seed=3, progress=0.5))
+    assert batch.transpose(0, 2, 3, 1).flags.c_contiguous
+
+
+def test_a_pipeline_follows_from_the_seed_and_its_steps_differ(tmp_path: Path) -> None:
+    path = saved(tmp_path, A.HorizontalFlip(p=0.5), A.VerticalFlip(p=0.5))
+    augment = Augment(flip=0.0, erasing=False, mean=(0, 0, 0), std=(1, 1, 1), pipeline=path)
+    first = augment(IMAGES, seed=5, progress=0.0)
+    np.testing.assert_array_equal(first, augment(IMAGES, seed=5, progress=0.0))
+    assert not np.array_equal(first, augment(IMAGES, seed=6, progress=0.0))
+    plain = (IMAGES / np.float32(255)).transpose(0, 3, 1, 2)
+    kinds = [plain, plain[..., ::-1], plain[..., ::-1, :], plain[..., ::-1, ::-1]]
+    counts = [np.isclose(first, kind, atol=1e-5).all((1, 2, 3)).sum() for kind in kinds]
+    assert sum(counts) == 400 and min(counts) > 60  # of one coin for both, two kinds would be missing
+
+
+PIPELINES = {
+    "empty": ("", "TypeError"),
+    "no pipeline": ("a: 1", "KeyError"),
+    "unknown transform": ("transform: {__class_fullname__: Nope, p: 1.0}", "Nope"),
+    "unknown argument": ("transform: {__class_fullname__: Rotate, p: 1.0, limmit: 3}", "limmit"),
+    "value out of range": ("transform: {__class_fullname__: Rotate, p: 5}", "less than or equal to 1"),
+    "broken": ("{{", "flow node"),
+}
+
+
+@pytest.mark.parametrize("how", PIPELINES)
+def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
+    content, reason = PIPELINES[how]
+    (tmp_path / "mine.yaml").write_text(content)
+    with pytest.raises(InputError, match=f"mine.yaml: INPUT.PIPELINE is no pipeline.*{reason}") as error:
+        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none.yaml: INPUT.PIPELINE cannot be read"):
+        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("step", [A.Normalize(p=1.0), A.CenterCrop(16, 16, p=1.0)])
+def test_a_pipeline_must_keep_size_and_kind(tmp_path: Path, step: A.BasicTransform) -> None:
+    augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=saved(tmp_path, step))
+    with pytest.raises(InputError, match=r"mine.yaml: INPUT.PIPELINE makes .* it must keep both"):
+        augment(IMAGES[:2], seed=0, progress=0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lreid.memory import SELECTIONS, ExemplarMemory, select
+from lreid.memory.selection import importance_weights
 
 
 def identities(counts: list[int], first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -25,18 +28,25 @@ def identities(counts: list[int], first: int = 0) -> tuple[np.ndarray, np.ndarra
     return images, labels, rng.normal(size=(len(labels), 4)).astype(np.float32)
 
 
+def scored(counts: list[int], first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As :func:`identities`, with scores, which are the number of an image within its identity and 1."""
+    images, labels, _ = identities(counts, first)
+    return images, labels, 1.0 + images[:, 0, 0, 1]
+
+
 def fill(memory: ExemplarMemory, tasks: list[list[int]]) -> None:
-    first = 0
     for counts in tasks:
-        memory.add(*identities(counts, first))
-        first += len(counts)
+        if memory.selection == "importance":
+            memory.add(*scored(counts, memory.seen), kept_scores=1.0 + np.arange(len(memory)))
+        else:
+            memory.add(*identities(counts, memory.seen))
 
 
 @given(
     tasks=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=6),
     budget=st.integers(0, 60),
     least=st.integers(1, 4),
-    selection=st.sampled_from(SELECTIONS),
+    selection=st.sampled_from(["herding", "nearest", "random"]),
     seed=st.integers(0, 9),
 )
 def test_never_over_budget_and_evenly_shared(
@@ -70,11 +80,11 @@ def test_never_over_budget_and_evenly_shared(
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_selected_images_are_kept_in_their_order(selection: str) -> None:
     memory = ExemplarMemory(9, selection=selection, seed=4)
-    images, labels, features = identities([7, 8, 9])
-    memory.add(images, labels, features)
+    images, labels, values = (scored if selection == "importance" else identities)([7, 8, 9])
+    memory.add(images, labels, values)
     for label in range(3):
         rows = np.flatnonzero(labels == label)
-        best = rows[select(features[rows], 3, selection, (4, label))]
+        best = rows[select(values[rows], 3, selection, (4, label))]
         assert np.array_equal(memory.images[memory.labels == label], images[best])
 
 
@@ -111,6 +121,112 @@ def test_only_the_chosen_images_are_looked_at() -> None:
 
     ExemplarMemory(5).add(Counting(images), labels, features)
     assert Counting.looked == 4
+
+
+@given(
+    tasks=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=6),
+    budget=st.integers(0, 60),
+    least=st.integers(1, 3),
+    selection=st.sampled_from(SELECTIONS),
+    seed=st.integers(0, 9),
+)
+def test_filled_the_whole_budget_is_used_and_shares_differ_by_one(
+    tasks: list[list[int]], budget: int, least: int, selection: str, seed: int
+) -> None:
+    memory = ExemplarMemory(budget, least=least, selection=selection, fill=True, seed=seed)
+    plain = ExemplarMemory(budget, least=least, selection=selection, seed=seed)
+    counts: list[int] = []
+    for task in tasks:
+        fill(memory, [task]), fill(plain, [task])
+        counts += task
+        shares, even = Counter(memory.labels.tolist()), Counter(plain.labels.tolist())
+        assert shares >= even and set(shares) == set(even) and len(memory) <= budget
+        everybody = budget // len(counts) >= least  # else some identities are left out, with their images
+        if everybody:
+            assert len(memory) == min(budget, sum(counts))
+        for label, share in shares.items():
+            # Fewer than another's only where it has no more, or by one.
+            assert share == counts[label] or share >= max(shares.values()) - 1 or not everybody
+            own = memory.images[memory.labels == label]
+            assert (own[..., 0] == label).all() and len(np.unique(own[..., 1])) == share
+
+
+@pytest.mark.parametrize("selection", ["herding", "nearest", "random"])
+def test_filled_in_tasks_or_at_once_it_holds_the_same(selection: str) -> None:
+    """Nothing that later would have its place is dropped on the way."""
+    counts = [9, 3, 8, 7, 1, 9, 6, 8, 9]
+    whole = ExemplarMemory(31, selection=selection, fill=True, seed=2)
+    parts = ExemplarMemory(31, selection=selection, fill=True, seed=2)
+    drawn = identities(counts)
+    whole.add(*drawn)
+    for labels in ([0, 1], [2, 3, 4, 5], [6], [7, 8]):
+        rows = np.isin(drawn[1], labels)
+        parts.add(*(values[rows] for values in drawn))
+    assert np.array_equal(whole.images, parts.images) and np.array_equal(whole.labels, parts.labels)
+    assert len(whole) == 31
+
+
+def test_importance_draws_by_the_scores_and_keeps_each_images_share() -> None:
+    """Of an identity's four images with scores 1 to 4 one is kept, and it is each in its share of 2000 draws."""
+    found: Counter[int] = Counter()
+    for seed in range(20):
+        memory = ExemplarMemory(100, least=1, selection="importance", seed=seed)
+        memory.add(*scored([4] * 100))
+        numbers = memory.images[:, 0, 0, 1]
+        assert np.allclose(memory.extras["weights"], (1 + numbers) / 10)
+        found.update(numbers.tolist())
+    expected = {number: 200 * (1 + number) for number in range(4)}
+    assert sum((found[n] - e) ** 2 / e for n, e in expected.items()) < 16.3  # 3 degrees of freedom, p = 0.001
+
+
+def test_kept_images_are_drawn_once_more_by_their_new_scores() -> None:
+    found: Counter[int] = Counter()
+    for seed in range(10):
+        memory = ExemplarMemory(200, least=1, selection="importance", seed=seed)
+        memory.add(*scored([2] * 100))
+        assert len(memory) == 200 and np.allclose(
+            memory.extras["weights"], (1 + memory.images[:, 0, 0, 1]) / 3
+        )
+        new = 4.0 - 3 * memory.images[:, 0, 0, 1]  # 4 for an identity's first image, 1 for its second
+        memory.add(*scored([1] * 100, 100), kept_scores=new)
+        assert len(memory) == 200
+        old = memory.labels < 100
+        numbers = memory.images[old, 0, 0, 1]
+        assert np.allclose(memory.extras["weights"][old], (4 - 3.0 * numbers) / 5)
+        assert (memory.extras["weights"][~old] == 1).all()
+        found.update(numbers.tolist())
+    expected = {0: 800, 1: 200}
+    assert sum((found[n] - e) ** 2 / e for n, e in expected.items()) < 10.8  # 1 degree of freedom, p = 0.001
+
+
+def test_importance_needs_the_scores_of_all() -> None:
+    memory = ExemplarMemory(9, selection="importance")
+    with pytest.raises(ValueError, match=r"scores must be \(3,\)"):
+        memory.add(*identities([3]))
+    assert len(memory) == memory.seen == 0
+    memory.add(*scored([3]))
+    with pytest.raises(ValueError, match=r"scores must be \(3,\)"):
+        memory.add(*scored([3], 1))
+    assert len(memory) == 3 and memory.seen == 1
+
+
+def test_weights_are_shares_within_an_identity() -> None:
+    scores, labels = np.array([1.0, 0.0, 3.0, 0.0, 0.0, 5.0]), np.array([7, 7, 7, 2, 2, 9])
+    assert importance_weights(scores, labels).tolist() == [0.25, 0, 0.75, 0.5, 0.5, 1]
+    assert importance_weights(np.empty(0), np.empty(0, int)).shape == (0,)
+
+
+def test_no_more_than_the_budget_is_ever_in_memory() -> None:
+    """Shrinking moves images in their places; beside them only those that come in are looked at, one at a time."""
+    images = [np.zeros((64, 32, 3), np.uint8)] * 60
+    memory = ExemplarMemory(200, selection="random")
+    memory.add(images, np.arange(60) // 6, np.zeros((60, 1)))
+    tracemalloc.start()
+    for task in range(1, 6):
+        memory.add(images, 10 * task + np.arange(60) // 6, np.zeros((60, 1)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(memory) == 180 and peak < 30 * images[0].nbytes
 
 
 def test_an_identity_comes_once() -> None:

@@ -1,8 +1,10 @@
-"""Herding against a brute-force search, and what all policies share."""
+"""Herding against a brute-force search, draws by score against their probabilities, and what all policies share."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lreid.memory import SELECTIONS, select
-from lreid.memory.selection import herding
+from lreid.memory.selection import draw_by_score, herding
 
 
 def oracle(features: list[list[float]], count: int) -> list[int]:
@@ -57,19 +59,42 @@ def test_nearest_ranks_by_squared_distance_to_the_mean() -> None:
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_fewer_are_the_beginning_of_more(selection: str) -> None:
-    features = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
-    everything = select(features, 20, selection, (3, 1))
+    rng = np.random.default_rng(0)
+    values = rng.random(12) if selection == "importance" else rng.normal(size=(12, 4)).astype(np.float32)
+    everything = select(values, 20, selection, (3, 1))
     assert sorted(everything) == list(range(12))
     for count in range(13):
-        assert np.array_equal(select(features, count, selection, (3, 1)), everything[:count])
+        assert np.array_equal(select(values, count, selection, (3, 1)), everything[:count])
 
 
-def test_random_follows_from_its_seed() -> None:
-    features = np.zeros((50, 2))
-    one, same, other = (select(features, 10, "random", seed) for seed in ((1, 2), (1, 2), (1, 3)))
+def test_a_draw_by_score_takes_each_in_its_share_of_what_is_left() -> None:
+    """The probability of every ordered pair of four images, as torch.multinomial without replacement has it."""
+    scores = np.array([0.5, 4.0, 1.5, 2.0])
+    found = Counter(tuple(draw_by_score(scores, 2, (seed,)).tolist()) for seed in range(4000))
+    statistic = 0.0
+    for first, second in permutations(range(4), 2):
+        share = scores[first] / 8 * scores[second] / (8 - scores[first])
+        statistic += (found[first, second] - 4000 * share) ** 2 / (4000 * share)
+    assert statistic < 31.3  # 11 degrees of freedom, p = 0.001
+
+
+def test_scores_of_zero_come_last_and_bad_ones_are_refused() -> None:
+    assert sorted(draw_by_score(np.array([0.0, 1e-9, 0.0, 2.0]), 2, (0,))) == [1, 3]
+    assert sorted(draw_by_score(np.zeros(3), 3, (0,))) == [0, 1, 2]
+    for scores in ([-1.0, 1.0], [np.nan, 1.0], [[1.0], [2.0]]):
+        with pytest.raises(ValueError, match=r"scores must be \(2,\), finite and 0 or more"):
+            draw_by_score(np.array(scores), 1, (0,))
+
+
+@pytest.mark.parametrize("selection", ["random", "importance"])
+def test_a_draw_follows_from_its_seed(selection: str) -> None:
+    values = np.ones(50)
+    one, same, other = (select(values, 10, selection, seed) for seed in ((1, 2), (1, 2), (1, 3)))
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
 def test_an_unknown_selection_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown selection 'herd'; use herding, nearest, random"):
+    with pytest.raises(
+        ValueError, match="unknown selection 'herd'; use herding, nearest, random, importance"
+    ):
         select(np.zeros((2, 2)), 1, "herd", (0,))

@@ -25,7 +25,7 @@ from lreid.errors import InputError
 from lreid.methods import method_class, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.training import trainer as trainer_module
-from lreid.training.run import run_folder_for, train
+from lreid.training.run import benchmark_of, run_folder_for, train
 
 
 def config(**changes: Any) -> CfgNode:
@@ -38,7 +38,7 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in results.items()
-        if key not in ("seconds", "images_per_second", "versions")
+        if key not in ("seconds", "images_per_second", "peak_memory_mib", "versions")
     }
 
 
@@ -354,3 +354,18 @@ def test_run_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run_folder_for(config(), resume=False) == Path(f"{first}-2")
     Path(f"{first}-2").mkdir()
     assert run_folder_for(config(), resume=True) == Path(f"{first}-2")
+
+
+def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path) -> None:
+    stream = config(METHOD__NAME="bot_ft", TRAIN__EPOCHS=1, STREAM__SEGMENT=10, STREAM__ITERATIONS=3)
+    results = train(stream, tmp_path / "run")
+    images = sum(len(task.records) for task in benchmark_of(stream).tasks)
+    assert results["images_trained"] == 3 * images
+    with pytest.raises(InputError, match="STREAM.SEGMENT: bot_ft_plus mixes exemplars"):
+        train(config(METHOD__NAME="bot_ft_plus", STREAM__SEGMENT=10), tmp_path / "other")
+
+
+def test_sgd_is_not_adam(tmp_path: Path) -> None:
+    adam = train(config(METHOD__NAME="dmml_ft"), tmp_path / "adam")
+    sgd = train(config(METHOD__NAME="dmml_ft", TRAIN__OPTIMIZER="sgd", TRAIN__MOMENTUM=0.9), tmp_path / "sgd")
+    assert sgd["loss_history"][0] != adam["loss_history"][0] or sgd["mAP"] != adam["mAP"]

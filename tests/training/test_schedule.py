@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from lreid.training.schedule import decay_factor
@@ -23,3 +25,12 @@ def test_it_falls_from_1_to_its_end() -> None:
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0.01)
     assert decay_factor(3, 4, start=1.0, end=1.0) == 1.0
+
+
+def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
+    rates = [decay_factor(epoch, 50, start=0.0, end=1e-3, shape="cosine") for epoch in range(50)]
+    # Co2L's official code counts epochs from 1: end + (1 - end) * (1 + cos(pi * epoch / epochs)) / 2.
+    expected = [1e-3 + (1 - 1e-3) * (1 + math.cos(math.pi * epoch / 50)) / 2 for epoch in range(1, 51)]
+    assert rates == pytest.approx(expected)
+    warm = [decay_factor(epoch, 50, start=0.0, end=1e-3, shape="cosine", warmup=10) for epoch in range(50)]
+    assert warm[0] == pytest.approx(0.01 * rates[0]) and warm[10:] == rates[10:]

@@ -1,0 +1,113 @@
+"""Accuracy of class- and task-incremental classification, and what is forgotten of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.retrieval.arrays import as_features, as_labels
+
+
+def accuracy(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> float:
+    """Images whose own class has the highest score, in per cent.
+
+    Args:
+        scores: (n, C) float, for instance logits; minus infinity for classes that cannot be. Of equal ones the first
+            counts as the highest.
+        labels: (n,) integers; those outside [0, C) are never right.
+
+    Raises:
+        InputError: shapes that do not fit, or a score is NaN.
+    """
+    scores, labels = _checked(scores, labels)
+    return 100 * float(_right(scores, labels).mean())
+
+
+def task_accuracies(
+    scores: np.ndarray | Tensor,
+    labels: np.ndarray | Tensor,
+    class_tasks: np.ndarray | Tensor,
+    *,
+    task_il: bool,
+) -> list[float]:
+    """Accuracy on the test images of each task so far: one row of the accuracy matrix.
+
+    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018; class-IL and task-IL as in Co²L
+    (ICCV 2021, Section 3 and official code) and CCLIS (AAAI 2024). The single head of ER-ACE and ER-AML is class-IL.
+
+    Args:
+        scores: (n, C) float, of all classes so far.
+        labels: (n,) integers in [0, C).
+        class_tasks: (C,) integers, the task of each class; tasks are 0 .. T-1.
+        task_il: tell apart only the classes of the image's task, which the model is told (task-IL), instead of all
+            classes so far (class-IL).
+
+    Returns:
+        T numbers, in per cent.
+
+    Raises:
+        InputError: shapes that do not fit, a score is NaN, a label is not in [0, C), or a task has no class or image.
+    """
+    scores, labels = _checked(scores, labels)
+    class_tasks = as_labels(class_tasks, "tasks of the classes", scores.shape[1])
+    if labels.min() < 0 or labels.max() >= len(class_tasks):
+        raise InputError(f"labels must be in [0, {len(class_tasks)}), the classes so far; leave others out")
+    tasks = class_tasks[labels]  # (n,)
+    seen = np.arange(class_tasks.max() + 1)
+    if not (np.array_equal(np.unique(class_tasks), seen) and np.array_equal(np.unique(tasks), seen)):
+        raise InputError("every task from 0 to the last must have a class and a test image")
+    if task_il:
+        scores = np.where(class_tasks == tasks[:, None], scores, -np.inf)  # (n, C)
+    right = _right(scores, labels)  # (n,)
+    return [100 * float(right[tasks == task].mean()) for task in seen]
+
+
+def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """What an accuracy matrix says in a few numbers.
+
+    Args:
+        matrix: a row after each task, of :func:`task_accuracies`: ``matrix[t][i]`` after task t on test images of
+            task i, for i up to t.
+
+    Returns:
+        In the unit of the matrix:
+
+        * ``accuracy``: mean over the tasks, after the last one (Table 1 of ER-ACE, Co²L and CCLIS);
+        * ``anytime_accuracy``: the mean over the tasks so far, after each task; a list (ER-ACE, Fig. 3);
+        * ``average_incremental_accuracy``: the mean of these (iCaRL, CVPR 2017, Section 4);
+        * ``forgetting``: for each task but the last, its best accuracy at an earlier time minus that after the last
+          task, mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). High is bad, unlike the
+          ``forgetting`` of :func:`~lreid.evaluation.summarise`; below 0 where old tasks gain; None after one task.
+          ER-ACE's official code counts the last accuracy among the best ones, so that a task that gains counts 0.
+
+    Raises:
+        InputError: no row, or row t does not have t + 1 numbers.
+    """
+    if not matrix or any(len(row) != task + 1 for task, row in enumerate(matrix)):
+        raise InputError("accuracy matrix: row t, from 0, must hold the accuracy on tasks 0 to t")
+    *earlier, last = matrix
+    anytime = [float(np.mean(row)) for row in matrix]
+    falls = [max(row[task] for row in earlier[task:]) - last[task] for task in range(len(earlier))]
+    return {
+        "accuracy": anytime[-1],
+        "anytime_accuracy": anytime,
+        "average_incremental_accuracy": float(np.mean(anytime)),
+        "forgetting": float(np.mean(falls)) if falls else None,
+    }
+
+
+def _checked(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (n, C) and labels (n,) int64 as arrays."""
+    scores = as_features(scores, "scores").cpu().numpy()
+    if np.isnan(scores).any():
+        raise InputError("scores: some are NaN; the model has diverged")
+    return scores, as_labels(labels, "labels", len(scores))
+
+
+def _right(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(n,) bool; an image whose every score is minus infinity has no answer, so no right one."""
+    return (scores.argmax(1) == labels) & (scores.max(1) > -np.inf)

@@ -1,0 +1,178 @@
+"""What frozen features are good for: nearest neighbours, nearest class means and a linear classifier on top of them.
+
+Each gives scores of every class, so that :mod:`lreid.evaluation.classification` can tell all classes apart or only
+those of a task.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.errors import InputError
+from lreid.retrieval.arrays import as_comparable, as_labels, squared_norms, unit_rows
+from lreid.retrieval.scores import blocks, full_precision
+
+MOMENTUM, DECAY = 0.9, 0.2
+DECAY_AT = (0.6, 0.75, 0.9)  # shares of the epochs
+
+
+def knn_scores(
+    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor,
+    *, k: int = 200, temperature: float = 0.07,
+) -> np.ndarray:  # fmt: skip
+    """Votes of the k training images that are nearest by cosine similarity.
+
+    Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection" (Contrast Scoring),
+    Section 4.1: 200 neighbours, on the features before the projection head. It does not say how they vote. The protocol
+    that it cites (Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR 2018)
+    weighs each by ``exp(similarity / 0.07)``.
+
+    Args:
+        train_features: (N, D) float, of any length.
+        train_labels: (N,) integers in [0, C).
+        test_features: (n, D) float.
+        k: neighbours; all N where there are fewer.
+        temperature: of the weights, above 0; ``math.inf`` gives each neighbour one vote.
+
+    Returns:
+        (n, C) float64, C the highest label + 1: sums of weights, of which the nearest neighbour's is 1.
+
+    Raises:
+        InputError: shapes that do not fit, a label below 0, a value that is not finite, or an option out of its range.
+    """
+    if k < 1 or not temperature > 0:
+        raise InputError(f"k must be 1 or more and the temperature above 0, got {k} and {temperature}")
+    train, test, labels = _checked(train_features, train_labels, test_features)
+    train, test = unit_rows(train, "training features"), unit_rows(test, "test features")
+    targets, classes = torch.from_numpy(labels).to(train.device), int(labels.max()) + 1
+    scores = np.empty((len(test), classes))
+    for here in blocks(len(test), max(len(train), classes)):
+        with full_precision():
+            similarity = test[here] @ train.T  # (B, N)
+        nearest, rows = similarity.topk(min(k, len(train)))  # (B, k), the nearest first
+        weights = ((nearest - nearest[:, :1]).double() / temperature).exp()
+        votes = weights.new_zeros(len(weights), classes).scatter_add_(1, targets[rows], weights)
+        scores[here] = votes.cpu().numpy()
+    return scores
+
+
+def nearest_mean_scores(
+    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
+) -> np.ndarray:
+    """Cosine similarity to the mean of each class's features of unit length.
+
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 1.
+
+    Args:
+        train_features, train_labels, test_features: of :func:`knn_scores`.
+
+    Returns:
+        (n, C) float64 in [-1, 1]; minus infinity for labels below C without training image.
+
+    Raises:
+        InputError: as :func:`knn_scores`.
+    """
+    train, test, labels = _checked(train_features, train_labels, test_features)
+    train, test = unit_rows(train.double(), "training features"), unit_rows(test.double(), "test features")
+    classes, targets = np.unique(labels, return_inverse=True)
+    sums = train.new_zeros(len(classes), train.shape[1])
+    sums.index_add_(0, torch.from_numpy(targets).to(train.device), train)
+    return _by_label(test @ unit_rows(sums, "class means").T, classes)
+
+
+@torch.enable_grad()
+def linear_probe_scores(
+    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor,
+    *, epochs: int = 100, lr: float = 1.0, batch_size: int = 256, seed: int = 0,
+) -> np.ndarray:  # fmt: skip
+    """Logits of a linear classifier that is trained by cross-entropy, every class as often as the others.
+
+    Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
+    SGD with momentum 0.9 and no weight decay over 100 epochs, the rate times 0.2 after 60, 75 and 90 of them; for each
+    image of a batch a class is drawn first, then one of its images. An epoch draws as many as there are, in batches of
+    256 as in Co²L's code. To compare methods, both papers train it on the last task and the buffer; to judge the
+    features alone, Co²L's Fig. 3 on all tasks.
+
+    Where we differ: the papers choose the rate for each data set (1.0, 0.5 or 0.1) and train on raw features of images
+    augmented anew. Here features are fixed; they are centred and divided by their root mean square distance from the
+    centre, which leaves the set of linear classifiers as it is and lets one rate do for all networks. Weights begin
+    at 0. Contrast Scoring takes Adam with rate 0.0003 and 500 epochs instead.
+
+    Args:
+        train_features, train_labels, test_features: of :func:`knn_scores`.
+        epochs: passes, 1 or more.
+        lr: rate at the start, above 0.
+        batch_size: images a step, 1 or more.
+        seed: of the draws; the global random state is not touched.
+
+    Returns:
+        (n, C) float64; minus infinity for labels below C without training image.
+
+    Raises:
+        InputError: as :func:`knn_scores`.
+    """
+    if epochs < 1 or batch_size < 1 or not lr > 0:
+        raise InputError(
+            f"epochs and batch size must be 1 or more and lr above 0, got {epochs}, {batch_size} and {lr}"
+        )
+    train, test, labels = _checked(train_features, train_labels, test_features)
+    for features, name in ((train, "training features"), (test, "test features")):
+        squared_norms(features, name)  # only to refuse values that are not finite
+    centre = train.mean(0)  # (D,)
+    scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
+    train, test = (train - centre) / scale, (test - centre) / scale
+    classes, targets = np.unique(labels, return_inverse=True)
+    weight = train.new_zeros(len(classes), train.shape[1], requires_grad=True)
+    bias = train.new_zeros(len(classes), requires_grad=True)
+    optimizer = torch.optim.SGD([weight, bias], lr, momentum=MOMENTUM)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(
+        optimizer, [round(share * epochs) for share in DECAY_AT], DECAY
+    )
+    rng = np.random.default_rng(seed)
+    places = torch.from_numpy(targets).to(train.device)  # (N,)
+    for _ in range(epochs):
+        drawn = torch.from_numpy(balanced_rows(targets, len(targets), rng)).to(train.device)
+        for rows in drawn.split(batch_size):
+            optimizer.zero_grad()
+            F.cross_entropy(F.linear(train[rows], weight, bias), places[rows]).backward()
+            optimizer.step()
+        schedule.step()
+    return _by_label(F.linear(test, weight, bias), classes)
+
+
+def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Class-balanced draws with replacement: a class uniformly, then one of its images uniformly (Co²L, Section 5.1).
+
+    Args:
+        labels: (N,) integers.
+        count: draws.
+        rng: where they come from.
+
+    Returns:
+        (count,) int64 rows of ``labels``.
+    """
+    order = labels.argsort(kind="stable")  # class by class
+    _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
+    drawn = rng.integers(len(starts), size=count)
+    return order[starts[drawn] + rng.integers(sizes[drawn])]
+
+
+def _checked(
+    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
+) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Training features (N, D), test features (n, D) and labels (N,) int64 in [0, C)."""
+    test, train = as_comparable(test_features, train_features)
+    labels = as_labels(train_labels, "training labels", len(train))
+    if labels.min() < 0:
+        raise InputError(f"training labels: {labels.min()}; classes are counted from 0, leave junk out")
+    return train, test, labels
+
+
+def _by_label(scores: Tensor, classes: np.ndarray) -> np.ndarray:
+    """(n, classes) scores to (n, C) float64, a column a label, minus infinity where a label is no class."""
+    columns = np.full((len(scores), classes[-1] + 1), -np.inf)
+    columns[:, classes] = scores.detach().cpu().numpy()
+    return columns

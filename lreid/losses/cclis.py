@@ -1,0 +1,167 @@
+"""CCLIS: prototypes against images of all tasks, past ones weighted by how they were drawn into the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses.relations import check_temperature, log_probabilities, mean_cross_entropy
+from lreid.losses.supcon import is_among
+
+
+def sample_nce_loss(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    current_classes: Tensor | Iterable[int],
+    *,
+    temperature: float = 0.5,
+) -> Tensor:
+    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype finds its images in the batch.
+
+    The softmax runs over the images of the batch, not over the classes: the term of image ``j`` is
+    ``-s_yj + log sum_k w_jk exp(s_yk)``, with ``s_yk`` the cosine of its own prototype ``y = label of j`` and
+    image ``k``, divided by the temperature. Between different past classes ``w_jk = 1 / (g_k n_k)``, with
+    ``g_k`` the probability with which ``k`` was drawn into the memory and ``n_k`` the images of its class in
+    the batch, so that the stored images stand for all that were there; otherwise ``w_jk = 1``. The loss is the
+    mean over the batch.
+
+    Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance
+    Relation Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. The
+    official code takes every task for a past one unless tasks have two classes; that is this loss with no
+    current classes. A weight of 0, NaN there, counts as ``w_jk = 1`` here: such an image was not drawn by
+    importance. Everything is computed in float64 and from log-probabilities.
+
+    Args:
+        scores: ``(B, C)`` float cosines of each image with each prototype.
+        labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
+        weights: ``(B,)`` float in ``[0, 1]``, the share of each stored image in the scores of its class at the
+            time of drawing; see :func:`importance_weights`. Those of current classes do not count.
+        current_classes: labels of the current task, in any order.
+        temperature: divides the cosines, above 0.
+
+    Returns:
+        Scalar in the precision of ``scores``, at least float32; 0 for an empty batch.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_rows(scores, labels, "scores")
+    if weights.shape != labels.shape:
+        raise ValueError(
+            f"weights must have the shape of labels, got {tuple(weights.shape)} and {tuple(labels.shape)}"
+        )
+    check_temperature(temperature)
+    labels, weights = labels.to(scores.device), weights.to(scores.device, torch.float64)
+    same = labels[:, None] == labels  # (B, B)
+    past = ~is_among(labels, current_classes)  # (B,)
+    share = weights * same.sum(1)  # (B,) of the image's class
+    log_weights = -share.masked_fill(share <= 0, 1).log()
+    weighted = past[:, None] & past & ~same  # (B, B)
+    own = scores.double()[:, labels].T / temperature  # (B, B) prototype of j, image k
+    logits = torch.where(weighted, own + log_weights, own)
+    log_p = logits.log_softmax(1).diagonal()  # (B,)
+    return to_loss(-log_p.sum() / max(len(log_p), 1), scores)
+
+
+def prototype_relation_loss(
+    student_scores: Tensor,
+    teacher_scores: Tensor,
+    *,
+    temperature: float = 0.2,
+    teacher_temperature: float = 0.1,
+) -> Tensor:
+    """Prototype-instance relation distillation (PRD): each image keeps its similarities to old prototypes.
+
+    Cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes, mean
+    over all images of the batch. The entropy of the teacher is not subtracted.
+
+    Source: CCLIS, Eqs. 13 and 14, as the official code has it; the paper prints the sum over the batch and
+    prototypes of the current classes too.
+
+    Args:
+        student_scores: ``(B, C_old)`` float cosines of images and prototypes, previous classes only.
+        teacher_scores: ``(B, C_old)`` float, likewise with the previous model's features and prototypes. Gets
+            no gradient.
+        temperature: divides the student's cosines, above 0.
+        teacher_temperature: divides the teacher's, above 0.
+
+    Returns:
+        Scalar in the precision of ``student_scores``, at least float32; 0 for no or one previous class.
+
+    Raises:
+        ValueError: the shapes do not fit, or a temperature is not above 0.
+    """
+    if student_scores.ndim != 2 or student_scores.shape != teacher_scores.shape:
+        raise ValueError(
+            "student_scores and teacher_scores must both be (B, C_old), "
+            f"got shapes {tuple(student_scores.shape)} and {tuple(teacher_scores.shape)}"
+        )
+    log_old = log_probabilities(teacher_scores.detach(), teacher_temperature)  # (B, C_old)
+    log_new = log_probabilities(student_scores, temperature)
+    return to_loss(mean_cross_entropy(log_old, log_new), student_scores)
+
+
+def importance_scores(
+    scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False
+) -> Tensor:
+    """How much each image looks like other classes: images are drawn into the memory by these scores.
+
+    For each prototype a softmax over all images; an image's score is its mean over the prototypes of other
+    classes.
+
+    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It clears the own
+    class's term at the start of a pass, so that of the last pass stays: with the mean over the passes' scores,
+    that is ``own_class`` in the last one only. With one class it divides by 0; here all images score the same.
+
+    Args:
+        scores: ``(N, C)`` float cosines of all images to choose from and the prototypes of all classes so far.
+        labels: ``(N,)`` int64 in ``[0, C)``.
+        temperature: divides the cosines, above 0.
+        own_class: add the own class's term, still divided by ``C - 1``.
+
+    Returns:
+        ``(N,)`` in the precision of ``scores``, at least float32, above 0 unless a softmax underflows.
+
+    Raises:
+        ValueError: the shapes do not fit, a label has no prototype, or the temperature is not above 0.
+    """
+    check_rows(scores, labels, "scores")
+    classes = scores.shape[1]
+    labels = labels.to(scores.device)
+    if ((labels < 0) | (labels >= classes)).any():
+        raise ValueError(f"labels must be in [0, {classes}), the columns of scores")
+    if classes == 1:
+        return to_loss(torch.full_like(scores[:, 0], 1 / max(len(scores), 1)), scores)
+    p = log_probabilities(scores.T, temperature).exp().T  # (N, C) each column sums to 1
+    if not own_class:
+        p = p.scatter(1, labels[:, None], 0)
+    return to_loss(p.sum(1) / (classes - 1), scores)
+
+
+def importance_weights(scores: Tensor, labels: Tensor) -> Tensor:
+    """Share of each image in the scores of its class: the weight ``g`` that is kept with a stored image.
+
+    Args:
+        scores: ``(N,)`` float, not negative, of :func:`importance_scores`.
+        labels: ``(N,)`` integers.
+
+    Returns:
+        ``(N,)`` in the precision of ``scores``, at least float32. The weights of a class sum to 1, and are equal
+        where all its scores are 0.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if scores.ndim != 1 or scores.shape != labels.shape:
+        raise ValueError(
+            f"scores and labels must both be (N,), got shapes {tuple(scores.shape)} and {tuple(labels.shape)}"
+        )
+    _, place, counts = torch.unique(labels.to(scores.device), return_inverse=True, return_counts=True)
+    exact = scores.double()
+    sums = exact.new_zeros(len(counts)).index_add(0, place, exact)  # (C,)
+    shares = torch.where(sums[place] == 0, 1 / counts[place].double(), exact / sums[place])
+    return to_loss(shares, scores)

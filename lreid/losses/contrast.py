@@ -1,0 +1,63 @@
+"""Contrastive learning without labels: the SimCLR loss, and Contrast Scoring of what is worth learning from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lreid.losses.episodes import to_loss, unit
+from lreid.losses.supcon import asymmetric_supcon_loss
+
+
+def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
+    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view finds the other of its image.
+
+    The softmax of each view runs over its cosines to all other views of the batch; the loss is minus the
+    log-probability of the image's other view, mean over the ``2B`` views.
+
+    Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (SimCLR), ICML
+    2020, Eq. 1. It is SupCon with every image a class of its own.
+
+    Args:
+        projections: ``(B, 2, D)`` float unit vectors, two augmented views of each image.
+        temperature: divides the cosines, above 0; Contrast Scoring takes 0.5, for ImageNet subsets 0.07.
+
+    Returns:
+        Scalar in the precision of ``projections``, at least float32; 0 for one image.
+
+    Raises:
+        ValueError: a wrong shape, or the temperature is not above 0.
+    """
+    if projections.ndim != 3 or projections.shape[1] != 2:
+        raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")
+    images = torch.arange(len(projections), device=projections.device)
+    return asymmetric_supcon_loss(
+        projections, images, images, temperature=temperature, base_temperature=temperature
+    )
+
+
+def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
+    """Contrast Scoring: how far the projection of an image is from that of its mirror image.
+
+    ``1 - cosine``. A high score means that the model does not yet know the image well. No other augmentation
+    is used, so that the score depends on the image and the model alone.
+
+    Source: Contrast Scoring (on-device contrastive learning from unlabelled streams), Eqs. 3 and 4.
+
+    Args:
+        projections: ``(B, D)`` float outputs of the projection head, of any length.
+        flipped: ``(B, D)`` float, likewise for the same images flipped left to right.
+
+    Returns:
+        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 where one is all zeros.
+
+    Raises:
+        ValueError: not ``(B, D)``, or the shapes differ.
+    """
+    if projections.ndim != 2 or projections.shape != flipped.shape:
+        raise ValueError(
+            "projections and flipped must both be (B, D), "
+            f"got shapes {tuple(projections.shape)} and {tuple(flipped.shape)}"
+        )
+    cosines = (unit(projections.double()) * unit(flipped.double())).sum(1)  # (B,)
+    return to_loss((1 - cosines).clamp(0, 2), projections)

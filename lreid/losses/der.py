@@ -1,0 +1,34 @@
+"""Dark Experience Replay: the answers that a stored image once had are kept."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lreid.losses.episodes import to_loss
+from lreid.losses.lwf import check_logits
+
+
+def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
+    """Mean squared difference of the logits now and those stored with the images.
+
+    Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020,
+    which sums over the classes; the official code (mammoth) takes the mean over images and classes, as here.
+    Its classifier has all classes from the start. Here it grows, and classes that did not exist when an image
+    was stored are left out: every stored number weighs the same. Computed in float64.
+
+    Args:
+        student_logits: ``(B, K)`` float, of replayed images.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored with the images, NaN where the class did
+            not exist then. Gets no gradient.
+
+    Returns:
+        Scalar in the precision of ``student_logits``, at least float32; 0 if nothing was stored.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    check_logits(student_logits, teacher_logits)
+    stored = teacher_logits.detach().double()  # (B, K_old)
+    missing = stored.isnan()
+    change = (student_logits[:, : stored.shape[1]].double() - stored).masked_fill(missing, 0)
+    return to_loss(change.square().sum() / (~missing).sum().clamp(min=1), student_logits)

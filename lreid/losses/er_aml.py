@@ -1,0 +1,172 @@
+"""ER-AML: a metric loss on new images, which are pushed away from chosen negatives only."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses.episodes import check_rows, to_loss
+
+
+class Pairs(NamedTuple):
+    """A positive and a negative of each incoming image that has both, V of them. All ``(V,)`` int64.
+
+    Attributes:
+        anchor: rows of the incoming batch, ascending.
+        positive: rows of the incoming batch, followed by the memory.
+        negative: likewise.
+    """
+
+    anchor: Tensor
+    positive: Tensor
+    negative: Tensor
+
+
+def sample_pairs(
+    labels: Tensor,
+    memory_labels: Tensor,
+    generator: torch.Generator,
+    *,
+    negatives: Literal["incoming", "all"] = "incoming",
+) -> Pairs:
+    """Draws one positive and one negative for each incoming image, uniformly.
+
+    Positives are all other images with the label, in the batch or in the memory. Images without a positive or
+    without a negative are left out.
+
+    Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-AML), Algorithm 1,
+    ``FetchPosNeg``, and the task-free official code.
+
+    Args:
+        labels: ``(B,)`` integers of the incoming batch, ``B >= 1``.
+        memory_labels: ``(M,)`` integers of the stored images, 0 or more.
+        generator: of the CPU; the same state draws the same pairs.
+        negatives: ``incoming``: images in the batch or in the memory with another label of the batch. ``all``:
+            with any other label, which lets old classes drift more (Section 3.3).
+
+    Returns:
+        Rows on the CPU. Row ``i < B`` is image i of the batch, row ``B + j`` image j of the memory.
+
+    Raises:
+        ValueError: labels that are not ``(B,)``, or unknown ``negatives``.
+    """
+    if negatives not in ("incoming", "all"):
+        raise ValueError(f"unknown negatives {negatives!r}; use incoming or all")
+    if labels.ndim != 1 or memory_labels.ndim != 1:
+        raise ValueError(
+            "labels must be (B,) and memory_labels (M,), "
+            f"got shapes {tuple(labels.shape)} and {tuple(memory_labels.shape)}"
+        )
+    labels = labels.cpu()
+    candidates = torch.cat([labels, memory_labels.to(labels)])  # (B + M,)
+    same = labels[:, None] == candidates  # (B, B + M)
+    itself = torch.eye(len(labels), len(candidates), dtype=torch.bool)
+    positive, negative = same & ~itself, ~same
+    if negatives == "incoming":
+        negative &= torch.isin(candidates, labels)
+    anchor = (positive.any(1) & negative.any(1)).nonzero()[:, 0]  # (V,)
+    return Pairs(anchor, _draw(positive[anchor], generator), _draw(negative[anchor], generator))
+
+
+def _draw(allowed: Tensor, generator: torch.Generator) -> Tensor:
+    """One of the allowed columns for each row, (V, n) bool to (V,) int64."""
+    return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
+
+
+def er_aml_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    labels: Tensor,
+    negative_labels: Tensor,
+    *,
+    temperature: float = 0.2,
+    base_temperature: float = 0.07,
+    denominator: Literal["all", "negatives"] = "all",
+) -> Tensor:
+    """Supervised contrastive loss (SupCon) of V anchors against their 2V candidates, mean over anchors.
+
+    The candidates are the positives and negatives of all anchors together: one that was drawn as the negative
+    of another image is a positive of every anchor with its label. All features are scaled by ``1 / (|x| + 1e-5)``
+    as in the official code.
+
+    Source: Caccia et al. (ER-AML), Eq. 1, which sums over anchors and divides by the negatives alone. The
+    official code, followed by default, divides by all candidates and multiplies by ``temperature / 0.07``;
+    the weight gamma of this loss it does not apply. Eq. 1 is ``denominator="negatives"`` with
+    ``base_temperature=temperature``, times V. Computed in float64.
+
+    Args:
+        anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
+        positives: ``(V, D)`` float, of one image with the label of each anchor.
+        negatives: ``(V, D)`` float, of one image with another label.
+        labels: ``(V,)`` integers, of the anchors and of their positives.
+        negative_labels: ``(V,)`` integers.
+        temperature: divides the cosine similarities, above 0.
+        base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
+        denominator: ``all`` candidates, or only those with another label than the anchor.
+
+    Returns:
+        Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
+
+    Raises:
+        ValueError: the shapes do not fit, a negative has the label of its anchor, a temperature is not above
+            0, or an unknown denominator.
+    """
+    _check_shapes(anchors, positives, negatives)
+    check_rows(anchors, labels, "anchors")
+    check_rows(negatives, negative_labels, "negatives")
+    if temperature <= 0 or base_temperature <= 0:
+        raise ValueError(f"temperatures must be above 0, got {temperature} and {base_temperature}")
+    if denominator not in ("all", "negatives"):
+        raise ValueError(f"unknown denominator {denominator!r}; use all or negatives")
+    if (labels == negative_labels).any():
+        raise ValueError("negative_labels must differ from labels: a negative has the label of its anchor")
+    candidates = _normalized(torch.cat([positives, negatives]))  # (2V, D)
+    scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
+    same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device)  # (V, 2V)
+    against = scores.masked_fill(same, -torch.inf) if denominator == "negatives" else scores
+    own = scores.masked_fill(~same, 0).sum(1) / same.sum(1)  # (V,)
+    loss = (against.logsumexp(1) - own).sum() / max(len(anchors), 1)
+    return to_loss(loss * temperature / base_temperature, anchors)
+
+
+def er_aml_triplet_loss(
+    anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2
+) -> Tensor:
+    """Triplet loss of each anchor with its own positive and negative, mean over anchors.
+
+    Source: Caccia et al. (ER-AML), Appendix E, which sums over anchors. Of the official code
+    it lacks the weight gamma = 2, which is the caller's. Features are scaled as in :func:`er_aml_loss`; the
+    distances are Euclidean, with torch's 1e-6 added to every difference. Computed in float64.
+
+    Args:
+        anchors: ``(V, D)`` float.
+        positives: ``(V, D)`` float.
+        negatives: ``(V, D)`` float.
+        margin: in units of the distance, above 0.
+
+    Returns:
+        Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
+
+    Raises:
+        ValueError: the shapes do not fit, or the margin is not above 0.
+    """
+    _check_shapes(anchors, positives, negatives)
+    rows = (_normalized(features) for features in (anchors, positives, negatives))
+    loss = F.triplet_margin_loss(*rows, margin=margin, reduction="sum") / max(len(anchors), 1)
+    return to_loss(loss, anchors)
+
+
+def _normalized(features: Tensor) -> Tensor:
+    """Rows over their length + 1e-5, in float64; rows of zeros have a finite gradient."""
+    features = features.double()
+    return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-5)
+
+
+def _check_shapes(anchors: Tensor, positives: Tensor, negatives: Tensor) -> None:
+    if anchors.ndim != 2 or not anchors.shape == positives.shape == negatives.shape:
+        shapes = ", ".join(str(tuple(features.shape)) for features in (anchors, positives, negatives))
+        raise ValueError(f"anchors, positives and negatives must be (V, D), all of one shape, got {shapes}")

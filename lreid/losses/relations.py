@@ -1,0 +1,107 @@
+"""Relations within a batch: each image's similarities to the others as a distribution, kept by distillation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lreid.losses.episodes import to_loss
+
+
+def relation_distillation_loss(
+    student: Tensor, teacher: Tensor, *, temperature: float = 0.2, teacher_temperature: float = 0.01
+) -> Tensor:
+    """Instance-wise relation distillation (IRD): each image keeps its similarities to the others of the batch.
+
+    A row's cosines to all other rows, divided by a temperature, become a distribution. The loss is the
+    cross-entropy from the teacher's to the student's, mean over the rows. The entropy of the teacher is not
+    subtracted, and the two temperatures differ: the loss of equal models is above 0.
+
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the
+    sum over the rows, ``B`` times this; the official code takes the mean. On the projection head's outputs
+    this is IRD; on the encoder's it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything
+    is computed in float64 and from log-probabilities.
+
+    Args:
+        student: ``(B, D)`` float unit vectors of the model in training; all views of all images are rows.
+        teacher: ``(B, D')`` float unit vectors of the same rows by the previous model. Gets no gradient.
+        temperature: divides the student's cosines, above 0; κ in the paper.
+        teacher_temperature: divides the teacher's, above 0; κ* in the paper.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for fewer than three rows.
+
+    Raises:
+        ValueError: the shapes do not fit, or a temperature is not above 0.
+    """
+    if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
+        raise ValueError(
+            "student and teacher must be (B, D) and (B, D'), "
+            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    log_old = log_relations(teacher.detach(), teacher_temperature)  # (B, B - 1)
+    log_new = log_relations(student, temperature)
+    return to_loss(mean_cross_entropy(log_old, log_new), student)
+
+
+def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Squared Euclidean distance between old and new features, mean over the rows.
+
+    Source: Co²L, Eqs. 17 and 18, alternatives to IRD in its Table 6: on the encoder's outputs or on those of
+    the projection head before they are normalised. The mean over all entries is this divided by ``D``.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training.
+        teacher: ``(B, D)`` float features of the same rows by the previous model. Gets no gradient.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for no rows.
+
+    Raises:
+        ValueError: not ``(B, D)``, or the shapes differ.
+    """
+    if student.ndim != 2 or student.shape != teacher.shape:
+        raise ValueError(
+            "student and teacher must both be (B, D), "
+            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    squares = (student.double() - teacher.detach().double()).square()  # (B, D)
+    return to_loss(squares.sum() / max(len(squares), 1), student)
+
+
+def log_relations(vectors: Tensor, temperature: float) -> Tensor:
+    """Log-softmax of each row's dot products with all other rows, ``(n, D)`` to ``(n, n - 1)`` float64.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+    """
+    exact = vectors.double()
+    return log_probabilities(without_self(exact @ exact.T), temperature)
+
+
+def without_self(matrix: Tensor) -> Tensor:
+    """Leaves out the diagonal, ``(n, n)`` to ``(n, n - 1)``: the others of each row, in order."""
+    rows = torch.arange(len(matrix), device=matrix.device)
+    columns = rows[:-1].expand(len(rows), -1)  # (n, n - 1)
+    return matrix.gather(1, columns + (columns >= rows[:, None]))
+
+
+def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
+    """Log-softmax of each row of ``scores / temperature``, in float64.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+    """
+    check_temperature(temperature)
+    return (scores.double() / temperature).log_softmax(1)
+
+
+def mean_cross_entropy(log_old: Tensor, log_new: Tensor) -> Tensor:
+    """Cross-entropy from old to new log-probabilities ``(n, m)``, mean over the rows; 0 if there are none."""
+    return -(log_old.exp() * log_new).sum() / max(len(log_new), 1)
+
+
+def check_temperature(temperature: float) -> None:
+    """Raises ValueError unless it is above 0."""
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")

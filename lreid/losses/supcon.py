@@ -1,0 +1,68 @@
+"""Supervised contrastive loss, whose anchors can be kept to the classes of the current task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from lreid.losses.episodes import to_loss
+from lreid.losses.relations import check_temperature, log_relations, without_self
+
+
+def asymmetric_supcon_loss(
+    projections: Tensor,
+    labels: Tensor,
+    current_classes: Tensor | Iterable[int],
+    *,
+    temperature: float,
+    base_temperature: float = 0.07,
+) -> Tensor:
+    """Asymmetric supervised contrastive loss: images of past classes are negatives and never anchors.
+
+    Every view of every image is a row. An anchor's softmax runs over its cosines to all other rows, past
+    classes too; its term is minus the mean log-probability of the other rows of its class. The loss is the
+    sum of the terms over the anchors of current classes, divided by the number of *all* rows and multiplied
+    by ``temperature / base_temperature``.
+
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. Reduction and factor are
+    those of the official code and weigh this loss against the distillation; the paper prints the sum over the
+    anchors, which is ``B * V`` times this with ``base_temperature=temperature``. With ``labels`` as
+    ``current_classes`` it is plain SupCon (Khosla et al., NeurIPS 2020). Where the official code gives NaN,
+    for a row with no other of its class (one view of a class's only image, even a past class's), the term is
+    0 here. Everything is computed in float64 and from log-probabilities.
+
+    Args:
+        projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.
+        labels: ``(B,)`` integers, in any order and any number of each.
+        current_classes: labels of the current task, in any order. One that the batch lacks does no harm.
+        temperature: divides the cosines, above 0.
+        base_temperature: above 0.
+
+    Returns:
+        Scalar in the precision of ``projections``, at least float32; 0 for a batch without current classes.
+
+    Raises:
+        ValueError: a wrong shape, or a temperature is not above 0.
+    """
+    if projections.ndim != 3 or labels.shape != projections.shape[:1]:
+        raise ValueError(
+            "projections must be (B, V, D) and labels (B,), "
+            f"got shapes {tuple(projections.shape)} and {tuple(labels.shape)}"
+        )
+    check_temperature(base_temperature)
+    rows = projections.flatten(0, 1)  # (BV, D) the views of an image one after the other
+    names = labels.to(rows.device).repeat_interleave(projections.shape[1])  # (BV,)
+    log_p = log_relations(rows, temperature)  # (BV, BV - 1)
+    positive = without_self(names[:, None] == names)  # (BV, BV - 1)
+    terms = -log_p.masked_fill(~positive, 0).sum(1) / positive.sum(1).clamp(min=1)  # (BV,)
+    total = (terms * is_among(names, current_classes)).sum()
+    return to_loss(total / max(len(rows), 1) * (temperature / base_temperature), projections)
+
+
+def is_among(labels: Tensor, classes: Tensor | Iterable[int]) -> Tensor:
+    """Whether each label is one of the classes, ``(B,)`` bool."""
+    if not isinstance(classes, Tensor):
+        classes = torch.tensor(list(classes), dtype=torch.int64)
+    return torch.isin(labels, classes.to(labels.device))

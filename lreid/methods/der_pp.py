@@ -1,0 +1,58 @@
+"""DER++: replay of stored images with their labels, and with the answers that they once had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.losses import asymmetric_cross_entropy, dark_experience_loss
+from lreid.methods.er import ER
+from lreid.models import Embedder
+
+
+class DERpp(ER):
+    """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a comparison of ER-ACE's paper.
+
+    An image is stored with the logits that it had when it came in. A step draws stored images twice: one draw is held
+    to its stored logits, the other classified. Logits of identities that came later are left out of the comparison.
+
+    Args:
+        model: the network.
+        logit_weight: alpha, of the stored logits.
+        asymmetric: the incoming loss of ER-ACE in place of plain cross-entropy ("DER++ with ACE").
+        er: options of :class:`ER`; ``replay_weight`` is beta.
+    """
+
+    def __init__(
+        self, model: Embedder, *, logit_weight: float = 0.1, replay_weight: float = 0.5,
+        asymmetric: bool = False, **er: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, replay_weight=replay_weight, **er)
+        self.weights["logits"] = logit_weight
+        self.asymmetric = asymmetric
+        self.answers = np.empty((0, 0), np.float32)  # (B, identities) logits of the last batch
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        terms = super().loss(batch)
+        if "replay" in terms:
+            replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
+            stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
+            terms["logits"] = dark_experience_loss(
+                self.logits(replay.images), stored.to(replay.images.device)
+            )
+        return terms
+
+    def incoming_loss(self, batch: Batch) -> Tensor:
+        logits = self.logits(batch.images)  # (B, identities)
+        self.answers = logits.detach().float().cpu().numpy()
+        if self.asymmetric:
+            return asymmetric_cross_entropy(logits, batch.labels)
+        return F.cross_entropy(logits, batch.labels.to(logits.device))
+
+    def extras(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
+        return {"logits": self.answers[fresh]}

@@ -1,0 +1,152 @@
+"""ER: experience replay. A step learns from the images that come in and from stored ones alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.memory import ImagePaths, StreamMemory, budget_of
+from lreid.methods.base import Method
+from lreid.models import Embedder, GrowingClassifier
+
+
+class Replay(NamedTuple):
+    """Stored images (n, 3, H, W), augmented, and labels (n,) where the model is; rows (n,) of the memory."""
+
+    images: Tensor
+    labels: Tensor
+    rows: np.ndarray
+
+
+class ER(Method):
+    """Experience replay with a reservoir (Chaudhry et al., 2019), the baseline of ER-ACE and ER-AML.
+
+    The loss is the cross-entropy of the incoming batch plus that of as many stored images, both over all identities so
+    far, in two forward passes, so that each batch has its own BatchNorm statistics. The official code (AML_pc) does
+    the same; it knows the number of classes from the start, here the classifier grows.
+
+    Both settings are had by configuration: the papers' online stream (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3,
+    ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``), or epochs of P x K batches as in re-ID. Either way an
+    image is offered to the memory once, after the first step on it. Retrieval compares the features in front of the
+    classifier, as in every other method.
+
+    Args:
+        model: the network.
+        exemplars: images of the memory; with 0 this is fine-tuning.
+        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
+        store: ``images`` keeps pixels, ``paths`` the names of files that must stay where they are.
+        replay: stored images a step, 0 for as many as come in.
+        task_free: replay images of the task at hand too; the official ER leaves them out where it is told of tasks.
+        replay_weight: of what is learned from stored images.
+
+    Attributes:
+        memory: a :class:`~lreid.memory.StreamMemory`.
+    """
+
+    batches = "identities"
+    pixels = True
+
+    def __init__(
+        self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
+        replay: int = 0, task_free: bool = True, replay_weight: float = 1.0,
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        if min(exemplars, exemplar_mib, replay) < 0 or store not in ("images", "paths"):
+            raise InputError(
+                "METHOD.EXEMPLARS, METHOD.EXEMPLAR_MIB and METHOD.REPLAY must be 0 or more and METHOD.STORE images or "
+                f"paths; got {exemplars}, {exemplar_mib}, {replay} and {store!r}"
+            )
+        seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
+        budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
+        self.memory = StreamMemory(budget, "reservoir", seed=seed)
+        self.store, self.replay, self.task_free = store, replay, task_free
+        self.weights = {"replay": replay_weight}
+        self.generator = torch.Generator().manual_seed(seed)
+        self.classifier = self.new_classifier().to(model.mean.device)
+        self.task_classes: tuple[int, ...] = ()
+        self.offered: set[str] = set()  # images of the task that the memory has been offered
+
+    def new_classifier(self) -> GrowingClassifier:
+        """Without identities yet, rows spread as those of ``torch.nn.Linear``."""
+        return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
+
+    def begin_task(self, task: Task) -> None:
+        self.classifier.grow(len(task.classes))
+        self.task_classes, self.offered = tuple(task.classes), set()
+
+    def parameters(self) -> Iterable[Parameter]:
+        return chain(self.model.parameters(), self.classifier.parameters())
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        terms = {"incoming": self.incoming_loss(batch)}
+        replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
+        if replay is not None:
+            terms["replay"] = self.replay_loss(replay)
+        return terms
+
+    def incoming_loss(self, batch: Batch) -> Tensor:
+        """Of the images that come in."""
+        return F.cross_entropy(self.logits(batch.images), batch.labels.to(batch.images.device))
+
+    def replay_loss(self, replay: Replay) -> Tensor:
+        """Of stored images."""
+        return F.cross_entropy(self.logits(replay.images), replay.labels)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(n, identities so far)."""
+        return self.classifier(self.model(images))
+
+    def choose(self, count: int, incoming: Tensor) -> Replay | None:
+        """Stored images to learn from; None where there are none.
+
+        Args:
+            count: images.
+            incoming: loss of the incoming batch, for policies that look at its gradient.
+        """
+        rows = self.memory.draw(count, exclude=() if self.task_free else self.task_classes)
+        return self.read(rows) if len(rows) else None
+
+    def read(self, rows: np.ndarray) -> Replay:
+        """The images in ``rows`` (n,) of the memory, augmented."""
+        self.replayed += len(rows)
+        seed = int(torch.randint(2**31, (), generator=self.generator))
+        images = self.augmented(self.memory.images[rows], seed=seed)
+        return Replay(images, torch.from_numpy(self.memory.labels[rows]).to(images.device), rows)
+
+    def end_step(self, batch: Batch) -> None:
+        last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
+        self.offered.update(last)
+        fresh = np.array(list(last.values()), np.int64)  # an image may stand twice in a batch
+        if self.store == "paths":
+            images = ImagePaths(list(last), self.model.height, self.model.width)
+        else:
+            images = batch.pixels.numpy()[fresh]
+        self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(fresh))
+
+    def extras(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
+        """What is stored besides, of the images in rows ``fresh`` (k,) of the batch."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "classifier": self.classifier.state_dict(), "memory": self.memory.state_dict(),
+            "generator": self.generator.get_state(), "task_classes": list(self.task_classes),
+            "offered": sorted(self.offered),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
+        self.classifier.load_state_dict(state["classifier"])
+        self.memory.load_state_dict(state["memory"])
+        self.generator.set_state(state["generator"].cpu())
+        self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])

@@ -1,0 +1,51 @@
+"""ER-ACE: replay in which new images are told from one another only, not from old identities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.losses import asymmetric_cross_entropy
+from lreid.methods.er import ER
+from lreid.models import CosineClassifier, Embedder, GrowingClassifier
+
+
+class ERACE(ER):
+    """Asymmetric cross-entropy (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.4).
+
+    The cross-entropy of the incoming batch runs over the identities that are in it. So the features of old ones are
+    not pushed away by images that the model does not know yet; old and new are told apart on stored images, by plain
+    cross-entropy. The classifier compares cosines, times 10.
+
+    Args:
+        model: the network.
+        official_denominator: of the incoming loss as in the official code, which keeps the classes from the highest one
+            seen on, see :func:`~lreid.losses.asymmetric_cross_entropy`.
+        er: options of :class:`ER`.
+    """
+
+    def __init__(self, model: Embedder, *, official_denominator: bool = False, **er: Any) -> None:
+        super().__init__(model, **er)
+        self.official_denominator = official_denominator
+        self.highest = -1  # identity that came in so far
+
+    def new_classifier(self) -> GrowingClassifier:
+        return CosineClassifier(self.model.dim)
+
+    def incoming_loss(self, batch: Batch) -> Tensor:
+        seen = torch.tensor([self.highest]) if self.official_denominator else None
+        return asymmetric_cross_entropy(self.logits(batch.images), batch.labels, seen)
+
+    def end_step(self, batch: Batch) -> None:
+        super().end_step(batch)
+        self.highest = max(self.highest, int(batch.labels.max()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"highest": self.highest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.highest = state["highest"]

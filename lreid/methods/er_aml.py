@@ -1,0 +1,75 @@
+"""ER-AML: replay in which new images learn by a metric loss against chosen negatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import er_aml_loss, er_aml_triplet_loss, sample_pairs
+from lreid.methods.er import ER
+from lreid.models import CosineClassifier, Embedder, GrowingClassifier
+
+
+class ERAML(ER):
+    """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
+
+    Each incoming image is drawn to one image of its identity and pushed from one of another, both out of the batch or
+    the memory. By default the other is an identity of the batch too (``incoming`` negatives), which spares old ones.
+    Stored images are classified, by cosines times 10. While the memory is empty the incoming ones are too, as in the
+    official code. An image that is the only one of its identity has no positive and is left out.
+
+    Positives and negatives out of the memory are forwarded together with those of the batch, augmented anew.
+
+    Args:
+        model: the network.
+        metric_loss: ``supcon`` (Eq. 1) or ``triplet`` (Appendix E).
+        negatives: ``incoming``, or ``all``, by which old identities drift more (Section 3.3).
+        temperature: of ``supcon``. The official code multiplies it by temperature / 0.07, followed here.
+        margin: of ``triplet``.
+        incoming_weight: gamma, of the incoming loss; the official code has 2 for ``triplet`` and none for ``supcon``.
+        er: options of :class:`ER`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, metric_loss: str = "supcon", negatives: str = "incoming",
+        temperature: float = 0.2, margin: float = 0.2, incoming_weight: float = 1.0, **er: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, **er)
+        if metric_loss not in ("supcon", "triplet") or negatives not in ("incoming", "all"):
+            raise InputError(
+                "METHOD.METRIC_LOSS must be supcon or triplet and METHOD.NEGATIVES incoming or all; "
+                f"got {metric_loss!r} and {negatives!r}"
+            )
+        self.metric_loss, self.negatives = metric_loss, negatives
+        self.temperature, self.margin = temperature, margin
+        self.weights["incoming"] = incoming_weight
+
+    def new_classifier(self) -> GrowingClassifier:
+        return CosineClassifier(self.model.dim)
+
+    def incoming_loss(self, batch: Batch) -> Tensor:
+        if len(self.memory) == 0:
+            return super().incoming_loss(batch)
+        stored = torch.from_numpy(self.memory.labels)  # (M,)
+        pairs = sample_pairs(batch.labels, stored, self.generator, negatives=self.negatives)
+        names = torch.cat([batch.labels, stored])  # (B + M,)
+        wanted = torch.cat([pairs.positive, pairs.negative])  # (2V,)
+        rows, places = wanted[wanted >= len(batch.labels)].unique(return_inverse=True)
+        images = batch.images
+        if len(rows):
+            images = torch.cat([images, self.read((rows - len(batch.labels)).numpy()).images])
+        features = self.model(images)  # (B + R, dim)
+        wanted[wanted >= len(batch.labels)] = len(batch.labels) + places
+        anchors, positives, negatives = (
+            features[of.to(features.device)] for of in (pairs.anchor, *wanted.chunk(2))
+        )  # (V, dim) each
+        if self.metric_loss == "triplet":
+            return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)
+        return er_aml_loss(
+            anchors, positives, negatives, names[pairs.anchor], names[pairs.negative],
+            temperature=self.temperature,
+        )  # fmt: skip

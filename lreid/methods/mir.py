@@ -1,0 +1,61 @@
+"""MIR: replay of the stored images that the incoming batch is about to spoil most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from lreid.methods.er import ER, Replay
+from lreid.models import Embedder
+
+
+class MIR(ER):
+    """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a comparison of ER-ACE's paper.
+
+    Out of ``candidates`` stored images those are replayed whose loss grows most by a virtual step of plain gradient
+    descent on the incoming loss. What the paper and its code leave open: BatchNorm takes the statistics of the
+    candidates before and after the step alike, and keeps none of them.
+
+    Args:
+        model: the network.
+        candidates: stored images that are looked at.
+        virtual_rate: learning rate of the virtual step, in the official code that of training (SGD, 0.1).
+        er: options of :class:`ER`.
+    """
+
+    def __init__(
+        self, model: Embedder, *, candidates: int = 50, virtual_rate: float = 0.1, **er: Any
+    ) -> None:
+        super().__init__(model, **er)
+        self.candidates, self.virtual_rate = candidates, virtual_rate
+
+    def choose(self, count: int, incoming: Tensor) -> Replay | None:
+        drawn = super().choose(max(self.candidates, count), incoming)
+        if drawn is None or len(drawn.labels) <= count:
+            return drawn
+        parameters = [part for part in self.parameters() if part.requires_grad]
+        gradients = torch.autograd.grad(incoming, parameters, retain_graph=True, allow_unused=True)
+        moved = {
+            part: part - self.virtual_rate * gradient
+            for part, gradient in zip(parameters, gradients, strict=True)
+            if gradient is not None
+        }
+        with torch.no_grad():
+            growth = self.losses(drawn, moved) - self.losses(drawn, {})  # (n,)
+        kept = growth.topk(count).indices.sort().values
+        return Replay(drawn.images[kept], drawn.labels[kept], drawn.rows[kept.cpu().numpy()])
+
+    def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
+        """Loss of each image (n,) with some parameters replaced; leaves the network as it is."""
+
+        def call(module: torch.nn.Module, values: Tensor) -> Tensor:
+            tensors = {name: moved.get(part, part) for name, part in module.named_parameters()}
+            tensors |= {name: part.clone() for name, part in module.named_buffers()}
+            return functional_call(module, tensors, values)
+
+        logits = call(self.classifier, call(self.model, drawn.images))  # (n, identities)
+        return F.cross_entropy(logits, drawn.labels, reduction="none")

@@ -1,0 +1,212 @@
+"""The cache on disk: the same images, no decoding twice, seen changes, and nothing left of a task."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lreid.data import disk_cache, images
+from lreid.data.disk_cache import DiskCache
+from lreid.data.images import Images, read_image
+from lreid.data.records import Record
+from lreid.errors import InputError
+
+SIZE = {"height": 16, "width": 8}
+GIB = 5 * 16 * 8 * 3 / 2**30  # of the five images
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> list[Record]:
+    for i in range(5):
+        save(tmp_path / f"{i}.png", i)
+    return [Record(str(tmp_path / f"{i}.png"), i, 0) for i in range(5)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "deep"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are decoded."""
+    paths: list[str] = []
+    decode = images._decode
+    monkeypatch.setattr(images, "_decode", lambda path: paths.append(path) or decode(path))
+    return paths
+
+
+def save(path: Path, seed: int) -> None:
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (24, 12, 3), dtype=np.uint8)).save(path)
+
+
+def load(
+    records: list[Record], folder: Path, *, keep: bool = False, gib: float = 1.0, **options: bool
+) -> Images:
+    return Images(records, **SIZE, cache_gib=0.0, disk=DiskCache(folder, gib, keep), **options)
+
+
+def assert_same(loaded: Images) -> None:
+    for record, image in zip(loaded.records, loaded, strict=True):
+        np.testing.assert_array_equal(image, read_image(record.path, **SIZE))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_images_are_those_of_the_files_in_order(records: list[Record], folder: Path, keep: bool) -> None:
+    for _ in range(2):
+        loaded = load(records, folder, keep=keep)
+        assert loaded.records == tuple(records) and loaded.skipped == [] and loaded.cached_gib == 0.0
+        assert loaded[1:4].shape == (3, 16, 8, 3) and type(loaded[0]) is np.ndarray
+        assert_same(loaded)
+        with pytest.raises(ValueError, match="read-only"):
+            loaded[0][:] = 0
+
+
+def test_a_task_is_decoded_once_and_leaves_no_file(
+    records: list[Record], folder: Path, read: list[str]
+) -> None:
+    loaded = load(records, folder)
+    assert len(read) == 5 and os.listdir(folder) == []
+    assert loaded[2].tobytes() == loaded[2].tobytes() and len(read) == 5
+    assert_same(load(records, folder))
+
+
+def test_a_killed_process_leaves_no_file(records: list[Record], folder: Path) -> None:
+    def held_when_killed() -> None:
+        loaded = load(records, folder)
+        os.kill(os.getpid() if len(loaded) == 5 else 0, signal.SIGKILL)
+
+    child = multiprocessing.get_context("fork").Process(target=held_when_killed)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert os.listdir(folder) == []
+
+
+def test_kept_images_are_not_decoded_again(records: list[Record], folder: Path, read: list[str]) -> None:
+    load(records, folder, keep=True)
+    again = load(records, folder, keep=True)
+    assert len(read) == 5 and len(os.listdir(folder)) == 1
+    assert_same(again)
+    assert_same(load(records[:3], folder, keep=True))  # other records are other files
+    assert (
+        Images(records, height=32, width=8, cache_gib=0.0, disk=DiskCache(folder, 1.0, True))[4].shape[0]
+        == 32
+    )
+    assert len(os.listdir(folder)) == 3
+
+
+@pytest.mark.parametrize("change", ["content", "time", "size"])
+def test_a_changed_file_is_seen(records: list[Record], folder: Path, read: list[str], change: str) -> None:
+    load(records, folder, keep=True)
+    path, before = Path(records[3].path), os.stat(records[3].path)
+    if change == "content":
+        save(path, 99)
+    elif change == "time":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1000))
+    else:
+        with open(path, "ab") as file:
+            file.write(b"more")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    read.clear()
+    loaded = load(records, folder, keep=True)
+    assert len(read) == 5
+    assert_same(loaded)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_bad_files_stop_or_are_left_out(
+    records: list[Record], folder: Path, keep: bool, read: list[str]
+) -> None:
+    Path(records[2].path).write_bytes(b"no picture")
+    for _ in range(2):
+        loaded = load(records, folder, keep=keep, skip_bad=True)
+        assert loaded.skipped == [records[2].path] and loaded.records == (*records[:2], *records[3:])
+        assert_same(loaded)
+    with pytest.raises(InputError, match=r"2\.png"):  # also where a run that skipped it left its file
+        load(records, folder, keep=keep)
+    for record in records:
+        Path(record.path).write_bytes(b"")
+    with pytest.raises(InputError, match=r"none of the 5 images"):
+        load(records, folder, keep=keep, skip_bad=True)
+    assert [name for name in os.listdir(folder) if not name.endswith(".images")] == []
+
+
+def test_a_damaged_cache_is_not_used(records: list[Record], folder: Path, read: list[str]) -> None:
+    load(records, folder, keep=True)
+    (file,) = folder.iterdir()
+    for content in (b"", file.read_bytes()[:-100]):
+        file.write_bytes(content)
+        read.clear()
+        assert_same(load(records, folder, keep=True))
+        assert len(read) == 5 + 5  # the second five by the comparison
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_folder_is_bounded(
+    records: list[Record], folder: Path, keep: bool, read: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "lreid"):
+        loaded = load(records, folder, keep=keep, gib=GIB - 1e-9)
+    assert "no room" in caplog.text and "DATA.CACHE_DIR_GIB" in caplog.text and "\n" not in caplog.messages[0]
+    assert read == [] and os.listdir(folder) == []
+    assert_same(loaded)
+    caplog.clear()
+    load(records, folder, keep=True, gib=GIB)
+    assert caplog.messages == []
+    load(records[:1], folder, keep=keep, gib=GIB)  # it is full now
+    assert "no room" in caplog.text
+
+
+def test_too_small_a_disk_is_no_end(
+    records: list[Record], folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage = disk_cache.shutil.disk_usage("/")._replace(free=5 * 16 * 8 * 3)
+    monkeypatch.setattr(disk_cache.shutil, "disk_usage", lambda path: usage)
+    assert_same(load(records, folder))
+    assert "no room" in caplog.text
+
+
+def test_a_disk_that_fills_up_is_told_in_one_line(
+    records: list[Record], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk_cache.np, "ascontiguousarray", full)
+    for keep in (False, True):
+        with pytest.raises(InputError, match="cannot be written .*No space left on device") as error:
+            load(records, folder, keep=keep)
+        assert "\n" not in str(error.value)
+        assert os.listdir(folder) == []
+
+
+def test_a_folder_that_cannot_be_made(records: list[Record]) -> None:
+    with pytest.raises(InputError, match=r"0\.png/cache: decoded images cannot be written .*DATA.CACHE_DIR"):
+        load(records, Path(records[0].path) / "cache")
+
+
+def test_unfinished_files_are_removed_in_time(records: list[Record], folder: Path) -> None:
+    folder.mkdir(parents=True)
+    old, new = folder / ".a.images.x", folder / ".b.images.y"
+    for file in (old, new):
+        file.write_bytes(b"half")
+    os.utime(old, (time.time() - 2 * 24 * 3600,) * 2)
+    load(records, folder)
+    assert os.listdir(folder) == [new.name]
+
+
+def test_small_lists_and_drawn_images_need_no_file(records: list[Record], folder: Path) -> None:
+    Images(records, **SIZE, disk=DiskCache(folder, 1.0, True))
+    assert not folder.exists()  # they fit in memory
+    drawn = load([Record("synthetic:plaza/0/17/2/5", 0, 0)], folder, keep=True)
+    assert drawn[0].shape == (16, 8, 3) and os.listdir(folder) == []

@@ -1,0 +1,122 @@
+"""Class- and task-incremental accuracy and forgetting, against nested loops and numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.evaluation import accuracy, summarise_accuracies, task_accuracies
+
+
+def best(scores: list[float], classes: list[int]) -> int:
+    """The first of the classes with the highest score."""
+    winner = classes[0]
+    for label in classes:
+        if scores[label] > scores[winner]:
+            winner = label
+    return winner
+
+
+@given(data=st.data(), tasks=st.integers(1, 4), task_il=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_accuracies_against_nested_loops(data: st.DataObject, tasks: int, task_il: bool) -> None:
+    class_tasks = [task for task in range(tasks) for _ in range(data.draw(st.integers(1, 3)))]
+    class_tasks = data.draw(st.permutations(class_tasks))
+    every = list(range(len(class_tasks)))
+    labels = every + data.draw(st.lists(st.sampled_from(every), max_size=10))
+    scores = [[data.draw(st.integers(-2, 2)) / 2 for _ in every] for _ in labels]  # with ties
+    expected = []
+    for task in range(tasks):
+        own = [label for label in every if class_tasks[label] == task]
+        right = [
+            best(row, own if task_il else every) == label
+            for row, label in zip(scores, labels, strict=True)
+            if label in own
+        ]
+        expected.append(100 * sum(right) / len(right))
+    arguments = np.array(scores), np.array(labels), np.array(class_tasks)
+    assert task_accuracies(*arguments, task_il=task_il) == pytest.approx(expected)
+    all_right = [best(row, every) == label for row, label in zip(scores, labels, strict=True)]
+    assert accuracy(*arguments[:2]) == pytest.approx(100 * sum(all_right) / len(all_right))
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_being_told_the_task_never_hurts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(6), rng.integers(0, 6, 20)])
+    arguments = torch.from_numpy(rng.normal(size=(26, 6))), torch.from_numpy(labels), np.arange(6) // 2
+    class_il, task_il = (task_accuracies(*arguments, task_il=told) for told in (False, True))
+    assert all(told >= untold for told, untold in zip(task_il, class_il, strict=True))
+
+
+def test_with_one_task_both_are_the_same() -> None:
+    scores, labels, tasks = np.eye(4)[[0, 1, 1, 3]], np.arange(4), np.zeros(4, int)
+    for task_il in (False, True):
+        assert task_accuracies(scores, labels, tasks, task_il=task_il) == [75.0] == [accuracy(scores, labels)]
+
+
+def test_classes_that_cannot_be_are_never_right() -> None:
+    """As where the probe had no image of a whole task."""
+    scores, labels, tasks = np.array([[-np.inf, -np.inf, 1.0]] * 3), np.arange(3), np.array([0, 0, 1])
+    assert task_accuracies(scores, labels, tasks, task_il=True) == [0.0, 100.0]
+    assert accuracy(np.full((2, 2), -np.inf), np.array([0, 1])) == 0
+
+
+MATRIX = [[90.0], [60.0, 80.0], [70.0, 50.0, 100.0]]
+
+
+def test_summary_by_hand() -> None:
+    assert summarise_accuracies(MATRIX) == {
+        "accuracy": pytest.approx(220 / 3),
+        "anytime_accuracy": pytest.approx([90, 70, 220 / 3]),
+        "average_incremental_accuracy": pytest.approx((90 + 70 + 220 / 3) / 3),
+        "forgetting": pytest.approx((20 + 30) / 2),
+    }
+    assert summarise_accuracies(MATRIX[:1])["forgetting"] is None
+
+
+def test_a_task_that_gains_counts_below_zero() -> None:
+    assert summarise_accuracies([[50.0], [80.0, 60.0]])["forgetting"] == -30
+
+
+@given(data=st.data(), tasks=st.integers(2, 6))
+@settings(max_examples=40, deadline=None)
+def test_summary_against_nested_loops(data: st.DataObject, tasks: int) -> None:
+    matrix = [[data.draw(st.floats(0, 100)) for _ in range(task + 1)] for task in range(tasks)]
+    falls, means = 0.0, 0.0
+    for task in range(tasks - 1):
+        highest = -math.inf
+        for row in range(task, tasks - 1):
+            highest = max(highest, matrix[row][task])
+        falls += highest - matrix[-1][task]
+    for row in matrix:
+        means += sum(row) / len(row)
+    summary = summarise_accuracies(matrix)
+    assert summary["forgetting"] == pytest.approx(falls / (tasks - 1))
+    assert summary["average_incremental_accuracy"] == pytest.approx(means / tasks)
+    assert summary["accuracy"] == summary["anytime_accuracy"][-1]
+
+
+def test_what_does_not_fit_is_told() -> None:
+    scores, labels, tasks = np.eye(4), np.arange(4), np.array([0, 0, 1, 1])
+    for wrong in (
+        (scores[:3], labels, tasks),
+        (scores, labels, tasks[:3]),
+        (scores, labels + 1, tasks),
+        (scores, labels - 1, tasks),
+        (np.where(scores, np.nan, 0), labels, tasks),
+        (scores, labels, 2 * tasks),  # task 1 has no class
+        (scores[:2], labels[:2], tasks),  # task 1 has no image
+    ):
+        with pytest.raises(InputError):
+            task_accuracies(*wrong, task_il=False)
+    for matrix in ([], [[1.0, 2.0]], [[1.0], [1.0]]):
+        with pytest.raises(InputError, match="row t"):
+            summarise_accuracies(matrix)

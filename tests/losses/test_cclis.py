@@ -1,0 +1,261 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import golden_names, load_golden, softmax
+
+from lreid.losses import (
+    importance_scores,
+    importance_weights,
+    prototype_relation_loss,
+    sample_nce_loss,
+)
+
+LABELS = [0, 3, 0, 2, 1, 1, 3, 0]  # classes 0 and 1 are past ones, 2 and 3 current
+
+
+def cosines(rows, classes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(rows, classes, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+def shares(rows, seed=0):
+    return 0.001 + 0.05 * cosines(rows, 1, seed + 100)[:, 0].abs()
+
+
+def sample_nce(scores, labels, weights, current, temperature):
+    """The loss by nested loops; a weight of 0 counts as a factor of 1."""
+    total = 0.0
+    for own, row in zip(labels, scores, strict=True):
+        denominator = 0.0
+        for other, each, weight in zip(labels, scores, weights, strict=True):
+            past = own not in current and other not in current and own != other
+            factor = 1 / (weight * labels.count(other)) if past and weight > 0 else 1
+            denominator += factor * math.exp(each[own] / temperature)
+        total += math.log(denominator) - row[own] / temperature
+    return total / len(labels)
+
+
+def prototype_relation(student, teacher, temperature, teacher_temperature):
+    """The loss by nested loops."""
+    total = 0.0
+    for new, old in zip(student, teacher, strict=True):
+        p_new = softmax(dict(enumerate(new)), temperature)
+        p_old = softmax(dict(enumerate(old)), teacher_temperature)
+        total -= sum(p_old[column] * math.log(p_new[column]) for column in p_new)
+    return total / len(student)
+
+
+def scores_of(cosines, labels, temperature, own_class=False):
+    """The importance scores by nested loops, for two classes or more."""
+    classes = len(cosines[0])
+    columns = [
+        softmax({row: values[column] for row, values in enumerate(cosines)}, temperature)
+        for column in range(classes)
+    ]
+    return [
+        sum(columns[c][row] for c in range(classes) if own_class or c != label) / (classes - 1)
+        for row, label in enumerate(labels)
+    ]
+
+
+def golden_nce(name):
+    """Hyper-parameters, arrays and the classes of the current task."""
+    hyper, arrays = load_golden(name)
+    first = hyper["target_task"] * hyper["cls_per_task"]
+    return hyper, arrays, range(first, first + hyper["cls_per_task"])
+
+
+@pytest.mark.parametrize("name", golden_names("cclis_samplence"))
+def test_golden_sample_nce(name):
+    hyper, arrays, current = golden_nce(name)
+    scores, weights = arrays["output"].T.clone().requires_grad_(), arrays["importance_weight"]
+    loss = sample_nce_loss(scores, arrays["label"], weights, current, temperature=hyper["temperature"])
+    loss.backward()
+    assert loss.dtype == torch.float32
+    if name.endswith("zero_weight"):  # NaN in the official code
+        expected = sample_nce(scores.tolist(), arrays["label"].tolist(), weights.tolist(), current, 0.5)
+        assert loss.item() == pytest.approx(expected, rel=1e-6)
+        assert scores.grad.isfinite().all()
+        return
+    torch.testing.assert_close(loss.double(), arrays["loss_oracle"], rtol=1e-6, atol=0, check_dtype=False)
+    if name.endswith("hardcoded_bug"):  # right by default, and the official value without current classes
+        scores.grad = None
+        loss = sample_nce_loss(scores, arrays["label"], weights, [], temperature=hyper["temperature"])
+        loss.backward()
+    torch.testing.assert_close(loss.double(), arrays["loss"], rtol=1e-6, atol=0, check_dtype=False)
+    torch.testing.assert_close(scores.grad, arrays["grad"].T, rtol=1e-5, atol=1e-7)
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=9), st.sets(st.integers(0, 4)),
+    st.lists(st.sampled_from([0.0, 1e-4, 0.3, 1.0]), min_size=9, max_size=9),
+    st.sampled_from([0.1, 0.5]), st.integers(0, 9),
+)  # fmt: skip
+@settings(deadline=None, max_examples=80)
+def test_sample_nce_matches_the_loops(labels, current, weights, temperature, seed):
+    scores, weights = cosines(len(labels), 5, seed).requires_grad_(), weights[: len(labels)]
+    loss = sample_nce_loss(
+        scores, torch.tensor(labels), torch.tensor(weights), current, temperature=temperature
+    )
+    loss.backward()
+    weights = torch.tensor(weights).tolist()  # in float32
+    expected = sample_nce(scores.tolist(), labels, weights, current, temperature)
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("filler", [0.0, -1.0, torch.nan, torch.inf])
+def test_weights_of_current_classes_do_not_count(filler):
+    scores, labels, weights = cosines(8, 4), torch.tensor(LABELS), shares(8)
+    expected = sample_nce_loss(scores, labels, weights, [2, 3])
+    assert sample_nce_loss(scores, labels, weights * 2, [2, 3]) != expected
+    weights[labels > 1] = filler
+    assert sample_nce_loss(scores, labels, weights, [2, 3]) == expected
+    unused = torch.full((8,), filler)
+    assert sample_nce_loss(scores, labels, unused, labels).isfinite()  # the first task
+    assert sample_nce_loss(scores, labels.clamp(max=1), unused, [0]).isfinite()  # a single past class
+
+
+def test_stored_images_stand_for_all_of_their_class():
+    # Both images of past class 0 were stored, and two like the other two of class 1: weights 1/2 and 1/4.
+    column = torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64)
+    scores, labels = torch.stack([column, -column], 1), torch.tensor([0, 0, 1, 1])
+    loss = sample_nce_loss(scores, labels, torch.tensor([0.5, 0.5, 0.25, 0.25]), [], temperature=1.0)
+    all_images = column[[0, 1, 2, 2, 3, 3]]
+    of_class_0 = all_images.logsumexp(0) - column[:2]
+    of_class_1 = (-column).logsumexp(0) + column[2:]  # images of the own class count once
+    assert loss.item() == pytest.approx(torch.cat([of_class_0, of_class_1]).mean().item())
+
+
+def test_an_empty_batch_is_zero():
+    scores = torch.empty(0, 3, requires_grad=True)
+    loss = sample_nce_loss(scores, torch.empty(0, dtype=torch.int64), torch.empty(0), [0])
+    loss.backward()
+    assert loss.item() == 0
+
+
+def test_sample_nce_gradient():
+    labels, weights = torch.tensor(LABELS), shares(8)
+    assert torch.autograd.gradcheck(
+        lambda x: sample_nce_loss(x, labels, weights, [2, 3]), cosines(8, 4).requires_grad_()
+    )
+
+
+@pytest.mark.parametrize("name", golden_names("cclis_prd"))
+def test_golden_prototype_relation(name):
+    hyper, arrays = load_golden(name)
+    old = hyper["target_task"] * hyper["cls_per_task"]
+    scores = arrays["output_cur"].T.clone().requires_grad_()
+    loss = prototype_relation_loss(
+        scores[:, :old],
+        arrays["output_past"].T[:, :old],
+        temperature=hyper["kappa_cur"],
+        teacher_temperature=hyper["kappa_past"],
+    )
+    loss.backward()
+    torch.testing.assert_close(loss, arrays["loss"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(loss.double(), arrays["loss_oracle"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(scores.grad, arrays["grad"].T, rtol=1e-5, atol=1e-7)
+
+
+@given(
+    st.integers(1, 6), st.integers(0, 5), st.floats(0.05, 2), st.floats(0.05, 2), st.integers(0, 9)
+)  # fmt: skip
+@settings(deadline=None, max_examples=50)
+def test_prototype_relation_matches_the_loops(rows, classes, temperature, teacher_temperature, seed):
+    student = cosines(rows, classes, seed).requires_grad_()
+    teacher = cosines(rows, classes, seed + 1).requires_grad_()
+    temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}
+    loss = prototype_relation_loss(student, teacher, **temperatures)
+    loss.backward()
+    expected = prototype_relation(student.tolist(), teacher.tolist(), **temperatures) if classes else 0
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert teacher.grad is None
+    if classes < 2:
+        assert loss.item() == 0 and student.grad.eq(0).all()
+
+
+@pytest.mark.parametrize("name", golden_names("cclis_scores"))
+def test_golden_scores_and_weights(name):
+    hyper, arrays = load_golden(name)
+    classes = (hyper["target_task"] + 1) * hyper["cls_per_task"]
+    seen, labels = arrays["output"].double().T[:, :classes], arrays["label"]
+    scores = importance_scores(seen, labels, temperature=hyper["temperature"])
+    passes = [scores] * (hyper["max_iter"] - 1)
+    passes.append(importance_scores(seen, labels, temperature=hyper["temperature"], own_class=True))
+    official = torch.stack(passes).mean(0)
+    if classes == 1:  # divided by 0 in the official code
+        assert torch.equal(scores, torch.full_like(scores, 1 / len(labels)))
+        assert torch.equal(official, scores)
+        torch.testing.assert_close(importance_weights(scores, labels), scores)
+        return
+    torch.testing.assert_close(scores, arrays["score_paper"], rtol=1e-9, atol=0)
+    torch.testing.assert_close(official, arrays["score_oracle_code"], rtol=1e-9, atol=0)
+    torch.testing.assert_close(official.float(), arrays["score"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        importance_weights(official, labels), arrays["weight_within_class"], rtol=1e-6, atol=0
+    )
+
+
+@given(st.lists(st.integers(0, 3), max_size=9), st.booleans(), st.sampled_from([0.1, 0.5]), st.integers(0, 9))
+@settings(deadline=None, max_examples=50)
+def test_scores_match_the_loops(labels, own_class, temperature, seed):
+    values = cosines(len(labels), 4, seed)
+    scores = importance_scores(
+        values, torch.tensor(labels).long(), temperature=temperature, own_class=own_class
+    )
+    expected = scores_of(values.tolist(), labels, temperature, own_class) if labels else []
+    assert scores.tolist() == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1e-30, 0.2, 3.0])), max_size=12)
+)  # fmt: skip
+@settings(deadline=None, max_examples=60)
+def test_weights_match_the_loops(images):
+    labels = torch.tensor([label for label, _ in images]).long()
+    weights = importance_weights(torch.tensor([s for _, s in images], dtype=torch.float64), labels)
+    expected = []
+    for label, score in images:
+        own = [other for name, other in images if name == label]
+        expected.append(score / sum(own) if sum(own) else 1 / len(own))
+    assert weights.tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_precision_is_that_of_the_scores_and_at_least_float32():
+    values, labels = cosines(8, 4).half().requires_grad_(), torch.tensor(LABELS)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = sample_nce_loss(values, labels, shares(8), [2, 3])
+        relation = prototype_relation_loss(values, cosines(8, 4, 1))
+        scores = importance_scores(values.detach(), labels)
+        weights = importance_weights(scores, labels)
+    assert loss.dtype == relation.dtype == scores.dtype == weights.dtype == torch.float32
+    expected = sample_nce(values.tolist(), LABELS, shares(8).tolist(), [2, 3], 0.5)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    (loss + relation).backward()
+    assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sample_nce_loss(torch.ones(4), torch.zeros(4), torch.ones(4), []), "scores must be"),
+        (lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(3), torch.ones(3), []), "scores must be"),
+        (lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(4), torch.ones(3), []), "weights must have"),
+        (
+            lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(4), torch.ones(4), [], temperature=0),
+            "temperature must be above 0",
+        ),
+        (lambda: prototype_relation_loss(torch.ones(4, 2), torch.ones(4, 3)), "student_scores and teacher"),
+        (lambda: importance_scores(torch.ones(4, 2), torch.zeros(3)), "scores must be"),
+        (lambda: importance_scores(torch.ones(2, 2), torch.tensor([0, 2])), r"labels must be in \[0, 2\)"),
+        (lambda: importance_scores(torch.ones(2, 2), torch.tensor([-1, 1])), r"labels must be in \[0, 2\)"),
+        (lambda: importance_weights(torch.ones(4), torch.zeros(3)), "scores and labels"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

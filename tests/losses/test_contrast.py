@@ -1,0 +1,104 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import golden_names, load_golden, unit
+from torch.nn import functional as F
+
+from lreid.losses import contrast_scores, nt_xent_loss
+
+
+def draw(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def nt_xent(projections, temperature):
+    """The loss by nested loops."""
+    rows = [(image, view) for image in range(len(projections)) for view in (0, 1)]
+    total = 0.0
+    for image, view in rows:
+        z = projections[image][view]
+        to = {
+            other: dot(z, projections[other[0]][other[1]]) / temperature
+            for other in rows
+            if other != (image, view)
+        }
+        total += math.log(sum(math.exp(value) for value in to.values())) - to[image, 1 - view]
+    return total / len(rows)
+
+
+@given(st.integers(1, 6), st.sampled_from([0.07, 0.5, 3.0]), st.integers(0, 9))
+@settings(deadline=None, max_examples=40)
+def test_nt_xent_matches_the_loops(images, temperature, seed):
+    projections = F.normalize(draw(images, 2, 4, seed=seed), dim=2)
+    loss = nt_xent_loss(projections, temperature=temperature)
+    assert loss.item() == pytest.approx(nt_xent(projections.tolist(), temperature), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_nt_xent_has_nothing_to_tell_apart(images):
+    projections = F.normalize(draw(images, 2, 4), dim=2).requires_grad_()
+    loss = nt_xent_loss(projections, temperature=0.5)
+    loss.backward()
+    assert loss.item() == 0 and projections.grad.eq(0).all()
+
+
+def test_nt_xent_gradient():
+    assert torch.autograd.gradcheck(
+        lambda x: nt_xent_loss(F.normalize(x, dim=2), temperature=0.5), draw(4, 2, 3).requires_grad_()
+    )
+
+
+@pytest.mark.parametrize("name", golden_names("contrast_score"))
+def test_golden_scores(name):
+    _, arrays = load_golden(name)
+    for images, expected in [("proj", "score_buffer"), ("proj_inc", "score_incoming")]:
+        scores = contrast_scores(arrays[images], arrays[f"{images}_flip"])
+        torch.testing.assert_close(scores, arrays[expected], rtol=1e-12, atol=1e-14)
+
+
+@given(st.integers(0, 6), st.integers(1, 5), st.floats(1e-6, 1e6), st.integers(0, 9))
+@settings(deadline=None, max_examples=40)
+def test_scores_match_the_loops_at_any_length(images, width, scale, seed):
+    projections, flipped = draw(images, width, seed=seed), draw(images, width, seed=seed + 1)
+    scores = contrast_scores(scale * projections, flipped)
+    pairs = zip(projections.tolist(), flipped.tolist(), strict=True)
+    assert scores.tolist() == pytest.approx([1 - dot(unit(a), unit(b)) for a, b in pairs], abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_scores_stay_in_their_range(dtype):
+    projections = draw(200, 16).to(dtype)
+    same, opposite = contrast_scores(projections, 2 * projections), contrast_scores(projections, -projections)
+    assert same.dtype == opposite.dtype == torch.promote_types(dtype, torch.float32)
+    assert (same >= 0).all() and (opposite <= 2).all()
+    assert same.max().item() < 1e-12 and opposite.min().item() > 2 - 1e-12
+
+
+def test_scores_of_dead_and_broken_projections():
+    projections = draw(3, 4)
+    projections[0], projections[1, 2] = 0, torch.nan
+    scores = contrast_scores(projections, projections)
+    assert scores[0] == 1 and scores[1].isnan() and scores[2] < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nt_xent_loss(torch.ones(4, 3), temperature=0.5), "projections must be"),
+        (lambda: nt_xent_loss(torch.ones(4, 3, 5), temperature=0.5), "projections must be"),
+        (lambda: nt_xent_loss(torch.ones(4, 2, 5), temperature=0.0), "temperature must be above 0"),
+        (lambda: contrast_scores(torch.ones(4), torch.ones(4)), "projections and flipped"),
+        (lambda: contrast_scores(torch.ones(4, 2), torch.ones(4, 3)), "projections and flipped"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

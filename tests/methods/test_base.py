@@ -1,0 +1,56 @@
+"""The memory that ExemplarMethod adds: its options."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from drawn import drawn_task
+from family import model
+
+from lreid.errors import InputError
+from lreid.memory import ImagePaths
+from lreid.methods import Method, build_method
+
+
+def after_two_tasks(**options: object) -> Method:
+    method = build_method("bot_ft_plus", model(neck=True), **options)
+    for index in range(2):
+        method.begin_task(drawn_task(index))
+        method.end_task(drawn_task(index))
+    return method
+
+
+def test_paths_are_those_of_the_images_that_would_be_kept() -> None:
+    images, paths = (after_two_tasks(exemplars=17, store=store).memory for store in ("images", "paths"))
+    assert isinstance(images.images, np.ndarray) and isinstance(paths.images, ImagePaths)
+    assert len(images) == 16 and np.array_equal(images.labels, paths.labels)
+    assert np.array_equal(images.images, paths.images[:])
+
+
+def test_the_budget_in_mib_counts_pixels_in_either_store() -> None:
+    room = 10.5 * 32 * 16 * 3 / 2**20
+    for store in ("images", "paths"):
+        method = after_two_tasks(exemplar_mib=room, least_images=1, store=store)
+        assert method.memory.budget == 10 and method.exemplars == 8
+    assert after_two_tasks(exemplar_mib=room, exemplars=4).memory.budget == 4
+
+
+def test_a_filled_memory_uses_the_whole_budget() -> None:
+    method = after_two_tasks(exemplars=19, fill_memory=True)
+    assert sorted(np.bincount(method.memory.labels)) == [2] * 5 + [3] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"store": "disk"}, "METHOD.STORE images or paths; got 0.0 and 'disk'"),
+        ({"exemplar_mib": -1.0}, "METHOD.EXEMPLAR_MIB must be 0 or more"),
+        (
+            {"selection": "importance"},
+            "METHOD.SELECTION one of herding, nearest, random; got .* 'importance'",
+        ),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_method("bot_ft_plus", model(neck=True), **options)

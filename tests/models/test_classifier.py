@@ -1,0 +1,83 @@
+"""Classifiers that grow: what they answer and what stays."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lreid.models.classifier import CosineClassifier, GrowingClassifier
+
+
+def features(rows: int = 5, dim: int = 8, seed: int = 1) -> Tensor:
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("kind", "std"), [(GrowingClassifier, 0.001), (CosineClassifier, 24**-0.5)])
+def test_growing_keeps_the_old_rows_and_draws_the_new(kind: type[GrowingClassifier], std: float) -> None:
+    torch.manual_seed(3)
+    classifier = kind(8, 2)
+    old = classifier.weight.detach().clone()
+    classifier.grow(3)
+    torch.manual_seed(3)
+    expected = torch.cat([torch.randn(2, 8), torch.randn(3, 8)]) * std
+    assert len(classifier) == 5
+    assert classifier.weight[:2].equal(old)
+    assert classifier.weight.equal(expected)
+    assert isinstance(classifier.weight, torch.nn.Parameter)
+
+
+@pytest.mark.parametrize("kind", [GrowingClassifier, CosineClassifier])
+def test_grows_from_nothing(kind: type[GrowingClassifier]) -> None:
+    classifier = kind(8)
+    assert classifier(features()).shape == (5, 0)
+    classifier.grow(4)
+    assert classifier(features()).shape == (5, 4)
+
+
+@pytest.mark.parametrize("kind", [GrowingClassifier, CosineClassifier])
+def test_state_comes_back(kind: type[GrowingClassifier]) -> None:
+    classifier, other = kind(8, 4), kind(8, 4)
+    other.load_state_dict(classifier.state_dict())
+    assert other(features()).equal(classifier(features()))
+
+
+def test_linear_logits_are_dot_products() -> None:
+    classifier = GrowingClassifier(8, 4)
+    torch.testing.assert_close(classifier(features()), features() @ classifier.weight.T)
+
+
+@given(st.integers(1, 5), st.integers(1, 6), st.floats(0.5, 30), st.floats(1e-3, 1e3), st.integers(0, 50))
+@settings(deadline=None, max_examples=40)
+def test_cosine_matches_the_loops(rows: int, classes: int, scale: float, length: float, seed: int) -> None:
+    classifier = CosineClassifier(3, classes, scale=scale).double()
+    images = length * features(rows, 3, seed).double()
+    logits = classifier(images)
+    for i, image in enumerate(images.tolist()):
+        for j, row in enumerate(classifier.weight.tolist()):
+            dot = sum(x * y for x, y in zip(image, row, strict=True))
+            cosine = dot / (math.hypot(*image) + 1e-5) / (math.hypot(*row) + 1e-5)
+            assert logits[i, j].item() == pytest.approx(scale * cosine, rel=1e-9, abs=1e-12)
+
+
+def test_cosine_is_bounded_and_blind_to_lengths() -> None:
+    classifier = CosineClassifier(8, 4)
+    logits = classifier(features())
+    assert logits.abs().max() <= 10
+    torch.testing.assert_close(classifier(100 * features()), logits, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        classifier.weight[2] *= 100
+    torch.testing.assert_close(classifier(features()), logits, rtol=1e-3, atol=1e-3)
+
+
+def test_cosine_gradient_is_finite_for_zeros() -> None:
+    classifier = CosineClassifier(8, 4)
+    with torch.no_grad():
+        classifier.weight[0] = 0
+    images = torch.zeros(2, 8, requires_grad=True)
+    classifier(images).square().sum().backward()
+    assert images.grad.isfinite().all() and classifier.weight.grad.isfinite().all()
