@@ -6,14 +6,13 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.images import REMEDY, Images, read_image
-from lreid.data.listing import Listed, image_files, list_csv, list_folder, numbered
+from lreid.data.images import REMEDY, Images
+from lreid.data.listing import MARKET_NAME, Listed, image_files, list_csv, list_folder, numbered
 from lreid.data.records import Record
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
@@ -22,75 +21,12 @@ from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.retrieval import Gallery, Matches
+from lreid.retrieval import Gallery
+from lreid.search_gallery import NOBODY, NamedGallery, extract, flips
+from lreid.search_results import answers, page_section
 from lreid.training.run import load_model, pick_device
 
 logger = logging.getLogger("lreid")
-
-NOBODY = -1  # an identity or a camera that is not known
-
-
-@dataclass
-class NamedGallery:
-    """A gallery whose identities and cameras have names, and that knows its model.
-
-    Attributes:
-        gallery: the images as features; ids and cameras are places in the lists below.
-        identities, cameras: names, in the order in which they came.
-        checkpoint: of the model that the gallery was built with.
-        norm: BatchNorm statistics that its images were extracted with, and queries must be too; or None.
-    """
-
-    gallery: Gallery
-    identities: list[str]
-    cameras: list[str]
-    checkpoint: Path
-    norm: AdaptedNorm | None
-
-    @classmethod
-    def load(cls, file: Path) -> NamedGallery:
-        """Reads the file that :meth:`save` wrote.
-
-        Raises:
-            InputError: it is missing, cut short, of another version, or not made by :func:`build`.
-        """
-        gallery = Gallery.load(file)
-        extras = gallery.extras
-        if "checkpoint" not in extras:
-            raise InputError(
-                f"{file}: a gallery without the names of its identities; build it with tools/search.py"
-            )
-        names = (extras[key].tolist() for key in ("identities", "cameras"))
-        return cls(gallery, *names, Path(str(extras["checkpoint"][0])), AdaptedNorm.from_arrays(extras))
-
-    def save(self, file: Path) -> None:
-        """Writes the gallery to one file; what was there is replaced when the new file is complete."""
-        self.gallery.extras = {
-            "identities": np.array(self.identities, dtype=str),
-            "cameras": np.array(self.cameras, dtype=str),
-            "checkpoint": np.array([str(self.checkpoint)]),
-            **(self.norm.to_arrays() if self.norm else {}),
-        }
-        self.gallery.save(file)
-
-    def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
-        """The gallery's model, from where it was when the gallery was built, or from another file.
-
-        Raises:
-            InputError: no such file, or another model, unless ``any_model``.
-        """
-        model = load_model(checkpoint or self.checkpoint)
-        if not any_model and fingerprint(model) != self.gallery.model:
-            raise InputError(
-                f"{checkpoint or self.checkpoint}: is not the model whose features are in the gallery "
-                f"({fingerprint(model)}, not {self.gallery.model}); give that one by --checkpoint, build the gallery "
-                "again, or query with --cross-model if the two were trained to be comparable"
-            )
-        return model.to(pick_device(device))
-
-    def extract(self, model: Embedder, images: Images) -> np.ndarray:
-        """Features (n, D) in the way of the gallery."""
-        return self.norm.extract(model, images, images.camids) if self.norm else model.extract(images)
 
 
 def list_images(sources: Iterable[Path], split: str, *, identities: bool = True) -> list[Listed]:
@@ -150,11 +86,12 @@ def build(
     norm = None
     if adapt_norm:
         norm = AdaptedNorm.estimate(model, pictures, pictures.camids if adapt_norm == "camera" else None)
-    features = norm.extract(model, pictures, pictures.camids) if norm else model.extract(pictures)
+    flip = flips(checkpoint)
     gallery = Gallery.build(
-        features, _paths(pictures), pictures.pids, pictures.camids, model=fingerprint(model), kind=kind
-    )
-    named = NamedGallery(gallery, identities, cameras, Path(os.path.abspath(checkpoint)), norm)
+        extract(model, pictures, flip, norm), _paths(pictures), pictures.pids, pictures.camids,
+        model=fingerprint(model), kind=kind,
+    )  # fmt: skip
+    named = NamedGallery(gallery, identities, cameras, Path(os.path.abspath(checkpoint)), flip, norm)
     named.save(file)
     _tell_skipped(pictures)
     return named
@@ -239,7 +176,7 @@ def calibrate(
     Raises:
         InputError: no image has an identity, or anything else does not fit; then the gallery stays as it was.
     """
-    named = NamedGallery.load(file)
+    named = _load_filled(file)
     labelled = [image for image in images if image.identity is not None]
     if not labelled:
         raise InputError(
@@ -282,8 +219,9 @@ def query(
         images: pictures, or folders of them.
         out: folder to write to.
         top: matches wanted for each.
-        camera: that took the pictures; its statistics are used where the gallery has some for each camera.
-        other_cameras: leave out images of that camera.
+        camera: that took the pictures; None takes it from names like ``0002_c1s1_000451_03.jpg``. Its statistics are
+            used where the gallery has some for each camera.
+        other_cameras: leave out images of the camera that took the query.
         checkpoint: the gallery's model, if it is not where it was.
         cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
             of its own model, is not applied to it.
@@ -292,39 +230,49 @@ def query(
 
     Returns:
         The content of ``matches.json``: ``gallery``, ``threshold`` and ``false_accept_rate`` (None before
-        :func:`calibrate`), and ``queries``: ``image``, ``unknown`` (None without a threshold), ``identity`` of the best
-        match (None if unknown) and ``matches`` with ``rank``, ``path``, ``identity``, ``camera``, ``score``, ``known``.
+        :func:`calibrate`), and ``queries``, see :func:`lreid.search_results.answers`.
 
     Raises:
         InputError: an image cannot be read, or anything else does not fit; then nothing is written.
     """
-    named = NamedGallery.load(file)
+    if top < 1:
+        raise InputError(f"--top {top}: ask for at least one match")
+    named = _load_filled(file)
     gallery = named.gallery
-    if camera is None and other_cameras:
-        raise InputError("--other-cameras needs --camera, the one that took the pictures")
-    place = NOBODY if camera is None else _place(camera, named.cameras, "camera", file)
+    files = [each for path in images for each in (image_files(path) if path.is_dir() else [path])]
+    if camera is not None:
+        _place(camera, named.cameras, "camera", file)
+    cameras = [camera or _camera_in(each.name) for each in files]
+    nameless = next((str(each) for each, name in zip(files, cameras, strict=True) if name is None), None)
+    if other_cameras and nameless is not None:
+        raise InputError(
+            f"{nameless}: --other-cameras needs the camera that took it; give --camera, or name files like 0002_c1.jpg"
+        )
     model = named.model(checkpoint, device, any_model=cross_model)
     own_model = fingerprint(model) == gallery.model
-    if camera is None and own_model and named.norm and named.norm.cameras:
+    if nameless is not None and own_model and named.norm and named.norm.cameras:
         logger.warning("the gallery is normalised by camera; --camera NAME says which one took the pictures")
-    files = [str(each) for path in images for each in (image_files(path) if path.is_dir() else [path])]
-    pictures = _decode([Record(path, NOBODY, place) for path in files], model, skip_bad=False)
+    listed = [Listed(str(each), None, name) for each, name in zip(files, cameras, strict=True)]
+    pictures = _read(listed, [], named.cameras, model, skip_bad=False)
+    if own_model:
+        features = named.extract(model, pictures)
+    else:  # how the gallery's features are made is up to its own model
+        features = extract(model, pictures, flips(checkpoint or named.checkpoint))
     matches = gallery.search(
-        named.extract(model, pictures) if own_model else model.extract(pictures), top,
-        query_cams=pictures.camids, model=fingerprint(model), exclude_same_camera=other_cameras,
+        features, top, query_cams=pictures.camids, model=fingerprint(model), exclude_same_camera=other_cameras,
         cross_model=cross_model,
     )  # fmt: skip
     results = {
         "gallery": str(file),
         "threshold": gallery.threshold,
         "false_accept_rate": gallery.false_accept_rate,
-        "queries": [_answer(named, matches, row, path) for row, path in enumerate(files)],
+        "queries": answers(named, matches, _paths(pictures)),
     }
     title = f"Found in {file.name}"
     intro = [
         f"{len(gallery)} images in the gallery. Under each match: its rank, cosine similarity, identity, camera."
     ]
-    section = _page_section(results, blur)
+    section = page_section(results, blur)
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
     ranked.write_ranked(out / "matches.html", title, intro, [section])
     return results
@@ -344,6 +292,7 @@ def describe(file: Path) -> dict[str, Any]:
         "dimensions": gallery.index.d,
         "model": gallery.model,
         "checkpoint": str(named.checkpoint),
+        "mirrored images": "added" if named.flip else "no",
         "adapted normalisation": norm or "none",
         "threshold": gallery.threshold,
         "false accept rate": gallery.false_accept_rate,
@@ -351,18 +300,17 @@ def describe(file: Path) -> dict[str, Any]:
     }
 
 
-def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
-    """One line about a query of :func:`query`."""
-    if not answer["matches"]:
-        return "nothing to compare with"
-    best = answer["matches"][0]
-    who = best["identity"] or "somebody without a name"
-    if threshold is None:
-        return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
-    rule = f"threshold {threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
-    if answer["unknown"]:
-        return f"unknown: the nearest has {best['score']:.3f}, {rule}"
-    return f"known: {who}, {best['score']:.3f}, {rule}"
+def _load_filled(file: Path) -> NamedGallery:
+    named = NamedGallery.load(file)
+    if not len(named.gallery):
+        raise InputError(f"{file}: holds no images; add some")
+    return named
+
+
+def _camera_in(name: str) -> str | None:
+    """The camera that a file name tells in the manner of Market-1501."""
+    match = MARKET_NAME.match(name)
+    return str(int(match["camera"])) if match else None
 
 
 def absolute(path: str) -> str:
@@ -383,10 +331,6 @@ def _read(
         Record(image.path, people.get(image.identity, NOBODY), places.get(image.camera, NOBODY))
         for image in images
     ]
-    return _decode(records, model, skip_bad)
-
-
-def _decode(records: Sequence[Record], model: Embedder, skip_bad: bool) -> Images:
     try:
         return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
     except InputError as error:  # there is no config here
@@ -411,64 +355,3 @@ def _place(name: str, names: Sequence[str], what: str, file: Path) -> int:
         known = ", ".join(sorted(names)[:8]) + (" …" if len(names) > 8 else "") if names else "none"
         raise InputError(f"{file}: has no {what} {name!r} (it has {known})")
     return names.index(name)
-
-
-def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
-    def name(names: Sequence[str], place: int) -> str | None:
-        return names[place] if place >= 0 else None
-
-    found = [
-        {
-            "rank": column + 1,
-            "path": matches.paths[row, column],
-            "identity": name(named.identities, matches.ids[row, column]),
-            "camera": name(named.cameras, matches.cams[row, column]),
-            "score": float(matches.scores[row, column]),
-            "known": None if named.gallery.threshold is None else bool(matches.known[row, column]),
-        }
-        for column in range(matches.scores.shape[1])
-        if matches.indices[row, column] >= 0
-    ]
-    unknown = None if named.gallery.threshold is None else bool(matches.unknown[row])
-    best = found[0]["identity"] if found and not unknown else None
-    return {"image": path, "unknown": unknown, "identity": best, "matches": found}
-
-
-def _page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
-    wide = []
-
-    def picture(path: str, labels: tuple[str, ...]) -> ranked.Picture:
-        try:
-            image = read_image(path)
-        except InputError:  # the gallery outlives its pictures
-            return ranked.Picture(None, path, labels)
-        wide.append(image.shape[1] > image.shape[0])
-        return ranked.Picture(ranked.thumbnail(image, blur=blur), path, labels)
-
-    def labels(match: dict[str, Any]) -> tuple[str, ...]:
-        camera = () if match["camera"] is None else (f"cam {match['camera']}",)
-        return (match["identity"] or "no name", *camera)
-
-    verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
-    rankings = [
-        ranked.Ranking(
-            picture(answer["image"], (Path(answer["image"]).name,)),
-            verdict(answer, results["threshold"], results["false_accept_rate"]),
-            [
-                ranked.Match(
-                    match["rank"], f"{match['score']:.3f}", verdicts[match["known"]],
-                    picture(match["path"], labels(match)),
-                )
-                for match in answer["matches"]
-            ],
-        )
-        for answer in results["queries"]
-    ]  # fmt: skip
-    threshold = results["threshold"]
-    note = (
-        "Not calibrated: whoever is nearest is shown, stranger or not."
-        if threshold is None
-        else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
-        "strangers are taken for somebody known."
-    )
-    return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)

@@ -13,12 +13,12 @@ import torch
 from yacs.config import CfgNode
 
 from lreid.config import check_values, config_from_text, differing_keys, load_config
-from lreid.data.images import Images, read_image
+from lreid.data.images import Images
 from lreid.data.listing import OwnTest, csv_tests, folders_test
-from lreid.data.records import Benchmark, QueryGallery, Record
+from lreid.data.records import Benchmark, QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, RANKS, hardest_rankings, score
+from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, hardest_rankings, score
 from lreid.files import write_text
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
@@ -26,6 +26,7 @@ from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.results import number
 from lreid.retrieval.rerank import KReciprocal, expand_queries
+from lreid.testing_page import page_section
 from lreid.training.checkpoint import load_checkpoint
 from lreid.training.run import benchmark_of, evaluator_of, load_model, pick_device
 
@@ -109,7 +110,7 @@ def score_checkpoints(
             )
             if name == last:
                 rankings = hardest_rankings(test, images, features, **protocol, count=SHOWN)
-                sections.append(_page_section(test, images, rankings, variants[0], suite.names(test), blur))
+                sections.append(page_section(test, images, rankings, variants[0], suite.names(test), blur))
                 hardest[test.name] = [
                     {
                         "query": images[0].records[each.query].path,
@@ -345,41 +346,3 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
             f"skipped {len(suite.skipped)} images that cannot be read, the first: {suite.skipped[0]}"
         )
     return notes
-
-
-def _page_section(
-    test: QueryGallery, images: tuple[Images, Images], rankings: Sequence[Any], figures: dict[str, Any],
-    names: dict[int, str] | None, blur: bool,
-) -> ranked.Section:  # fmt: skip
-    query, gallery = (each.records for each in images)
-    looked_for = {record.pid for record in query}
-
-    def picture(record: Record) -> ranked.Picture:
-        who = str(record.pid) if names is None else names.get(record.pid, "nobody")
-        who = "nobody" if record.pid not in looked_for and record.pid == 0 else f"id {who}"
-        labels = (who, f"cam {record.camid}") if record.camid >= 0 else (who,)
-        return ranked.Picture(ranked.thumbnail(read_image(record.path), blur=blur), record.path, labels)
-
-    def verdict(record: Record, pid: int) -> ranked.Verdict:
-        return "right" if record.pid == pid else "wrong" if record.pid in looked_for else "distractor"
-
-    shown = [
-        ranked.Ranking(
-            picture(query[each.query]),
-            f"AP {number(each.ap)} %, first of {each.num_matches} right at rank {each.first_match}",
-            [
-                ranked.Match(
-                    rank, f"{value:.3f}", verdict(gallery[row], query[each.query].pid), picture(gallery[row])
-                )
-                for rank, row, value in zip(each.ranks, each.rows, each.scores, strict=True)
-            ],
-        )
-        for each in rankings
-    ]
-    height, width = read_image(query[0].path).shape[:2]
-    told = ", ".join(f"Rank-{k} {number(figures[f'rank{k}'])}" for k in RANKS)
-    note = (
-        f"mAP {number(figures['mAP'])}, {told}. {len(query)} queries, {len(gallery)} gallery images; "
-        f"the {len(shown)} hardest queries."
-    )
-    return ranked.Section(test.name, note, shown, wide=width > height)

@@ -10,12 +10,14 @@ import pytest
 from checkpoints import write_checkpoint, write_images
 
 from lreid import search
+from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.open_set import threshold_for
+from lreid.search_results import verdict
 from lreid.training.run import load_model
 
 
@@ -97,7 +99,7 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Pa
         assert [match["known"] for match in answer["matches"]] == [
             match["score"] >= told["threshold"] for match in answer["matches"]
         ]
-        line = search.verdict(answer, results["threshold"], results["false_accept_rate"])
+        line = verdict(answer, results["threshold"], results["false_accept_rate"])
         if answer["unknown"]:
             assert answer["identity"] is None and line.startswith("unknown: the nearest has ")
         else:
@@ -165,26 +167,22 @@ def test_the_adapted_normalisation_travels_with_the_gallery(
     norm = AdaptedNorm.estimate(model, _read(paths), cameras)
     assert 1 < len(norm.cameras) < 6
     query = sorted((world / "query").iterdir())[0]
+    nameless = tmp_path / "somebody.png"
+    nameless.write_bytes(query.read_bytes())
+    own = int(MARKET_NAME.match(query.name)["camera"])
     assert search.describe(file)["adapted normalisation"] == "by camera"
-    for camera in (None, 1, 2, 3, 4, 5, 6):
-        asked = None if camera is None else np.array([camera])
-        scores = (
-            unit(norm.extract(model, _read([str(query)]), asked))
-            @ unit(norm.extract(model, _read(paths), cameras)).T
-        )
-        found = search.query(
-            file,
-            [query],
-            tmp_path / "out",
-            top=3,
-            camera=None if camera is None else str(camera),
-            device="cpu",
-        )["queries"][0]["matches"]
-        assert [match["score"] for match in found] == pytest.approx(np.sort(scores[0])[::-1][:3], abs=1e-4)
+    gallery = unit(norm.extract(model, _read(paths), cameras))
+    asked = [(nameless, None, None), (query, None, own), *((query, str(n), n) for n in range(1, 7))]
+    for picture, option, camera in asked:
+        cams = None if camera is None else np.array([camera])
+        scores = unit(norm.extract(model, _read([str(query)]), cams))[0] @ gallery.T
+        found = search.query(file, [picture], tmp_path / "out", top=3, camera=option, device="cpu")
+        best = [match["score"] for match in found["queries"][0]["matches"]]
+        assert best == pytest.approx(np.sort(scores)[::-1][:3], abs=1e-4)
 
 
 def _read(paths: list[str]) -> list[np.ndarray]:
-    return [search.read_image(path, height=32, width=16) for path in paths]
+    return [read_image(path, height=32, width=16) for path in paths]
 
 
 def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
@@ -196,6 +194,43 @@ def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
         assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
     with pytest.raises(InputError, match="has no camera '77' .it has 1, 2"):
         search.query(gallery, [query], tmp_path / "out", camera="77", device="cpu")
+
+
+def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_path: Path) -> None:
+    queries = sorted((world / "query").iterdir())[:6]
+    cameras = [str(int(MARKET_NAME.match(path.name)["camera"])) for path in queries]
+    assert len(set(cameras)) > 1
+    results = search.query(gallery, queries, tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    for answer, camera in zip(results["queries"], cameras, strict=True):
+        assert {match["camera"] for match in answer["matches"]} == set("123456") - {camera}
+    elsewhere = tmp_path / "0001_c77s1_000001.png"  # no image of the gallery is of its camera
+    elsewhere.write_bytes(queries[0].read_bytes())
+    results = search.query(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    assert len(results["queries"][0]["matches"]) == 126
+    nameless = tmp_path / "somebody.png"
+    nameless.write_bytes(queries[0].read_bytes())
+    with pytest.raises(InputError, match="somebody.png: --other-cameras needs the camera that took it"):
+        search.query(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True, device="cpu")
+
+
+def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path: Path) -> None:
+    """What EVAL.FLIP is in the checkpoint that a gallery is built with holds for all its images and queries."""
+    file, checkpoint = tmp_path / "g", write_checkpoint(tmp_path / "flips.pt", EVAL__FLIP=True)
+    images, queries = (sorted((world / name).iterdir()) for name in ("gallery", "query"))
+    search.build(file, checkpoint, search.list_images(images[:60], ""), device="cpu")
+    search.add(file, search.list_images(images[60:], ""), device="cpu")
+    model, other = load_model(checkpoint), write_checkpoint(tmp_path / "other.pt", seed=1)
+    gallery = unit(model.extract(images, flip=True))
+    for options, features in (
+        ({}, model.extract(queries[:3], flip=True)),
+        ({"checkpoint": world / "model.pt"}, model.extract(queries[:3], flip=True)),  # the same weights
+        ({"checkpoint": other, "cross_model": True}, load_model(other).extract(queries[:3])),
+    ):
+        results = search.query(file, queries[:3], tmp_path / "out", top=5, device="cpu", **options)
+        for answer, scores in zip(results["queries"], unit(features) @ gallery.T, strict=True):
+            best = [match["score"] for match in answer["matches"]]
+            assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
+    assert search.describe(file)["mirrored images"] == "added"
 
 
 def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid import search
 from lreid.cli import run_tool
+from lreid.search_results import verdict
 
 
 def build(args: argparse.Namespace) -> None:
@@ -65,9 +66,7 @@ def query(args: argparse.Namespace) -> None:
         checkpoint=args.checkpoint, cross_model=args.cross_model, blur=args.blur, device=args.device,
     )  # fmt: skip
     for answer in results["queries"]:
-        print(
-            f"{answer['image']}: {search.verdict(answer, results['threshold'], results['false_accept_rate'])}"
-        )
+        print(f"{answer['image']}: {verdict(answer, results['threshold'], results['false_accept_rate'])}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
 
 

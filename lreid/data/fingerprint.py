@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
-from lreid.data.records import Benchmark, Record
+from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.data.synthetic import is_synthetic
 
 
@@ -16,8 +16,8 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
     """Twelve hexadecimal digits that differ when the protocol does.
 
     It covers the images, identities and labels of every task in order, and for every test set its name, kind, first
-    task, query and gallery images with identities and cameras, and splits. An image counts by its file name, so
-    the folder that holds the data makes no difference; neither do the titles of tasks.
+    task, query and gallery images with identities and cameras, splits, tracks and single shots. An image counts by its
+    file name, so the folder that holds the data makes no difference; neither do the titles of tasks.
 
     The way of scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
     (:func:`lreid.data.tasks.merge_tasks`) is another protocol: take the fingerprint before merging.
@@ -39,6 +39,9 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
                     for query, gallery in test.splits
                 ],
             }
+            # named only where there are some, so that fingerprints of all other test sets stay as they were
+            | ({"tracks": _tracks(test)} if test.tracks else {})
+            | ({"single_shot": True} if test.single_shot else {})
             for test in benchmark.tests
         ],
     }
@@ -49,6 +52,14 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 def _described(records: Iterable[Record]) -> list[list[Any]]:
     """The records whose order does not matter, without the folders that they are in."""
     return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
+
+
+def _tracks(test: QueryGallery) -> list[list[str]]:
+    """The images of every track; how tracks are numbered does not matter."""
+    tracks: dict[int, list[str]] = {}
+    for record, track in zip(test.gallery, test.tracks, strict=True):
+        tracks.setdefault(track, []).append(_file_name(record.path))
+    return sorted(sorted(files) for files in tracks.values())
 
 
 def _file_name(path: str) -> str:

@@ -32,6 +32,8 @@ def _published(*counts: int | None) -> Counts:
 # In the order of COLUMNS; None where it is not published. Gallery identities count 0 (distractors) as one. Query and
 # gallery are those of a single split.
 _MSMT17 = _published(1041, 30248, 3060, 11659, 3060, 82161, 15)
+_CUHK03_CLASSIC = _published(1367, None, 100, None, 100, None, 2)
+_VERI776 = _published(576, 37778, 200, 1678, 200, 11579, 20)
 PUBLISHED: dict[str, Counts] = {
     "market1501": _published(751, 12936, 750, 3368, 751, 15913, 6),
     "msmt17_v1": _MSMT17,
@@ -40,8 +42,10 @@ PUBLISHED: dict[str, Counts] = {
     "msmt17_v2+val": _MSMT17 | {"train images": 32621},
     "cuhk03_detected": _CUHK03 | {"train images": 7365, "gallery images": 5332},
     "cuhk03_labeled": _CUHK03 | {"train images": 7368, "gallery images": 5328},
-    "cuhk03_classic_detected": _published(1367, None, 100, None, 100, None, 2),
-    "cuhk03_classic_labeled": _published(1367, None, 100, None, 100, None, 2),
+    "cuhk03_classic_detected": _CUHK03_CLASSIC,
+    "cuhk03_classic_labeled": _CUHK03_CLASSIC,
+    "cuhk03_classic_detected_single_shot": _CUHK03_CLASSIC,
+    "cuhk03_classic_labeled_single_shot": _CUHK03_CLASSIC,
     "cuhk_sysu": _published(5532, 15080, 2900, 2900, 2900, None, None),
     "cuhk_sysu_sub": _published(None, None, 2900, 2900, 2900, None, None),
     "lpw": _published(1975, 418739, 756, 63118, 756, 108690, 11),
@@ -52,7 +56,8 @@ PUBLISHED: dict[str, Counts] = {
     "cuhk01": _published(485, 1940, 486, 972, 486, 972, 2),
     "cuhk02": _published(1577, 6308, 239, 478, 239, 478, 10),
     "sensereid": _published(0, 0, 522, 1040, 1717, 3388, 2),
-    "veri776": _published(576, 37778, 200, 1678, 200, 11579, 20),
+    "veri776": _VERI776,
+    "veri776_tracks": _VERI776,
     "vehicleid_small": _VEHICLEID | {"query images": 5693, "gallery identities": 800, "gallery images": 800},
     "vehicleid_medium": _VEHICLEID | {"query images": 11777, "gallery identities": 1600, "gallery images": 1600},
     "vehicleid_large": _VEHICLEID | {"query images": 17377, "gallery identities": 2400, "gallery images": 2400},

@@ -31,6 +31,8 @@ class Batch(NamedTuple):
         views: the batch is so many views of the same images, one after the other: B = views * n.
         pixels, paths: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation, and their
             files; for methods that ask for them.
+        exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
+            where nobody said.
     """
 
     images: Tensor
@@ -39,6 +41,7 @@ class Batch(NamedTuple):
     views: int = 1
     pixels: Tensor | None = None
     paths: tuple[str, ...] = ()
+    exemplars: Tensor | None = None
 
 
 class WithExemplars(Sequence[np.ndarray]):
@@ -77,6 +80,7 @@ class TaskBatches(Dataset[Batch]):
         self.views, self.pixels = views, pixels
         self.epochs, self.first_epoch = epochs, first_epoch
         self.labels = images.pids
+        self.own = len(images.images if isinstance(images, WithExemplars) else images)  # exemplars follow
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the epoch at hand
 
     def __len__(self) -> int:
@@ -92,11 +96,13 @@ class TaskBatches(Dataset[Batch]):
         seed = np.random.SeedSequence([*self.sampler.seed, epoch, number]).generate_state(1)[0]
         pixels = [self.images[row] for row in chosen]
         images = self.augment(self.views * pixels, seed=int(seed), progress=progress)
+        exemplars = np.tile(np.maximum(chosen - self.own, -1), self.views)  # (B,)
         return Batch(
             torch.from_numpy(images), torch.from_numpy(np.tile(self.labels[chosen], self.views)),
             self.sampler.num_support, self.views,
             torch.from_numpy(np.stack(pixels)) if self.pixels else None,
             tuple(self.images.records[row].path for row in chosen) if self.pixels else (),
+            torch.from_numpy(exemplars),
         )  # fmt: skip
 
 

@@ -24,13 +24,16 @@ class Record(NamedTuple):
 class DataSet:
     """One data set as its loader found it: three lists of records with the ids of its authors.
 
-    ``train`` is empty where a data set is for testing only.
+    ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
+    :class:`QueryGallery`.
     """
 
     name: str
     train: tuple[Record, ...]
     query: tuple[Record, ...]
     gallery: tuple[Record, ...]
+    tracks: tuple[int, ...] = ()
+    single_shot: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,10 @@ class QueryGallery:
         first_task: index of the first task of its domain; ``None`` where it is not seen.
         splits: where the figures of several splits are averaged, each split's positions in ``query`` and in
             ``gallery``. Empty: every query against the whole gallery.
+        tracks: of the gallery images, where tracks are ranked instead of images (VeRi-776's image-to-track search).
+            Empty: images are ranked. A test set has tracks or splits, not both.
+        single_shot: the CMC curve is that of galleries with one image an identity, drawn at random (the first
+            protocol of CUHK03).
     """
 
     name: str
@@ -74,6 +81,8 @@ class QueryGallery:
     gallery: tuple[Record, ...]
     first_task: int | None = None
     splits: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    tracks: tuple[int, ...] = ()
+    single_shot: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,7 @@ def build_benchmark(
     tests: list[QueryGallery] = []
     label = 0
     for data_set in seen:
-        tests.append(
-            QueryGallery(data_set.name, "seen", data_set.query, data_set.gallery, first_task=len(tasks))
-        )
+        tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
         parts = split_identities(data_set, tasks_per_dataset, order=order, order_seed=order_seed)
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
@@ -119,11 +117,13 @@ def build_benchmark(
     return Benchmark(name, tuple(tasks), tuple(tests))
 
 
-def query_gallery(versions: Splits, kind: Literal["unseen", "merged"]) -> QueryGallery:
-    """One test set out of the splits of an unseen data set; it holds every image once."""
+def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
+    """One test set out of the splits of a data set; it holds every image once."""
     first = versions[0]
     if len(versions) == 1:
-        return QueryGallery(first.name, kind, first.query, first.gallery)
+        return QueryGallery(
+            first.name, kind, first.query, first.gallery, tracks=first.tracks, single_shot=first.single_shot
+        )
     query = tuple(sorted({record for version in versions for record in version.query}))
     gallery = tuple(sorted({record for version in versions for record in version.gallery}))
     in_query, in_gallery = ({record: i for i, record in enumerate(records)} for records in (query, gallery))
@@ -131,7 +131,7 @@ def query_gallery(versions: Splits, kind: Literal["unseen", "merged"]) -> QueryG
         (tuple(in_query[r] for r in version.query), tuple(in_gallery[r] for r in version.gallery))
         for version in versions
     )
-    return QueryGallery(first.name, kind, query, gallery, splits=splits)
+    return QueryGallery(first.name, kind, query, gallery, splits=splits, single_shot=first.single_shot)
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
@@ -174,7 +174,10 @@ def split_identities(data_set: DataSet, num_tasks: int, *, order: str, order_see
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merges data sets into one; identities and cameras of each are moved behind those of the ones before."""
+    """Merges data sets into one; identities and cameras of each are moved behind those of the ones before.
+
+    The merged one is scored image by image, whatever protocol its parts have.
+    """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     pid_offset = camid_offset = 0
     for data_set in data_sets:
@@ -203,7 +206,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
     kept = set(_identities(data_set.train)[:number])
     train = tuple(record for record in data_set.train if record.pid in kept)
-    return DataSet(data_set.name, train, data_set.query, data_set.gallery)
+    return replace(data_set, train=train)
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:

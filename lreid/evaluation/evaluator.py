@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
+from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.models import Embedder
-from lreid.retrieval import evaluate
+from lreid.retrieval import average
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Evaluator:
         metric, ap, camera_filter: of :func:`lreid.retrieval.evaluate`.
         flip: add the features of the mirrored images.
         batch_size: images a forward pass.
+        disk: where those images are kept that do not fit into memory.
 
     Raises:
         InputError: an image cannot be read, or not one query of a test set has a match.
@@ -55,6 +57,7 @@ class Evaluator:
     def __init__(
         self, tests: Sequence[QueryGallery], *, height: int, width: int, cache_gib: float, skip_bad: bool,
         metric: str, ap: str, camera_filter: bool, flip: bool, batch_size: int,
+        disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
     ) -> None:  # fmt: skip
         self.tests = tests
         self.protocol = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
@@ -63,7 +66,9 @@ class Evaluator:
         for test in tests:
             pair = []
             for records in (test.query, test.gallery):
-                images = Images(records, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
+                images = Images(
+                    records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad
+                )
                 cache_gib -= images.cached_gib
                 pair.append(images)
             self.images.append((pair[0], pair[1]))
@@ -80,25 +85,18 @@ class Evaluator:
 
     def _figures(self, model: Embedder, test: QueryGallery, images: tuple[Images, Images]) -> TestFigures:
         query, gallery = images
-        query_features = model.extract(query, **self.extraction)  # (Q, dim)
-        gallery_features = model.extract(gallery, **self.extraction)  # (G, dim)
-        results, identity_aps = [], {int(pid): [] for pid in np.unique(query.pids)}
+        features = model.extract(query, **self.extraction), model.extract(gallery, **self.extraction)
+        results = evaluate_splits(test, images, features, max_rank=10, **self.protocol)
+        identity_aps: dict[int, list[float]] = {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
-        for rows, columns in split_rows(test, query, gallery):
-            result = evaluate(
-                query_features[rows], gallery_features[columns], query.pids[rows], gallery.pids[columns],
-                query.camids[rows], gallery.camids[columns], max_rank=10, **self.protocol,
-            )  # fmt: skip
-            results.append(result)
+        for (rows, _), result in zip(split_rows(test, *images), results, strict=True):
             valid[rows] |= ~np.isnan(result.ap)
             for pid, ap in zip(query.pids[rows], result.ap, strict=True):
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
-        rank1, rank5, rank10 = (
-            100 * float(np.mean([result.cmc[k - 1] for result in results])) for k in (1, 5, 10)
-        )
+        mean = average(results)
         return TestFigures(
-            100 * float(np.mean([result.mAP for result in results])), rank1, rank5, rank10,
+            100 * mean.mAP, *(100 * float(mean.cmc[k - 1]) for k in (1, 5, 10)),
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
             int(valid.sum()),
         )  # fmt: skip
@@ -121,16 +119,4 @@ def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera
     if not any(found):
         raise InputError(
             f"{test.name}: not one identity of the queries is in the gallery; test on some that are"
-        )
-
-
-def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:
-    """Rows of queries and of gallery images of every split, without the images that could not be read."""
-    if not test.splits:
-        yield slice(None), slice(None)
-    places = [{record: place for place, record in enumerate(images.records)} for images in (query, gallery)]
-    for split in test.splits:
-        yield tuple(
-            np.array([place[records[i]] for i in chosen if records[i] in place], dtype=np.int64)
-            for place, records, chosen in zip(places, (test.query, test.gallery), split, strict=True)
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.evaluator import split_rows
-from lreid.retrieval import Evaluation, evaluate, open_set_rates
+from lreid.evaluation.protocol import evaluate_splits, split_rows
+from lreid.retrieval import OpenSetRate, average, evaluate, open_set_rates
 from lreid.retrieval.matches import JUNK
 from lreid.retrieval.rerank import KReciprocal
 
@@ -31,7 +30,8 @@ def score(
         images: of queries and gallery.
         features: (Q, D) and (G, D), of these images.
         metric, ap, camera_filter, rerank: of :func:`lreid.retrieval.evaluate`.
-        open_set: look for true-positive rates as well, which compare by cosine similarity, whatever ``metric`` is.
+        open_set: look for true-positive rates as well, which compare images by cosine similarity, whatever ``metric``
+            is and whether tracks are ranked or not.
 
     Returns:
         Values for JSON, in per cent: ``mAP``, ``mINP``, ``rank1``, ``rank5``, ``rank10``; the numbers of queries
@@ -42,44 +42,18 @@ def score(
     Raises:
         InputError: no query has a match.
     """
-    query, gallery = images
-    results, rates = [], []
-    for rows, columns in split_rows(test, query, gallery):
-        arguments = (
-            features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
-            query.camids[rows], gallery.camids[columns],
-        )  # fmt: skip
-        results.append(
-            evaluate(
-                *arguments,
-                metric=metric,
-                ap=ap,
-                camera_filter=camera_filter,
-                rerank=rerank,
-                max_rank=max(RANKS),
-            )  # fmt: skip
+    result = average(
+        evaluate_splits(
+            test, images, features, metric=metric, ap=ap, camera_filter=camera_filter, rerank=rerank,
+            max_rank=max(RANKS),
         )
-        if open_set:
-            try:
-                rates.append(
-                    open_set_rates(
-                        *arguments, camera_filter=camera_filter, false_accept_rates=FALSE_ACCEPT_RATES
-                    )
-                )
-            except InputError:  # the arguments are sound, they were ranked: there is no stranger
-                rates.append([])
-
-    def mean(figure: Callable[[Evaluation], float]) -> float:
-        return 100 * float(np.mean([figure(result) for result in results]))
-
+    )  # fmt: skip
+    rates = _open_set(test, images, features, camera_filter) if open_set else []
     return {
-        "mAP": mean(lambda result: result.mAP),
-        "mINP": mean(lambda result: result.mINP),
-        **{f"rank{k}": mean(lambda result, k=k: result.cmc[k - 1]) for k in RANKS},
-        **{
-            count: sum(getattr(result, count) for result in results)
-            for count in ("num_valid", "num_absent", "num_filtered")
-        },
+        "mAP": 100 * result.mAP,
+        "mINP": 100 * result.mINP,
+        **{f"rank{k}": 100 * float(result.cmc[k - 1]) for k in RANKS},
+        **{count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")},
         "open_set": [
             {
                 "false_accept_rate": 100 * rate,
@@ -90,6 +64,27 @@ def score(
             if split_rates
         ],
     }
+
+
+def _open_set(
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    camera_filter: bool,
+) -> list[list[OpenSetRate]]:
+    """The rates of every split; none where there is no stranger."""
+    (query, gallery), rates = images, []
+    for rows, columns in split_rows(test, query, gallery):
+        try:
+            found = open_set_rates(
+                features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
+                query.camids[rows], gallery.camids[columns], camera_filter=camera_filter,
+                false_accept_rates=FALSE_ACCEPT_RATES,
+            )  # fmt: skip
+        except InputError:  # the arguments are sound, they were ranked: there is no stranger
+            found = []
+        rates.append(found)
+    return rates
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,8 @@ def hardest_rankings(
     """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
 
     Args:
-        test, images, features, metric, ap, camera_filter: of :func:`score`. Of several splits the first is taken.
+        test, images, features, metric, ap, camera_filter: of :func:`score`. Of several splits the first is taken, and
+            images are ranked even where the figures are those of tracks.
         count: rankings wanted, at most.
         depth: places wanted.
     """

@@ -6,21 +6,37 @@ import csv
 import io
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+from lreid.report.groups import group_names
 from lreid.report.results import Results, average, is_trained, number
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
-# Columns of a comparison: key of the summary, heading, and whether the sign is shown.
+
+class Column(NamedTuple):
+    """Of a comparison: key of the figure, heading, digits behind the point, and whether the sign is shown."""
+
+    key: str
+    title: str
+    digits: int = 1
+    signed: bool = False
+
+
 FIGURES = (
-    ("seen_mAP", "seen mAP", False),
-    ("seen_rank1", "seen R1", False),
-    ("unseen_mAP", "unseen mAP", False),
-    ("unseen_rank1", "unseen R1", False),
-    ("mean_over_tasks_mAP", "mean mAP", False),
-    ("forgetting", "forgetting", True),
-    ("plasticity", "plasticity", True),
+    Column("seen_mAP", "seen mAP"),
+    Column("seen_rank1", "seen R1"),
+    Column("unseen_mAP", "unseen mAP"),
+    Column("unseen_rank1", "unseen R1"),
+    Column("mean_over_tasks_mAP", "mean mAP"),
+    Column("forgetting", "forgetting", signed=True),
+    Column("plasticity", "plasticity", signed=True),
+)
+COST = (
+    Column("exemplars", "exemplars", digits=0),
+    Column("train_seconds", "train s", digits=0),
+    Column("peak_memory_mib", "peak MiB", digits=0),
+    Column("step_ms", "ms a step"),
 )
 
 
@@ -85,21 +101,26 @@ def task_table(results: Results) -> str:
 
 
 def comparison_table(
-    runs: Sequence[Results], format: Literal["text", "markdown", "csv", "latex"] = "text"
+    runs: Sequence[Results],
+    format: Literal["text", "markdown", "csv", "latex"] = "text",
+    *,
+    cost: bool = False,
 ) -> str:
     """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
 
-    Runs with another protocol (other identities, splits or cameras), another AP convention or another number of
-    finished tasks are not averaged together. Groups stand in the order of their first run.
+    Runs with another protocol (other identities, splits or cameras), another config, another AP convention or
+    another number of finished tasks are not averaged together, and their names say in what they differ (see
+    :func:`lreid.report.groups.group_names`). Groups stand in the order of their first run.
 
     Args:
         runs: contents of ``results.json``.
         format: ``text``, ``markdown``, ``csv`` (mean and deviation in columns of their own), or ``latex`` (a
             booktabs ``tabular``).
+        cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step. The times
+            are of the processor where the run has them, which is truer on a busy machine, else of the clock.
 
     Returns:
-        One line a group, in per cent: benchmark (with the protocol's fingerprint behind it where two protocols go
-        by one name), method, AP convention, tasks, number of runs, then figures
+        One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
         after the last task, the seen mAP averaged over tasks, forgetting and plasticity. The deviation is
         that of a sample (n - 1) and is left out for a single run.
 
@@ -108,34 +129,27 @@ def comparison_table(
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
-    protocols: dict[str, set[str | None]] = {}
-    for run in runs:
-        protocols.setdefault(run["benchmark"], set()).add(run.get("protocol"))
-    groups: dict[tuple[str, ...], list[Results]] = {}
-    for run in runs:
+    columns = FIGURES + COST if cost else FIGURES
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for run, names in zip(runs, group_names(runs), strict=True):
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
-        name = run["benchmark"]
-        if len(protocols[name]) > 1:
-            name += f" [{run.get('protocol', 'unknown')}]"
-        groups.setdefault((name, run["method"], run["ap"], tasks), []).append(run)
+        groups.setdefault((*names, run["ap"], tasks), []).append(run["summary"] | _cost(run))
 
     keys = ["benchmark", "method", "AP", "tasks", "n"]
     if format == "csv":
-        figures = [f"{key}{part}" for key, _, _ in FIGURES for part in ("", "_std")]
-        lines = [[*keys, *figures]]
+        lines = [[*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))]]
         for group, members in groups.items():
-            spreads = [_mean_and_std(members, key) for key, _, _ in FIGURES]
+            spreads = [_mean_and_std(members, column.key) for column in columns]
             cells = ["" if value is None else f"{value:.4f}" for spread in spreads for value in spread]
             lines.append([*group, str(len(members)), *cells])
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
         return text.getvalue()
 
-    lines = [[*keys, *(title for _, title, _ in FIGURES)]]
+    lines = [[*keys, *(column.title for column in columns)]]
     for group, members in groups.items():
-        cells = [_spread(*_mean_and_std(members, key), signed) for key, _, signed in FIGURES]
-        lines.append([*group, str(len(members)), *cells])
+        lines.append([*group, str(len(members)), *(_spread(members, column) for column in columns)])
     if format == "text":
         return align(lines, left=4)
     if format == "markdown":
@@ -143,11 +157,32 @@ def comparison_table(
         escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         return "\n".join(f"| {' | '.join(line)} |" for line in [escaped[0], rule, *escaped[1:]])
     body = [" & ".join(_latex(cell) for cell in line) + r" \\" for line in lines]
-    columns = "l" * 4 + "r" * (len(lines[0]) - 4)
+    places = "l" * 4 + "r" * (len(lines[0]) - 4)
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
+        [rf"\begin{{tabular}}{{{places}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
         + [r"\end{tabular}"]
     )
+
+
+def _cost(run: Results) -> dict[str, float | None]:
+    """The figures of :data:`COST`; None where a run does not tell."""
+    seconds = run.get("seconds", {})
+    trained = seconds.get("train_cpu") or seconds.get("train")
+    steps = run.get("steps_trained") or _steps(run)
+    return {
+        "exemplars": run.get("exemplars"),
+        "train_seconds": trained,
+        "peak_memory_mib": run.get("peak_memory_mib"),
+        "step_ms": 1000 * trained / steps if trained and steps else None,
+    }
+
+
+def _steps(run: Results) -> float | None:
+    """Steps of a run that did not count them, where batches with and without episodes are of one size."""
+    count = run.get("config", {}).get
+    episode = count("EPISODE.IDENTITIES", 0) * (count("EPISODE.SUPPORT", 0) + count("EPISODE.QUERY", 0))
+    batch = count("BATCH.IDENTITIES", 0) * count("BATCH.IMAGES", 0)
+    return run.get("images_trained", 0) / batch if batch and batch == episode else None
 
 
 def _pair(mean_ap: float | None, rank1: float | None) -> str:
@@ -160,15 +195,17 @@ def _cell(results: Results, row: int, column: int) -> str:
     return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
-def _mean_and_std(runs: Sequence[Results], key: str) -> tuple[float | None, float | None]:
-    values = [run["summary"].get(key) for run in runs]
+def _mean_and_std(figures: Sequence[dict[str, Any]], key: str) -> tuple[float | None, float | None]:
+    values = [each.get(key) for each in figures]
     if None in values:
         return None, None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
-def _spread(mean: float | None, std: float | None, signed: bool) -> str:
-    return number(mean, signed=signed) + ("" if std is None else f" ± {number(std)}")
+def _spread(figures: Sequence[dict[str, Any]], column: Column) -> str:
+    mean, std = _mean_and_std(figures, column.key)
+    text = number(mean, column.digits, column.signed)
+    return text if std is None else f"{text} ± {number(std, column.digits)}"
 
 
 def align(lines: Sequence[Sequence[str]], left: int = 1) -> str:

@@ -113,17 +113,35 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def as_cameras(
-    query_cams: Any, gallery_cams: Any, num_queries: int, num_gallery: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cameras of queries and gallery as :func:`as_labels` has them.
+def as_all_labels(
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any,
+    gallery_cams: Any,
+    shape: tuple[int, int],
+    *,
+    camera_filter: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Identities and cameras of queries and gallery as :func:`as_labels` has them.
+
+    Args:
+        shape: ``(Q, G)``, the numbers of queries and of gallery images.
+        camera_filter: whether cameras are needed; without it they come back as ``None``.
 
     Raises:
-        InputError: as there, or they are not given though the camera filter needs them.
+        InputError: as there, or the camera filter needs cameras that are not given.
     """
+    num_queries, num_gallery = shape
+    ids = (
+        as_labels(query_ids, "query identities", num_queries),
+        as_labels(gallery_ids, "gallery identities", num_gallery),
+    )
+    if not camera_filter:
+        return *ids, None, None
     if query_cams is None or gallery_cams is None:
         raise InputError("the camera filter needs cameras; give them or set EVAL.CAMERA_FILTER False")
     return (
+        *ids,
         as_labels(query_cams, "query cameras", num_queries),
         as_labels(gallery_cams, "gallery cameras", num_gallery),
     )

@@ -278,7 +278,9 @@ class Gallery:
         scores = np.where(found, scores, -np.inf).astype(np.float32)
 
         def look_up(column: np.ndarray, missing: Any) -> np.ndarray:
-            return np.append(column, np.array([missing], dtype=column.dtype))[indices]  # -1 takes the last
+            values = np.full(indices.shape, missing, dtype=column.dtype)
+            values[found] = column[indices[found]]
+            return values
 
         return Matches(
             scores=scores,

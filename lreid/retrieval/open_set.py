@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels, unit_rows
+from lreid.retrieval.arrays import as_all_labels, as_comparable, unit_rows
 from lreid.retrieval.matches import JUNK
 from lreid.retrieval.scores import blocks, full_precision
 
@@ -86,11 +86,14 @@ def open_set_rates(
     """
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
-    query_ids = as_labels(query_ids, "query identities", len(queries))
-    gallery_ids = as_labels(gallery_ids, "gallery identities", len(gallery))
-    if camera_filter:
-        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, len(queries), len(gallery))
-
+    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        (len(queries), len(gallery)),
+        camera_filter=camera_filter,
+    )
     own = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among the query's identity
     others = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among all other identities
     for here in blocks(len(queries), len(gallery)):

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels
+from lreid.retrieval.arrays import as_all_labels, as_labels
 from lreid.retrieval.matches import JUNK, SameIdentity
-from lreid.retrieval.ranking import Evaluation, evaluate, evaluate_scores
-from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
+from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
+from lreid.retrieval.rerank import KReciprocal
+from lreid.retrieval.scores import BlockScores, Metric, blocks
 
 
 def evaluate_image_to_track(
@@ -28,6 +29,7 @@ def evaluate_image_to_track(
     *,
     metric: Metric = "cosine",
     device: torch.device | str | None = None,
+    rerank: KReciprocal | None = None,
     **options: Any,
 ) -> Evaluation:
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
@@ -41,11 +43,15 @@ def evaluate_image_to_track(
     Raises:
         InputError: as there, or a track with two identities or cameras.
     """
-    score = Scorer(*as_comparable(query_features, gallery_features, device), metric)
-    num_queries, num_gallery = score.shape
-    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
-    query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
-    gallery_tracks = as_labels(gallery_tracks, "gallery tracks", num_gallery)
+    score = scores_of(query_features, gallery_features, metric, device, rerank)
+    gallery_ids, gallery_cams, gallery_tracks = (
+        as_labels(labels, f"gallery {name}", score.shape[1])
+        for labels, name in (
+            (gallery_ids, "identities"),
+            (gallery_cams, "cameras"),
+            (gallery_tracks, "tracks"),
+        )
+    )
     tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)
     for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras")):
         mixed = np.flatnonzero(labels != labels[first][track_of])
@@ -53,10 +59,8 @@ def evaluate_image_to_track(
             raise InputError(
                 f"track {gallery_tracks[mixed[0]]}: its images have several {name}; it must have one"
             )
-    tracks_score = _BestOfTrack(score, torch.from_numpy(track_of).to(score.gallery.device), len(tracks))
-    return evaluate_scores(
-        tracks_score, query_ids, gallery_ids[first], query_cams, gallery_cams[first], **options
-    )
+    best = _BestOfTrack(score, torch.from_numpy(track_of), len(tracks))
+    return evaluate_scores(best, query_ids, gallery_ids[first], query_cams, gallery_cams[first], **options)
 
 
 class _BestOfTrack:
@@ -69,7 +73,7 @@ class _BestOfTrack:
     def __call__(self, here: slice) -> Tensor:
         scores = self.score(here)  # (B, G)
         best = scores.new_full((len(scores), self.shape[1]), -torch.inf)  # (B, T)
-        return best.scatter_reduce_(1, self.track_of.expand_as(scores), scores, "amax")
+        return best.scatter_reduce_(1, self.track_of.to(scores.device).expand_as(scores), scores, "amax")
 
 
 def evaluate_single_shot(
@@ -86,6 +90,7 @@ def evaluate_single_shot(
     camera_filter: bool = True,
     max_rank: int = 50,
     device: torch.device | str | None = None,
+    rerank: KReciprocal | None = None,
     **options: Any,
 ) -> Evaluation:
     """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
@@ -103,24 +108,21 @@ def evaluate_single_shot(
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")
-    features = as_comparable(query_features, gallery_features, device)
-    whole = evaluate(
-        *features,
+    score = scores_of(query_features, gallery_features, metric, device, rerank)
+    num_queries, num_gallery = score.shape
+    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
+        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
+    )
+    whole = evaluate_scores(
+        score,
         query_ids,
         gallery_ids,
         query_cams,
         gallery_cams,
-        metric=metric,
         camera_filter=camera_filter,
         max_rank=max_rank,
         **options,
     )
-    score = Scorer(*features, metric)
-    num_queries, num_gallery = score.shape
-    query_ids = as_labels(query_ids, "query identities", num_queries)
-    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
-    if camera_filter:
-        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
     rng = np.random.default_rng(seed)
     lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest lot is drawn
     same_identity = SameIdentity(gallery_ids)

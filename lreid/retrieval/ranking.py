@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_cameras, as_comparable, as_labels
+from lreid.retrieval.arrays import as_all_labels, as_comparable
 from lreid.retrieval.matches import JUNK, SameIdentity, count_ahead
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
@@ -102,10 +102,8 @@ def evaluate(
     Raises:
         InputError: unusable input, or no query has a match; the message says which filter took them.
     """
-    queries, gallery = as_comparable(query_features, gallery_features, device)
-    score = rerank(queries, gallery, metric) if rerank else Scorer(queries, gallery, metric)
     return evaluate_scores(
-        score,
+        scores_of(query_features, gallery_features, metric, device, rerank),
         query_ids,
         gallery_ids,
         query_cams,
@@ -115,6 +113,18 @@ def evaluate(
         max_rank=max_rank,
         block=block,
     )
+
+
+def scores_of(
+    query_features: Any,
+    gallery_features: Any,
+    metric: Metric = "cosine",
+    device: torch.device | str | None = None,
+    rerank: KReciprocal | None = None,
+) -> BlockScores:
+    """Scores of all queries against all gallery images. Arguments are those of :func:`evaluate`."""
+    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
+    return rerank(queries, gallery, metric) if rerank else Scorer(queries, gallery, metric)
 
 
 def evaluate_scores(
@@ -138,11 +148,9 @@ def evaluate_scores(
     if ap not in ("rectangular", "trapezoidal"):
         raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
     num_queries, num_gallery = score.shape
-    query_ids = as_labels(query_ids, "query identities", num_queries)
-    gallery_ids = as_labels(gallery_ids, "gallery identities", num_gallery)
-    if camera_filter:
-        query_cams, gallery_cams = as_cameras(query_cams, gallery_cams, num_queries, num_gallery)
-
+    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
+        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
+    )
     same_identity = SameIdentity(gallery_ids)
     junk = np.flatnonzero(gallery_ids == JUNK)
     average_precisions = np.full(num_queries, np.nan)

@@ -14,6 +14,7 @@ import torch
 from yacs.config import CfgNode
 
 from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options
+from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
@@ -38,6 +39,8 @@ FREE_KEYS = (
     "DEVICE",
     "DATA.ROOT",
     "DATA.CACHE_GIB",
+    "DATA.CACHE_DIR",
+    "DATA.CACHE_DIR_GIB",
     "DATA.WORKERS",
     "TRAIN.CHECKPOINT_MINUTES",
     "TRAIN.TENSORBOARD",
@@ -85,7 +88,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
         load_model_state(model, checkpoint["model"], start)
         method.load_state_dict(checkpoint["method"])
         set_random_state(checkpoint["random"])
-        results = checkpoint["results"]
+        results |= checkpoint["results"]
 
     folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD)
     handler = logging.FileHandler(out / "log.txt")
@@ -154,6 +157,7 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark."""
     return Evaluator(
         benchmark.tests, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
         skip_bad=cfg.DATA.SKIP_BAD_IMAGES, metric=cfg.EVAL.METRIC, ap=cfg.EVAL.AP,
         camera_filter=cfg.EVAL.CAMERA_FILTER, flip=cfg.EVAL.FLIP, batch_size=cfg.EVAL.BATCH_SIZE,
     )  # fmt: skip
@@ -224,6 +228,7 @@ def new_results(
         "loss_history": [],
         "exemplars": method.exemplars,
         "exemplar_bytes": 0,  # of their pixels, or of their paths
+        "steps_trained": 0,
         "images_trained": 0,  # looked at by the method, an image as often as it was drawn
         "skipped": sorted(set(evaluator.skipped)),
         "skipped_images": len(set(evaluator.skipped)),
@@ -240,7 +245,7 @@ def _version(package: str) -> str | None:
 
 
 def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
-    old = config_from_text(saved, str(path))
+    old = with_method_defaults(config_from_text(saved, str(path)))
     changed = [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
     if changed:
         raise InputError(

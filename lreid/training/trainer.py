@@ -217,6 +217,7 @@ class Trainer:
         losses = {name: total.item() / steps for name, total in sums.items()}
         self.results["seconds"]["train"] += time.perf_counter() - started
         self.results["seconds"]["train_cpu"] += time.process_time() - cpu  # on a busy machine the truer one
+        self.results["steps_trained"] += steps * iterations
         self.results["images_trained"] += images + self.method.replayed - replayed
         self._check_finite(losses)
         self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)

@@ -48,7 +48,17 @@ CHANGES = {
     "no splits": {"tests": (SHOP, replace(MALL, splits=()))},
     "kind": {"tests": (SHOP, replace(MALL, kind="merged"))},
     "test sets": {"tests": (SHOP,)},
+    "tracks": {"tests": (replace(SHOP, tracks=(0, 1)), MALL)},
+    "single shots": {"tests": (SHOP, replace(MALL, single_shot=True))},
 }
+
+
+def test_numbers_of_tracks_do_not_matter():
+    one, same, other = (
+        protocol_fingerprint(replace(BENCHMARK, tests=(replace(SHOP, tracks=tracks),)))
+        for tracks in ((0, 1), (7, 3), (5, 5))
+    )
+    assert one == same != other
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -126,3 +126,40 @@ def test_markdown_and_latex_escape_names(results):
 def test_unknown_format_is_named(results):
     with pytest.raises(ValueError, match="'pdf'"):
         comparison_table([results()], "pdf")
+
+
+def test_other_configs_stand_in_rows_of_their_own(results):
+    runs = [
+        results(shift=shift, config={"METHOD.TEMPERATURE": value, "TRAIN.LR": 1e-3})
+        for value, shift in ((1.0, 0), (1.0, 2), (2.0, 9))
+    ]
+    rows = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv"))))
+    assert [(row["method"], row["n"], float(row["seen_mAP"])) for row in rows] == [
+        ("dwopp, TEMPERATURE 1.0", "2", 21.5),
+        ("dwopp, TEMPERATURE 2.0", "1", 29.5),
+    ]
+
+
+SIZES = {"EPISODE.IDENTITIES": 24, "EPISODE.SUPPORT": 4, "EPISODE.QUERY": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cells"),
+    [
+        # 600 images are 5 steps of 120
+        ({"config": SIZES | {"BATCH.IDENTITIES": 30, "BATCH.IMAGES": 4}}, ["17", "2", "900", "300.0"]),
+        ({"config": SIZES | {"BATCH.IDENTITIES": 8, "BATCH.IMAGES": 4}}, ["17", "2", "900", "–"]),
+        ({"steps_trained": 3}, ["17", "2", "900", "500.0"]),
+        ({"seconds": {"train": 4.0}}, ["17", "4", "900", "–"]),
+        ({"seconds": {}, "exemplars": None, "peak_memory_mib": None}, ["–", "–", "–", "–"]),
+    ],
+)
+def test_cost_is_shown_where_it_is_known(results, changes, cells):
+    cost = {"seconds": {"train": 9.0, "train_cpu": 1.5}, "images_trained": 600, "peak_memory_mib": 900}
+    run = results(**(cost | changes))
+    head, _, line = comparison_table([run], cost=True).splitlines()
+    assert re.split(r"\s{2,}", head)[-4:] == ["exemplars", "train s", "peak MiB", "ms a step"]
+    assert re.split(r"\s{2,}", line)[-4:] == cells
+    (row,) = csv.DictReader(io.StringIO(comparison_table([run, run], "csv", cost=True)))
+    assert row["exemplars_std"] == ("" if cells[0] == "–" else "0.0000")
+    assert "exemplars" not in comparison_table([run])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lreid.errors import InputError
-from lreid.retrieval import average, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval import KReciprocal, average, evaluate, evaluate_image_to_track, evaluate_single_shot
 
 
 def problem(seed, num_queries=8, num_gallery=10, num_ids=4):
@@ -57,6 +57,21 @@ def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
             area += ((found + 1) / (rank + 1) + before) / 2 / len(ranks)
         precisions.append(area if ranks else np.nan)
     np.testing.assert_allclose(result.ap, precisions, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rerank", [None, KReciprocal(k1=3, k2=2)])
+def test_tracks_of_one_image_are_images(rerank):
+    case = problem(1, num_queries=20, num_gallery=30)
+    tracks = evaluate_image_to_track(*case, np.arange(30), rerank=rerank)
+    np.testing.assert_allclose(tracks.ap, evaluate(*case, rerank=rerank).ap, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rerank", [None, KReciprocal(k1=3, k2=2)])
+def test_single_shots_of_one_image_an_identity_are_the_whole_gallery(rerank):
+    queries, gallery, query_ids, _, query_cams, gallery_cams = problem(1, num_queries=20, num_gallery=30)
+    case = queries, gallery, query_ids, np.arange(30), query_cams, gallery_cams
+    shots = evaluate_single_shot(*case, rerank=rerank, repeats=2)
+    np.testing.assert_allclose(shots.cmc, evaluate(*case, rerank=rerank).cmc)
 
 
 def test_a_track_of_two_identities_is_refused():

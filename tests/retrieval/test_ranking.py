@@ -96,9 +96,10 @@ def random_problem(num_queries=40, num_gallery=300, width=16, num_ids=12, seed=0
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_equals_torchreid(metric):
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_torchreid(metric, seed):
     metrics = pytest.importorskip("torchreid.reid.metrics")
-    problem = random_problem()
+    problem = random_problem(seed=seed)
     distances = metrics.compute_distance_matrix(*map(torch.from_numpy, problem[:2]), metric).numpy()
     cmc, mean_ap = metrics.evaluate_rank(distances, *problem[2:], max_rank=50, use_cython=False)
     result = evaluate(*problem, metric=metric)

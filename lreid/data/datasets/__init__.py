@@ -44,6 +44,8 @@ LOADERS: dict[str, Callable[..., DataSet]] = {
     "cuhk03_labeled": partial(cuhk03.load, boxes="labeled"),
     "cuhk03_classic_detected": partial(cuhk03.load_classic, boxes="detected"),
     "cuhk03_classic_labeled": partial(cuhk03.load_classic, boxes="labeled"),
+    "cuhk03_classic_detected_single_shot": partial(cuhk03.load_classic, boxes="detected", single_shot=True),
+    "cuhk03_classic_labeled_single_shot": partial(cuhk03.load_classic, boxes="labeled", single_shot=True),
     "cuhk_sysu": cuhk_sysu.load,
     "cuhk_sysu_sub": partial(cuhk_sysu.load, min_images=4),
     "lpw": lpw.load,
@@ -56,6 +58,7 @@ LOADERS: dict[str, Callable[..., DataSet]] = {
     "cuhk02": cuhk02.load,
     "sensereid": sensereid.load,
     "veri776": veri776.load,
+    "veri776_tracks": partial(veri776.load, tracks=True),
     "vehicleid_small": partial(vehicleid.load, size="small"),
     "vehicleid_medium": partial(vehicleid.load, size="medium"),
     "vehicleid_large": partial(vehicleid.load, size="large"),
@@ -69,6 +72,7 @@ SPLITS = {
     "viper": 20, "cuhk01": 20, "prid2011": 10, "grid": 10, "ilids": 10,
     "vehicleid_small": 10, "vehicleid_medium": 10, "vehicleid_large": 10,
     "cuhk03_classic_detected": 20, "cuhk03_classic_labeled": 20,
+    "cuhk03_classic_detected_single_shot": 20, "cuhk03_classic_labeled_single_shot": 20,
 }  # fmt: skip
 
 # Data sets that tell no camera; their loaders take ``cameras``.

@@ -52,17 +52,24 @@ def load(root: Path, *, boxes: Literal["detected", "labeled"]) -> DataSet:
 
 
 def load_classic(
-    root: Path, *, boxes: Literal["detected", "labeled"], split: int = 0, seed: int = 0
+    root: Path,
+    *,
+    boxes: Literal["detected", "labeled"],
+    single_shot: bool = False,
+    split: int = 0,
+    seed: int = 0,
 ) -> DataSet:
     """Loads one of the 20 classic test sets of CUHK03 from ``root/cuhk03``.
 
     100 people are tested on and 1367 trained on. All images of the tested ones are queries and gallery, as in
-    torchreid: the camera filter leaves every query the images of the other view. (The original figures took a
-    single gallery image a person.) Person ``n`` of camera pair ``p`` gets the identity ``10000 p + n``.
+    torchreid: the camera filter leaves every query the images of the other view. The original figures took a
+    single gallery image a person (``single_shot``). Person ``n`` of camera pair ``p`` gets the identity
+    ``10000 p + n``.
 
     Args:
         root: where the data sets lie.
         boxes: found by a detector, or drawn by people.
+        single_shot: Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
         split: which published test set, 0 to 19.
         seed: not used, since the test sets come with the data set.
 
@@ -82,9 +89,9 @@ def load_classic(
         for record in read_folder(folder, PATTERN, EXAMPLE, suffix=".png")
     ]
     test = tuple(record for record in records if record.pid in tested)
-    data_set = DataSet(
-        f"cuhk03_classic_{boxes}", tuple(record for record in records if record.pid not in tested), test, test
-    )
+    train = tuple(record for record in records if record.pid not in tested)
+    name = f"cuhk03_classic_{boxes}" + ("_single_shot" if single_shot else "")
+    data_set = DataSet(name, train, test, test, single_shot=single_shot)
     return require_splits(data_set, dict.fromkeys(INDICES, folder))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,6 +101,8 @@ def test_classic_protocol(root):
     assert {record.pid for record in second.query} == {10002, 20001}
     with pytest.raises(InputError, match="classic_test_sets.json: has no test set 2"):
         cuhk03.load_classic(root, boxes="detected", split=2)
+    shots = cuhk03.load_classic(root, boxes="detected", single_shot=True)
+    assert shots == replace(first, name="cuhk03_classic_detected_single_shot", single_shot=True)
 
 
 def test_preparing_goes_on_where_it_stopped(root):

@@ -40,3 +40,23 @@ def test_odd_file_name(make_veri, make_images):
     make_images(root / "veri" / "image_test", ["0002c020.jpg"])
     with pytest.raises(InputError, match="0002c020.jpg: unexpected name; expected one like 0001_c001_"):
         veri776.load(root)
+
+
+def test_tracks_are_the_lines_of_their_file(make_veri, make_images):
+    root = make_veri("veri")
+    images = ["0002_c020_00030605_1.jpg", "0003_c001_00000001_0.jpg"]
+    make_images(root / "veri" / "image_test", images)
+    file = root / "veri" / "test_track.txt"
+    file.write_text(
+        "0003_c001_00000001 0003_c001_00000001_0.jpg \n"
+        "0002_c020_00030600 0002_c020_00030600_0.jpg 0002_c020_00030605_1.jpg \n"
+    )
+    data_set = veri776.load(root, tracks=True)
+    assert data_set.name == "veri776_tracks" and data_set.tracks == (1, 1, 0)
+    assert data_set.gallery == veri776.load(root).gallery and veri776.load(root).tracks == ()
+    file.write_text("0002_c020_00030600 0002_c020_00030600_0.jpg\n")
+    with pytest.raises(InputError, match="test_track.txt: has no track of 0002_c020_00030605_1.jpg"):
+        veri776.load(root, tracks=True)
+    file.unlink()
+    with pytest.raises(InputError, match="test_track.txt"):
+        veri776.load(root, tracks=True)

@@ -1,0 +1,146 @@
+"""Decoded images that do not fit into memory: a file that is mapped into it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from lreid.data.records import Record
+from lreid.data.synthetic import is_synthetic
+from lreid.errors import InputError
+from lreid.files import write_atomically
+
+logger = logging.getLogger("lreid")
+
+UNFINISHED_SECONDS = 24 * 3600  # a file that nobody has written to for so long is not being written
+
+Mapped = tuple[np.ndarray, list[int]]  # images (n, H, W, 3) uint8, read-only, and their places in the records
+
+
+@dataclass(frozen=True)
+class DiskCache:
+    """A folder for the decoded images of lists of records.
+
+    The file of a list has no name: the operating system frees it as soon as the last process that works with it
+    lets go of it or is killed, so that nothing of a past task stays. With ``keep`` it is called by a fingerprint of
+    path, size and time of change of every image and of the input size, and serves later runs until one of these
+    changes. Where there is no room, a warning says so and images are decoded whenever they are asked for.
+
+    Args:
+        folder: made where it does not exist; empty for no cache on disk.
+        gib: size up to which it is filled.
+        keep: leave files there, for images that are used again in later runs, such as those of test sets.
+    """
+
+    folder: str | Path = ""
+    gib: float = 50.0
+    keep: bool = False
+
+    def find(self, records: Sequence[Record], *, height: int, width: int) -> Mapped | None:
+        """What an earlier run left of these images; None where that is nothing, or they have changed since."""
+        path = self._path(records, height, width)
+        if path is None:
+            return None
+        try:
+            with open(path, "rb") as file:
+                return _map(file, height, width)
+        except OSError:
+            return None
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes may be added; warns where they may not."""
+        if not self.folder:
+            return False
+        folder = Path(self.folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+        for file in folder.glob(".*.images.*"):  # what a run that was killed did not finish
+            if time.time() - file.stat().st_mtime > UNFINISHED_SECONDS:
+                file.unlink(missing_ok=True)
+        taken = sum(file.stat().st_size for file in folder.glob("*.images"))
+        free = shutil.disk_usage(folder).free
+        if taken + size <= self.gib * 2**30 and size < free:
+            return True
+        logger.warning(
+            "%s: no room for %.2f GiB of decoded images (%.2f of DATA.CACHE_DIR_GIB %g taken, %.2f free on the disk): "
+            "they are decoded again in every epoch; delete old files in it or allow more",
+            folder, size / 2**30, taken / 2**30, self.gib, free / 2**30,
+        )  # fmt: skip
+        return False
+
+    def store(
+        self, decoded: Iterable[tuple[int, np.ndarray]], records: Sequence[Record], *, height: int, width: int
+    ) -> Mapped:
+        """Writes decoded images and maps them.
+
+        Args:
+            decoded: places in ``records`` in ascending order, and images (H, W, 3) uint8; at least one.
+            records: all that was asked for.
+            height, width: of the images, in pixels.
+
+        Raises:
+            InputError: the folder cannot be written to, or the disk is full after all.
+        """
+
+        def write(file: BinaryIO) -> None:
+            kept = []
+            for index, image in decoded:
+                file.write(np.ascontiguousarray(image))
+                kept.append(index)
+            file.write(np.array(kept, np.int64))
+            file.flush()
+
+        path = self._path(records, height, width)
+        if path is not None:
+            write_atomically(path, write)
+            with open(path, "rb") as file:
+                return _map(file, height, width)
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                write(file)
+                return _map(file, height, width)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
+
+    def _path(self, records: Sequence[Record], height: int, width: int) -> Path | None:
+        """The file of these images as they are now; None where it shall have no name."""
+        if not self.folder or not self.keep or any(is_synthetic(record.path) for record in records):
+            return None
+        digest = hashlib.sha256(f"1 {height} {width}".encode())  # 1: how images are decoded and resized
+        for record in records:
+            try:
+                state = os.stat(record.path)
+            except OSError:
+                return None
+            digest.update(f"\n{os.path.abspath(record.path)}\0{state.st_size} {state.st_mtime_ns}".encode())
+        return Path(self.folder) / f"{digest.hexdigest()[:32]}.images"
+
+
+def _map(file: BinaryIO, height: int, width: int) -> Mapped | None:
+    """Images, then their places as int64. Pages are shared by all processes and read when they are needed."""
+    each = height * width * 3
+    count, rest = divmod(os.fstat(file.fileno()).st_size, each + 8)
+    if rest or count == 0:
+        return None
+    images = np.memmap(file, np.uint8, "r", shape=(count, height, width, 3))
+    file.seek(count * each)
+    return images.view(np.ndarray), np.frombuffer(file.read(), np.int64).tolist()
+
+
+def _unwritable(folder: str | Path, error: OSError) -> InputError:
+    return InputError(
+        f"{folder}: decoded images cannot be written ({error.strerror}); set DATA.CACHE_DIR to another folder "
+        "or leave it empty"
+    )

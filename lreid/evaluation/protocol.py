@@ -1,0 +1,57 @@
+"""Ranking a test set in the way it asks for: over its splits, track by track, or with one gallery image an identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lreid.data.images import Images
+from lreid.data.records import QueryGallery
+from lreid.retrieval import Evaluation, evaluate, evaluate_image_to_track, evaluate_single_shot
+
+
+def evaluate_splits(
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], **options: Any
+) -> list[Evaluation]:
+    """How every split of a test set is searched; a test set without splits is a single one.
+
+    Args:
+        test: the test set.
+        images: of queries and gallery.
+        features: (Q, D) and (G, D), of these images.
+        options: ``metric``, ``ap``, ``camera_filter``, ``max_rank`` and ``rerank`` of
+            :func:`lreid.retrieval.evaluate`.
+
+    Raises:
+        InputError: no query of a split has a match.
+    """
+    query, gallery = images
+    track_of = dict(zip(test.gallery, test.tracks, strict=True)) if test.tracks else {}
+    results = []
+    for rows, columns in split_rows(test, query, gallery):
+        arguments = (
+            features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
+            query.camids[rows], gallery.camids[columns],
+        )  # fmt: skip
+        if test.tracks:
+            tracks = np.array([track_of[record] for record in gallery.records])
+            results.append(evaluate_image_to_track(*arguments, tracks[columns], **options))
+        elif test.single_shot:
+            results.append(evaluate_single_shot(*arguments, **options))
+        else:
+            results.append(evaluate(*arguments, **options))
+    return results
+
+
+def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:
+    """Rows of queries and of gallery images of every split, without the images that could not be read."""
+    if not test.splits:
+        yield slice(None), slice(None)
+    places = [{record: place for place, record in enumerate(images.records)} for images in (query, gallery)]
+    for split in test.splits:
+        yield tuple(
+            np.array([place[records[i]] for i in chosen if records[i] in place], dtype=np.int64)
+            for place, records, chosen in zip(places, (test.query, test.gallery), split, strict=True)
+        )

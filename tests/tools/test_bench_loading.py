@@ -1,0 +1,36 @@
+"""The benchmark of loading runs on a few small images and prints what it says it does; nothing is timed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = {
+    "HEIGHT": 32, "WIDTH": 16, "IDENTITIES": 2, "IMAGES_EACH": 3, "BATCH": 6, "OFFICIAL_WORKERS": 1,
+    "TASK_EPOCHS": 1,
+}  # fmt: skip
+
+
+def test_both_ways_stand_beside_each_other(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("bench_loading", repository / "tools" / "bench_loading.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    for name, value in SMALL.items():
+        monkeypatch.setattr(bench, name, value)
+    monkeypatch.setattr(sys, "argv", ["bench_loading.py", "--rounds", "1", "--workers", "1"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * (1 + 6) + 1 + 3
+    for line in (lines[1], lines[8], lines[15]):
+        assert (
+            line.split(",")[0].strip() in ("files", "files, 1 workers started every epoch")
+            and " 1.0 x" in line
+        )
+    assert [line.rpartition("wanted ")[2].split(" x")[0] for line in lines if "wanted" in line] == [
+        "2", "8", "2", "8", "15"
+    ]  # fmt: skip

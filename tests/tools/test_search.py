@@ -1,0 +1,102 @@
+"""The command line of searching: the life of a gallery, and one line for bad input that leaves all files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import write_checkpoint
+
+from lreid import search
+
+
+def test_the_life_of_a_gallery(
+    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        assert tool("search.py", *arguments) == 0
+        return capsys.readouterr().out
+
+    assert said("build", "life", "g", "--checkpoint", "model.pt") == "life: 9 images, 4 identities\n"
+    assert said("add", "life", "g", "q") == "life: 8 images added, 9 were there already or skipped\n"
+    assert said("remove", "life", "--identity", "2") == "life: 4 images removed\n"
+    assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
+    assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
+    text = said("query", "life", "q", "--top", "2", "--out", "found")
+    assert text.count(" for 50 % false accepts\n") == 8 and (world / "found" / "matches.html").exists()
+
+
+@pytest.fixture(scope="module")
+def damage(world: Path) -> dict[Path, bytes]:
+    """Galleries and checkpoints that something is wrong with, beside a good gallery; what is in the galleries."""
+    images = search.list_images([world / "g"], "")
+    search.build(world / "good.gallery", world / "model.pt", images, device="cpu")
+    good = (world / "good.gallery").read_bytes()
+    (world / "cut.gallery").write_bytes(good[: len(good) // 2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lreid.retrieval.gallery_file.FORMAT", 0)
+        search.build(world / "old.gallery", world / "model.pt", images, device="cpu")
+    search.build(world / "empty.gallery", world / "model.pt", images, device="cpu")
+    search.remove(world / "empty.gallery", [image.path for image in images])
+    write_checkpoint(world / "wide.pt", MODEL__BACKBONE="resnet18")
+    diverged = torch.load(write_checkpoint(world / "diverged.pt"), weights_only=False)
+    for weight in diverged["model"].values():
+        weight.fill_(float("nan")) if weight.is_floating_point() else None
+    torch.save(diverged, world / "diverged.pt")
+    (world / "nothing").mkdir()
+    (world / "somebody.png").write_bytes(next((world / "q").iterdir()).read_bytes())
+    return {file: file.read_bytes() for file in world.glob("*.gallery")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("info gone", "gone: no such file; build a gallery first"),
+        ("query model.pt q", "model.pt: not a gallery, or cut short"),
+        ("query cut.gallery q", "cut.gallery: not a gallery, or cut short"),
+        ("add cut.gallery q", "cut.gallery: not a gallery, or cut short"),
+        ("query old.gallery q", "old.gallery: a gallery of another version of lreid; build it again"),
+        ("remove old.gallery --identity 2", "old.gallery: a gallery of another version of lreid"),
+        ("query empty.gallery q", "empty.gallery: holds no images; add some"),
+        ("calibrate empty.gallery q", "empty.gallery: holds no images; add some"),
+        ("build new.gallery nothing --checkpoint model.pt", "nothing: holds no images"),
+        ("build good.gallery q --checkpoint model.pt", "good.gallery: is there already"),
+        (
+            "build new.gallery g --checkpoint diverged.pt",
+            "gallery features: 9 of 9 rows hold NaN, infinite or overflowing values (rows 0, 1, 2, 3, 4 …)",
+        ),
+        (
+            "query good.gallery q --checkpoint diverged.pt --cross-model",
+            "query features: 8 of 8 rows hold NaN, infinite or overflowing values (rows 0, 1, 2, 3, 4 …)",
+        ),
+        ("query good.gallery q --checkpoint wide.pt", "wide.pt: is not the model whose features are in the"),
+        (
+            "query good.gallery q --checkpoint wide.pt --cross-model",
+            "wide.pt: its features have 512 numbers, those in the gallery 256; they cannot be compared",
+        ),
+        ("query good.gallery model.pt", "model.pt: image cannot be decoded"),
+        ("query good.gallery gone.png", "gone.png: image cannot be opened"),
+        ("query good.gallery q --top 0", "--top 0: ask for at least one match"),
+        ("query good.gallery q --camera 77", "good.gallery: has no camera '77'"),
+        (
+            "query good.gallery somebody.png --other-cameras",
+            "somebody.png: --other-cameras needs the camera that took it; give --camera, or name files like",
+        ),
+        (
+            "calibrate good.gallery q --false-accept-rate 1",
+            "false-accept rate 1.0: must be at least 0 and below 1",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_no_file(
+    tool: Callable[..., int], world: Path, damage: dict[Path, bytes], capsys: pytest.CaptureFixture[str],
+    arguments: str, message: str,
+) -> None:  # fmt: skip
+    out = ("--out", "bad") if arguments.startswith("query") else ()
+    assert tool("search.py", *arguments.split(), *out) == 2
+    text = capsys.readouterr().err
+    assert text.startswith(f"search.py: {message}") and text.count("\n") == 1
+    assert "cross_model=" not in text and not (world / "bad").exists()
+    assert {file: file.read_bytes() for file in world.glob("*.gallery")} == damage

@@ -1,0 +1,96 @@
+"""The command line of a sweep: processes side by side, a run that fails, and a dry run."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny import TINY
+
+from lreid.config import load_config
+from lreid.training.run import train
+
+ARGUMENTS = [
+    str(part)
+    for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items()
+    for part in pair
+]
+
+
+@pytest.fixture
+def run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs the tool within this process and gives its exit status; the runs have processes of their own."""
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["sweep.py", *arguments])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(repository / "tools" / "sweep.py"), run_name="__main__")
+        return end.value.code
+
+    return run
+
+
+def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
+    run: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "drawn.yaml").write_text("BENCHMARK: {NAME: drawn}")
+    (tmp_path / "gone.yaml").write_text("BENCHMARK: {NAME: gone, TRAIN: ['csv:gone.csv']}")
+    files = [str(tmp_path / name) for name in ("drawn.yaml", "gone.yaml")]
+    status = run(
+        "--methods", "dmml_ft", "--seeds", "0", "--benchmarks", *files, "--jobs", "2", "--out",
+        str(tmp_path / "out"), *ARGUMENTS,
+    )  # fmt: skip
+    out, err = capfd.readouterr()
+    *reasons, last = err.splitlines()
+    assert status == 2 and last.startswith("sweep.py: 1 of 2 runs failed")
+    (reason,) = [line for line in reasons if line.startswith(str(tmp_path / "out" / "gone"))]
+    assert "gone.csv" in reason and "drawn" in (tmp_path / "out" / "table.md").read_text()
+    swept = json.loads((tmp_path / "out" / "drawn" / "dmml_ft-seed0" / "results.json").read_text())
+    alone = train(load_config([], [*ARGUMENTS, "METHOD.NAME", "dmml_ft"]), tmp_path / "alone")
+    assert (swept["mAP"], swept["loss_history"]) == (alone["mAP"], alone["loss_history"])
+
+
+def test_a_dry_run_prints_commands(
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vary = ["--vary", "METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]
+    out = str(tmp_path / "out")
+    status = run(
+        "--methods", "decoupled", "--seeds", "0", *vary, "--dry-run", "--out", out, "TRAIN.LR", "1e-4"
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
+    words = shlex.split(lines[1])
+    assert words[1].endswith("train.py") and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
+    assert words[-10:] == [
+        "METHOD.NAME", "decoupled", "TRAIN.LR", "1e-4", "METHOD.ALPHA", "1", "METHOD.BETA", "-1", "SEED", "0"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--jobs", "0"], "--jobs 0: must be 1 or more"),
+        (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: name the values"),
+        (
+            ["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"],
+            "METHOD.TEMPERATURE: joint has no such",
+        ),
+    ],
+)
+def test_bad_input_ends_with_one_line_and_status_2(
+    run: Callable[..., int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert run(*arguments, "--out", str(tmp_path / "out")) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"sweep.py: {message}") and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,203 @@
+#!/usr/bin/env python
+"""Times loading: images a second of one core, and an epoch of two batches, against the common way, in one run.
+
+python tools/bench_loading.py                     JPEG files of 128 x 384 pixels, and of 64 x 128 as Market-1501 has
+python tools/bench_loading.py --rounds 9 --workers 4
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # figures are those of one core
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+
+import albumentations as A
+import cv2
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms as T
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lreid.data.disk_cache import DiskCache
+from lreid.data.images import Images
+from lreid.data.loaders import TaskBatches, batch_loader
+from lreid.data.records import Record
+from lreid.data.samplers import IdentitySampler
+from lreid.data.synthetic import draw as draw_image
+from lreid.data.synthetic import load_synthetic
+from lreid.data.transforms import Augment
+
+HEIGHT, WIDTH = 256, 128
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IDENTITIES, IMAGES_EACH = 32, 6  # of a batch; an epoch is two of them
+BATCH = IDENTITIES * IMAGES_EACH
+PROGRESS = 0.5  # of a task: half of the images are hit by a rectangle of a quarter of their area
+OFFICIAL_WORKERS = 24
+TASK_EPOCHS = 8
+
+
+class Files(Dataset[torch.Tensor]):
+    """The common way: a file is decoded, resized, turned into a tensor and augmented whenever it is asked for."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+        self.transform = T.Compose(
+            [
+                T.Resize((HEIGHT, WIDTH), interpolation=T.InterpolationMode.BICUBIC),
+                T.RandomHorizontalFlip(),
+                T.ToTensor(),
+                T.Normalize(MEAN, STD),
+                T.RandomErasing(p=0.3 + 0.4 * PROGRESS, scale=2 * (0.1 + 0.3 * PROGRESS,), ratio=(0.3, 3.3)),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with Image.open(self.records[index].path) as image:
+            return self.transform(image.convert("RGB"))
+
+
+def write_files(folder: Path, height: int, width: int) -> list[Record]:
+    """JPEG files of drawn people: the images of two batches."""
+    drawn = load_synthetic(
+        "plaza", train_identities=2 * IDENTITIES, test_identities=1, images_per_identity=IMAGES_EACH,
+        distractors=0, seed=0,
+    )  # fmt: skip
+    folder.mkdir()
+    records = []
+    for number, record in enumerate(drawn.train):
+        path = folder / f"{number}.jpg"
+        image = Image.fromarray(draw_image(record.path)).resize((width, height), Image.Resampling.BICUBIC)
+        image.save(path, quality=75)
+        records.append(record._replace(path=str(path)))
+    return records
+
+
+def medians(
+    calls: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float | np.ndarray]
+) -> dict[str, float | np.ndarray]:
+    """Seconds of every call: medians of rounds in which all take turns, every other round from behind."""
+    taken: dict[str, list[float | np.ndarray]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for number in range(rounds):
+        for name in list(calls)[:: 1 if number % 2 == 0 else -1]:
+            start = clock()
+            calls[name]()
+            taken[name].append(clock() - start)
+    return {name: np.median(seconds, axis=0) for name, seconds in taken.items()}
+
+
+def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
+    """Prints images a second of a core from one batch of images."""
+    pipeline = folder / "pipeline.yaml"
+    hole = {"hole_height_range": (0.4, 0.6), "hole_width_range": (0.4, 0.6), "num_holes_range": (1, 1)}
+    A.save(A.Compose([A.HorizontalFlip(p=0.5), A.CoarseDropout(**hole, p=0.5)]), pipeline, data_format="yaml")
+    built_in = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    users = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD, pipeline=pipeline)
+    records = records[:BATCH]
+    files, options = Files(records), {"height": HEIGHT, "width": WIDTH, "cache_gib": 0.0}
+    decoded, mapped = Images(records, **options), Images(records, **options, disk=DiskCache(folder))
+    cached = Images(records, height=HEIGHT, width=WIDTH)
+
+    def augmented(augment: Augment, images: Images) -> Callable[[], np.ndarray]:
+        return lambda: augment(list(images), seed=0, progress=PROGRESS)
+
+    common = "files, PIL + torchvision v1"
+    calls = {
+        common: lambda: torch.stack([files[index] for index in range(BATCH)]),
+        "files, a pipeline of albumentations": augmented(users, decoded),
+        "files, built-in steps": augmented(built_in, decoded),
+        "cache, a pipeline of albumentations": augmented(users, cached),
+        "cache, built-in steps": augmented(built_in, cached),
+        "cache on disk, built-in steps": augmented(built_in, mapped),
+    }
+    wanted = {"cache, a pipeline of albumentations": 2, "cache, built-in steps": 8}
+    seconds = medians(calls, rounds, time.process_time)
+    for name, taken in seconds.items():
+        ratio = seconds[common] / taken
+        print(f"  {name:38s} {BATCH / taken:7.0f} images/s {ratio:6.1f} x{verdict(ratio, wanted.get(name))}")
+
+
+def epochs(records: Sequence[Record], rounds: int, workers: int) -> None:
+    """Prints what an epoch of two batches takes, in time and in CPU time of all processes."""
+    cached = Images(records, height=HEIGHT, width=WIDTH)
+    sampler = IdentitySampler(cached.pids, identities=IDENTITIES, images=IMAGES_EACH, seed=(0,))
+    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    assert sampler.batches_per_epoch == 2
+
+    def official() -> None:
+        for _ in DataLoader(Files(records), batch_size=BATCH, num_workers=OFFICIAL_WORKERS, shuffle=True):
+            pass
+
+    def task(workers: int) -> None:
+        dataset = TaskBatches(cached, sampler, augment, epochs=TASK_EPOCHS)
+        for _ in batch_loader(dataset, workers=workers, pin_memory=False):
+            pass
+
+    common = f"files, {OFFICIAL_WORKERS} workers started every epoch"
+    calls = {
+        common: official,
+        "cache, no workers": lambda: task(0),
+        f"cache, {workers} workers, with their start": lambda: task(workers),
+    }
+    seconds = medians(calls, rounds, lambda: np.array([time.perf_counter(), cpu_seconds()]))
+    for name, taken in seconds.items():
+        if name != common:
+            taken = taken / TASK_EPOCHS
+        wall, cpu = seconds[common] / taken
+        wanted = 15 if name == "cache, no workers" else None
+        print(
+            f"  {name:38s} {1000 * taken[0]:7.0f} ms, {1000 * taken[1]:.0f} ms CPU, {wall:6.1f} x, {cpu:.1f} x CPU"
+            + verdict(wall, wanted)
+        )
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of its workers that have ended."""
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + workers.ru_utime + workers.ru_stime
+
+
+def verdict(ratio: float, wanted: float | None) -> str:
+    return "" if wanted is None else f"  wanted {wanted} x: {'held' if ratio >= wanted else 'NOT HELD'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings(
+        "ignore", "This DataLoader will create"
+    )  # more workers than cores, as the official code
+    cv2.setNumThreads(1)
+    with tempfile.TemporaryDirectory() as name:
+        for height, width in ((384, 128), (128, 64)):
+            folder = Path(name) / f"{height}x{width}"
+            records = write_files(folder, height, width)
+            print(f"JPEG files of {width} x {height} to {WIDTH} x {HEIGHT}, CPU time of one core:")
+            throughput(records, folder, args.rounds)
+        print(f"an epoch of 2 batches of {BATCH} from the last ones:")
+        epochs(records, args.rounds, args.workers)
+
+
+if __name__ == "__main__":
+    main()
