@@ -1,7 +1,7 @@
 """Losses: pure functions, tensors in and a scalar out. They need nothing but torch."""
 
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
-from lreid.losses.cclis import importance_scores, importance_weights, prototype_relation_loss, sample_nce_loss
+from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.losses.der import dark_experience_loss
 from lreid.losses.distillation import decoupled_distillation_loss, dwopp_loss, dwpp_loss
@@ -43,7 +43,6 @@ __all__ = [
     "feature_distillation_loss",
     "icarl_loss",
     "importance_scores",
-    "importance_weights",
     "knowledge_distillation_loss",
     "mean_squared_distillation_loss",
     "nt_xent_loss",

@@ -39,7 +39,8 @@ def sample_nce_loss(
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
         weights: ``(B,)`` float in ``[0, 1]``, the share of each stored image in the scores of its class at the
-            time of drawing; see :func:`importance_weights`. Those of current classes do not count.
+            time of drawing, see :func:`lreid.memory.selection.importance_weights`. Those of current classes do
+            not count.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -140,28 +141,3 @@ def importance_scores(
     if not own_class:
         p = p.scatter(1, labels[:, None], 0)
     return to_loss(p.sum(1) / (classes - 1), scores)
-
-
-def importance_weights(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of each image in the scores of its class: the weight ``g`` that is kept with a stored image.
-
-    Args:
-        scores: ``(N,)`` float, not negative, of :func:`importance_scores`.
-        labels: ``(N,)`` integers.
-
-    Returns:
-        ``(N,)`` in the precision of ``scores``, at least float32. The weights of a class sum to 1, and are equal
-        where all its scores are 0.
-
-    Raises:
-        ValueError: the shapes differ.
-    """
-    if scores.ndim != 1 or scores.shape != labels.shape:
-        raise ValueError(
-            f"scores and labels must both be (N,), got shapes {tuple(scores.shape)} and {tuple(labels.shape)}"
-        )
-    _, place, counts = torch.unique(labels.to(scores.device), return_inverse=True, return_counts=True)
-    exact = scores.double()
-    sums = exact.new_zeros(len(counts)).index_add(0, place, exact)  # (C,)
-    shares = torch.where(sums[place] == 0, 1 / counts[place].double(), exact / sums[place])
-    return to_loss(shares, scores)

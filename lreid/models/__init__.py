@@ -4,5 +4,15 @@ from lreid.models.backbones import build_backbone
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
+from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
 
-__all__ = ["CosineClassifier", "Embedder", "GrowingClassifier", "KnowledgeGraph", "build_backbone"]
+__all__ = [
+    "CosineClassifier",
+    "Embedder",
+    "GrowingClassifier",
+    "KnowledgeGraph",
+    "Projected",
+    "ProjectedEmbedder",
+    "ProjectionHead",
+    "build_backbone",
+]

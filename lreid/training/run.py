@@ -226,6 +226,7 @@ def new_results(
         "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
         "peak_memory_mib": 0,
         "loss_history": [],
+        "drift": [],  # of stored and of test images at task switches
         "exemplars": method.exemplars,
         "exemplar_bytes": 0,  # of their pixels, or of their paths
         "steps_trained": 0,

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
@@ -27,7 +28,7 @@ from lreid.data.records import Benchmark, Task
 from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
-from lreid.evaluation import Evaluator, summarise
+from lreid.evaluation import DriftRecorder, Evaluator, summarise
 from lreid.methods import Method
 from lreid.training.checkpoint import CURRENT, save_checkpoint
 from lreid.training.run_folder import RunFolder
@@ -36,6 +37,7 @@ from lreid.training.schedule import decay_factor
 logger = logging.getLogger("lreid")
 
 HISTORY_POINTS = 50  # loss values kept per task
+DRIFT_IMAGES = 100  # of each set whose drift is watched
 
 
 class Trainer:
@@ -103,9 +105,11 @@ class Trainer:
         if self.epoch == 0:
             self.method.begin_task(task)
         if self.epoch == epochs:  # the run broke off between training and evaluation
+            self._set_augmentation(epochs - 1)  # end_task may need it
             self.optimizer_state = None
             return
         batches = self._batches(task)
+        drift = self._drift_recorder(task)
         # Fresh for every task, as in the official code.
         optimizer = self._optimizer()
         if self.optimizer_state is not None:
@@ -122,10 +126,27 @@ class Trainer:
             len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
         )  # fmt: skip
         while self.epoch < epochs:
-            self._train_epoch(loader, optimizer, batches.sampler.batches_per_epoch)
+            self._train_epoch(loader, optimizer, batches.sampler.batches_per_epoch, drift)
             if self.epoch < epochs and self._save_is_due():
                 self._save(self.folder.checkpoints / CURRENT, optimizer)
+        if drift is not None:
+            self.results["drift"].append({"task": task.index, **drift.curves})
         self._save(self.folder.checkpoints / CURRENT, optimizer)
+
+    def _drift_recorder(self, task: Task) -> DriftRecorder | None:
+        """Watches stored images and test images of earlier places through the first steps of a task."""
+        if self.cfg.EVAL.DRIFT_STEPS == 0 or task.index == 0 or self.epoch > 0:
+            return None
+        sets = {"buffer": self.method.memory.images if self.method.memory else []}
+        for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True):
+            if test.kind == "seen" and test.first_task < task.index:
+                sets[f"held out: {test.name}"] = query
+        chosen = {
+            name: np.stack([images[row] for row in spread(len(images), DRIFT_IMAGES)])
+            for name, images in sets.items()
+            if len(images)
+        }
+        return DriftRecorder(self.method.model, chosen, steps=self.cfg.EVAL.DRIFT_STEPS)
 
     def _optimizer(self) -> Optimizer:
         train, parameters = self.cfg.TRAIN, self.method.parameters()
@@ -182,7 +203,9 @@ class Trainer:
         skipped = set(self.results["skipped"])
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
-    def _train_epoch(self, loader: Any, optimizer: Optimizer, steps: int) -> None:
+    def _train_epoch(
+        self, loader: Any, optimizer: Optimizer, steps: int, drift: DriftRecorder | None = None
+    ) -> None:
         started, cpu = time.perf_counter(), time.process_time()
         train = self.cfg.TRAIN
         rate = train.LR * decay_factor(
@@ -195,7 +218,7 @@ class Trainer:
         )
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
-        self.method.augment = partial(self.augment, progress=progress_of(self.epoch, train.EPOCHS))
+        self._set_augmentation(self.epoch)
         self.method.model.train()
         iterations = self.cfg.STREAM.ITERATIONS
         sums: dict[str, Tensor] = {}
@@ -208,6 +231,8 @@ class Trainer:
                 optimizer.zero_grad(set_to_none=True)
                 sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
                 optimizer.step()
+                if drift is not None:
+                    drift.after_step()
                 for name, term in terms.items():
                     sums[name] = sums.get(name, 0) + term.detach() / iterations
                 images += len(batch.labels)
@@ -225,6 +250,10 @@ class Trainer:
         self.folder.log_scalars(entry, step=self.task * train.EPOCHS + self.epoch)
         if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0:
             self.results["loss_history"].append(entry)
+
+    def _set_augmentation(self, epoch: int) -> None:
+        """Tells the method how images are augmented that it draws by itself."""
+        self.method.augment = partial(self.augment, progress=progress_of(epoch, self.cfg.TRAIN.EPOCHS))
 
     def _check_finite(self, losses: dict[str, float]) -> None:
         if not all(math.isfinite(value) for value in losses.values()):
@@ -271,6 +300,11 @@ class Trainer:
             },
         )
         self.saved_at = time.monotonic()
+
+
+def spread(count: int, most: int) -> np.ndarray:
+    """At most so many of ``count`` places, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def peak_memory_mib(device: torch.device) -> int:

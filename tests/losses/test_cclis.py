@@ -8,7 +8,6 @@ from oracles import golden_names, load_golden, softmax
 
 from lreid.losses import (
     importance_scores,
-    importance_weights,
     prototype_relation_loss,
     sample_nce_loss,
 )
@@ -190,14 +189,10 @@ def test_golden_scores_and_weights(name):
     if classes == 1:  # divided by 0 in the official code
         assert torch.equal(scores, torch.full_like(scores, 1 / len(labels)))
         assert torch.equal(official, scores)
-        torch.testing.assert_close(importance_weights(scores, labels), scores)
         return
     torch.testing.assert_close(scores, arrays["score_paper"], rtol=1e-9, atol=0)
     torch.testing.assert_close(official, arrays["score_oracle_code"], rtol=1e-9, atol=0)
     torch.testing.assert_close(official.float(), arrays["score"], rtol=1e-6, atol=0)
-    torch.testing.assert_close(
-        importance_weights(official, labels), arrays["weight_within_class"], rtol=1e-6, atol=0
-    )
 
 
 @given(st.lists(st.integers(0, 3), max_size=9), st.booleans(), st.sampled_from([0.1, 0.5]), st.integers(0, 9))
@@ -211,28 +206,13 @@ def test_scores_match_the_loops(labels, own_class, temperature, seed):
     assert scores.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-@given(
-    st.lists(st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1e-30, 0.2, 3.0])), max_size=12)
-)  # fmt: skip
-@settings(deadline=None, max_examples=60)
-def test_weights_match_the_loops(images):
-    labels = torch.tensor([label for label, _ in images]).long()
-    weights = importance_weights(torch.tensor([s for _, s in images], dtype=torch.float64), labels)
-    expected = []
-    for label, score in images:
-        own = [other for name, other in images if name == label]
-        expected.append(score / sum(own) if sum(own) else 1 / len(own))
-    assert weights.tolist() == pytest.approx(expected, rel=1e-9)
-
-
 def test_precision_is_that_of_the_scores_and_at_least_float32():
     values, labels = cosines(8, 4).half().requires_grad_(), torch.tensor(LABELS)
     with torch.autocast("cpu", torch.bfloat16):
         loss = sample_nce_loss(values, labels, shares(8), [2, 3])
         relation = prototype_relation_loss(values, cosines(8, 4, 1))
         scores = importance_scores(values.detach(), labels)
-        weights = importance_weights(scores, labels)
-    assert loss.dtype == relation.dtype == scores.dtype == weights.dtype == torch.float32
+    assert loss.dtype == relation.dtype == scores.dtype == torch.float32
     expected = sample_nce(values.tolist(), LABELS, shares(8).tolist(), [2, 3], 0.5)
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     (loss + relation).backward()
@@ -253,7 +233,6 @@ def test_precision_is_that_of_the_scores_and_at_least_float32():
         (lambda: importance_scores(torch.ones(4, 2), torch.zeros(3)), "scores must be"),
         (lambda: importance_scores(torch.ones(2, 2), torch.tensor([0, 2])), r"labels must be in \[0, 2\)"),
         (lambda: importance_scores(torch.ones(2, 2), torch.tensor([-1, 1])), r"labels must be in \[0, 2\)"),
-        (lambda: importance_weights(torch.ones(4), torch.zeros(3)), "scores and labels"),
     ],
 )
 def test_bad_arguments(call, message):

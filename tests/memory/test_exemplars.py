@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from lreid.memory import SELECTIONS, ExemplarMemory, select
 from lreid.memory.selection import importance_weights
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def identities(counts: list[int], first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -214,6 +217,24 @@ def test_weights_are_shares_within_an_identity() -> None:
     scores, labels = np.array([1.0, 0.0, 3.0, 0.0, 0.0, 5.0]), np.array([7, 7, 7, 2, 2, 9])
     assert importance_weights(scores, labels).tolist() == [0.25, 0, 0.75, 0.5, 0.5, 1]
     assert importance_weights(np.empty(0), np.empty(0, int)).shape == (0,)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("cclis_scores_*.npz")))
+def test_golden_weights(name: str) -> None:
+    golden = np.load(GOLDEN / f"{name}.npz")
+    if "weight_within_class" in golden and np.isfinite(golden["weight_within_class"]).all():
+        weights = importance_weights(golden["score_oracle_code"], golden["label"])
+        np.testing.assert_allclose(weights, golden["weight_within_class"], rtol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1e-30, 0.2, 3.0])), max_size=12))
+def test_weights_match_the_loops(images: list[tuple[int, float]]) -> None:
+    labels, scores = np.array([label for label, _ in images], int), np.array([score for _, score in images])
+    expected = []
+    for label, score in images:
+        own = [other for name, other in images if name == label]
+        expected.append(score / sum(own) if sum(own) else 1 / len(own))
+    assert importance_weights(scores, labels).tolist() == pytest.approx(expected, rel=1e-9)
 
 
 def test_no_more_than_the_budget_is_ever_in_memory() -> None:

@@ -119,10 +119,13 @@ def test_a_broken_run_goes_on_to_the_same_figures(
         assert all(torch.equal(one[key], other[key]) for key in one)
 
 
+@pytest.mark.parametrize("name", ["dwopp", "cclis"])  # one that augments images by itself, too
 def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
-    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task is trained and saved, but neither looked at nor ended."""
+    cfg = config(METHOD__NAME=name)
+    expected = train(cfg, tmp_path / "unbroken")
     out, evaluate = tmp_path / "run", trainer_module.Trainer._evaluate
 
     def interrupted(self: trainer_module.Trainer, task: Task) -> None:
@@ -132,9 +135,8 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(trainer_module.Trainer, "_evaluate", interrupted)
-        train(config(), out)
-    results = train(config(), out, resume=True)
-    assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
+        train(cfg, out)
+    assert figures(train(cfg, out, resume=True)) == figures(expected)
 
 
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
@@ -369,3 +371,14 @@ def test_sgd_is_not_adam(tmp_path: Path) -> None:
     adam = train(config(METHOD__NAME="dmml_ft"), tmp_path / "adam")
     sgd = train(config(METHOD__NAME="dmml_ft", TRAIN__OPTIMIZER="sgd", TRAIN__MOMENTUM=0.9), tmp_path / "sgd")
     assert sgd["loss_history"][0] != adam["loss_history"][0] or sgd["mAP"] != adam["mAP"]
+
+
+def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) -> None:
+    plain = train(config(METHOD__NAME="er"), tmp_path / "plain")
+    watched = train(config(METHOD__NAME="er", EVAL__DRIFT_STEPS=2), tmp_path / "watched")
+    assert watched["mAP"] == plain["mAP"] and watched["loss_history"] == plain["loss_history"]
+    assert plain["drift"] == [] and [entry["task"] for entry in watched["drift"]] == [1, 2]
+    for entry in watched["drift"]:
+        for curves in (entry["buffer"], entry["held out: plaza"]):
+            assert len(curves["step"]) == len(curves["since_switch"]) == 2
+            assert 0 < curves["step"][0] == curves["since_switch"][0] < 2

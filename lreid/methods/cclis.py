@@ -1,0 +1,160 @@
+"""CCLIS: images against prototypes, exemplars drawn and weighed by importance, relations to old prototypes kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lreid.data.images import Images
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
+from lreid.memory import ImagePaths
+from lreid.methods.co2l import Co2L
+from lreid.models import Embedder, GrowingClassifier, Projected
+
+CHUNK = 128  # images of a forward pass while they are scored
+
+
+class CCLIS(Co2L):
+    """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in all.
+
+    Built on :class:`Co2L`, with one view. Every identity has a prototype, a row that is brought to unit length before
+    every step. Sample-NCE finds the images of a prototype in the batch; between past identities an
+    exemplar counts by one over the probability with which it was drawn into the memory. ``prd`` keeps the cosines of
+    images and previous prototypes; Co²L's distillations are there to compare with.
+
+    After a task all images of the task and the memory are scored by how much they look like other identities
+    (:func:`~lreid.losses.importance_scores`), as a mean over passes with augmentation in evaluation mode, and
+    drawn by their scores. Selection ``random`` is the ablation of Table 3: all images count alike.
+
+    Two faults of the official code are options. It takes every task for a past one unless tasks have two
+    identities (``weigh_current``), where an image of the task at hand counts as drawn with one over the images of
+    its identity. And its last pass adds the score by an image's own identity (``score_leak``).
+
+    Args:
+        model: the network.
+        temperature: of Sample-NCE and the scores.
+        prototype_rate: what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0.
+        passes: over the images to score, at least 1.
+        weigh_current, score_leak: see above.
+        distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, options: of
+            :class:`Co2L`.
+    """
+
+    views = 1
+    selections = ("importance", "random")
+    distillations = ("prd", *Co2L.distillations)
+
+    def __init__(
+        self, model: Embedder, *, temperature: float = 0.5, distillation: str = "prd",
+        distillation_weight: float = 0.6, distillation_temperature: float = 0.2,
+        teacher_temperature: float = 0.1, prototype_rate: float = 0.01, passes: int = 5,
+        weigh_current: bool = False, score_leak: bool = False, selection: str = "importance", **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            model, temperature=temperature, distillation=distillation, distillation_weight=distillation_weight,
+            distillation_temperature=distillation_temperature, teacher_temperature=teacher_temperature,
+            selection=selection, **options,
+        )  # fmt: skip
+        if prototype_rate < 0 or passes < 1:
+            raise InputError("METHOD.PROTOTYPE_RATE must be 0 or more and METHOD.PASSES at least 1")
+        self.prototype_rate, self.passes = prototype_rate, passes
+        self.weigh_current, self.score_leak = weigh_current, score_leak
+        width = self.network.head.width
+        self.prototypes = GrowingClassifier(width).to(model.mean.device)
+        self.old_prototypes = torch.empty(0, width, device=model.mean.device)  # (C_old, 128)
+        self.current_weights = torch.empty(0)  # (C,) 1 / images of an identity of the task, 0 for past ones
+        self.generator = torch.Generator().manual_seed(torch.initial_seed())
+
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        self.prototypes.grow(len(task.classes))
+        labels = torch.tensor([record.pid for record in task.records])
+        sizes = torch.bincount(labels, minlength=len(self.prototypes))  # (C,)
+        self.current_weights = torch.where(sizes > 0, 1 / sizes.double(), 0.0)
+
+    def parameters(self) -> list[dict[str, Any]]:
+        return [
+            {"params": list(self.network.parameters())},
+            {"params": list(self.prototypes.parameters()), "rate_factor": self.prototype_rate},
+        ]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        self.normalise_prototypes()
+        return super().loss(batch)
+
+    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
+        current = () if self.weigh_current else self.task_classes
+        scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
+        return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
+
+    def draw_weights(self, batch: Batch) -> Tensor:
+        """The probability (B,) with which each image was drawn; 0 where that was not by importance."""
+        weights = self.current_weights[batch.labels]
+        if batch.exemplars is not None and "weights" in self.memory.extras:
+            stored = batch.exemplars >= 0
+            weights[stored] = torch.from_numpy(self.memory.extras["weights"])[batch.exemplars[stored]]
+        return weights
+
+    def distill(self, new: Projected, old: Projected) -> Tensor:
+        if self.distillation != "prd":
+            return super().distill(new, old)
+        scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)
+        old_scores = F.normalize(old.projections) @ self.old_prototypes.T
+        return prototype_relation_loss(scores, old_scores, **self.relation_options)
+
+    def end_task(self, task: Task) -> None:
+        self.normalise_prototypes()
+        super().end_task(task)
+        self.old_prototypes = self.prototypes.weight.detach().clone()
+
+    def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
+        """Scores of the images of a task (n,) and of those in the memory (len(memory),)."""
+        if self.memory.selection == "random":
+            return super().exemplar_values(task)
+        images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=0)
+        cosines = torch.cat([self.pass_cosines(images), self.pass_cosines(self.memory.images)], 1)
+        labels = torch.from_numpy(np.concatenate([images.pids, self.memory.labels]))  # (N,)
+        scores = [
+            importance_scores(one, labels, temperature=self.temperature, own_class=leak)
+            for one, leak in zip(cosines, [False] * (self.passes - 1) + [self.score_leak], strict=True)
+        ]
+        mean = torch.stack(scores).mean(0).double().cpu().numpy()  # (N,)
+        return {"values": mean[: len(images)], "kept_scores": mean[len(images) :]}
+
+    @torch.no_grad()
+    def pass_cosines(self, images: Images | ImagePaths | np.ndarray) -> Tensor:
+        """Cosines (passes, n, C) of n images, augmented anew for every pass, and all prototypes."""
+        chunks = [torch.empty(self.passes, 0, len(self.prototypes), device=self.old_prototypes.device)]
+        for start in range(0, len(images), CHUNK):
+            pixels = images[start : start + CHUNK]  # (k, H, W, 3)
+            seeds = torch.randint(2**31, (self.passes,), generator=self.generator).tolist()
+            features = np.stack([self.model.extract(self.augmented(pixels, seed=seed)) for seed in seeds])
+            projections = self.network.head(torch.from_numpy(features).to(chunks[0]))  # (passes, k, 128)
+            chunks.append(self.prototypes(F.normalize(projections, dim=2)))
+        return torch.cat(chunks, 1)
+
+    @torch.no_grad()
+    def normalise_prototypes(self) -> None:
+        """Brings every prototype to unit length, in place."""
+        self.prototypes.weight.copy_(F.normalize(self.prototypes.weight))
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "prototypes": self.prototypes.state_dict(), "old_prototypes": self.old_prototypes,
+            "current_weights": self.current_weights, "generator": self.generator.get_state(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.prototypes.grow(len(state["prototypes"]["weight"]) - len(self.prototypes))
+        self.prototypes.load_state_dict(state["prototypes"])
+        self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)
+        self.current_weights = state["current_weights"].cpu()
+        self.generator.set_state(state["generator"].cpu())

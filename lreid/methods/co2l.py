@@ -1,0 +1,134 @@
+"""Co²L: contrastive learning with replay, and the relations between images of a batch kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.losses import asymmetric_supcon_loss, mean_squared_distillation_loss, relation_distillation_loss
+from lreid.methods.base import ExemplarMethod
+from lreid.methods.dwpp import frozen_copy
+from lreid.models import Embedder, Projected, ProjectedEmbedder
+
+
+class Co2L(ExemplarMethod):
+    """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in all.
+
+    Two views of every image go through the network and a projection head. The asymmetric supervised contrastive loss
+    takes the images of the task for anchors and exemplars for negatives only. From the second task on a
+    distillation is added, of the previous model *and its head* on the same views (Table 6):
+
+    * ``ird``: cosines of a projection with the others of the batch, as a distribution (the paper's choice);
+    * ``seed``: the same of the encoder's features;
+    * ``embedding``, ``projection``: squared distance of features, or of projections;
+    * ``none``.
+
+    The memory keeps a uniform choice of every identity, as many of one as of another but for one image. Factors and
+    means are those of the official code, see :mod:`lreid.losses.supcon`. It keeps the previous model in training
+    mode, by which this answers with the statistics of the batch and its running ones drift; here it is in evaluation
+    mode. There images of the task and exemplars are shuffled together; here identities are, as for every
+    method with exemplars. Each task begins with a fresh optimiser. Retrieval compares features, as the
+    paper's linear probe does, not projections.
+
+    Args:
+        model: the network.
+        temperature: of the contrastive loss, tau.
+        distillation: see above.
+        distillation_weight: lambda of Equation 9.
+        distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
+        teacher_in_training: let the previous model normalise by the statistics of the batch, as the official code does.
+        selection, fill_memory, least_images, options: of :class:`ExemplarMethod`.
+    """
+
+    batches = "identities"
+    views = 2
+    distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
+
+    def __init__(
+        self, model: Embedder, *, temperature: float = 0.5, distillation: str = "ird",
+        distillation_weight: float = 1.0, distillation_temperature: float = 0.2,
+        teacher_temperature: float = 0.01, teacher_in_training: bool = False, selection: str = "random",
+        fill_memory: bool = True, least_images: int = 1, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            model, selection=selection, fill_memory=fill_memory, least_images=least_images, **options
+        )
+        if min(temperature, distillation_temperature, teacher_temperature) <= 0:
+            raise InputError(
+                "METHOD.TEMPERATURE, METHOD.DISTILLATION_TEMPERATURE and METHOD.TEACHER_TEMPERATURE must be above 0"
+            )
+        if distillation not in self.distillations:
+            raise InputError(
+                f"METHOD.DISTILLATION is one of {', '.join(self.distillations)}; got {distillation!r}"
+            )
+        self.temperature, self.distillation = temperature, distillation
+        self.relation_options = {
+            "temperature": distillation_temperature, "teacher_temperature": teacher_temperature
+        }  # fmt: skip
+        self.weights = {"distill": distillation_weight}
+        self.teacher_in_training = teacher_in_training
+        self.network = ProjectedEmbedder(model)
+        self.teacher: ProjectedEmbedder | None = None
+        self.task_classes: tuple[int, ...] = ()
+
+    def begin_task(self, task: Task) -> None:
+        self.task_classes = tuple(task.classes)
+
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        return self.network.parameters()
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        new = self.network(batch.images)
+        terms = self.contrast(F.normalize(new.projections), batch)
+        if self.teacher is not None:
+            with torch.no_grad():
+                old = self.teacher(batch.images)
+            terms["distill"] = self.distill(new, old)
+        return terms
+
+    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The contrastive term of unit vectors (B, 128)."""
+        views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
+        labels = batch.labels[: len(views)]  # (n,)
+        return {
+            "supcon": asymmetric_supcon_loss(views, labels, self.task_classes, temperature=self.temperature)
+        }
+
+    def distill(self, new: Projected, old: Projected) -> Tensor:
+        """The distillation term of what the model in training and the previous one answer."""
+        if self.distillation == "embedding":
+            return mean_squared_distillation_loss(new.features, old.features)
+        if self.distillation == "projection":
+            return mean_squared_distillation_loss(new.projections, old.projections)
+        student, teacher = (
+            F.normalize(each.projections if self.distillation == "ird" else each.features)
+            for each in (new, old)
+        )
+        return relation_distillation_loss(student, teacher, **self.relation_options)
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        if self.distillation != "none":
+            self.teacher = frozen_copy(self.network).train(self.teacher_in_training)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "head": self.network.head.state_dict(), "task_classes": list(self.task_classes),
+            "teacher": self.teacher.state_dict() if self.teacher is not None else None,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.network.head.load_state_dict(state["head"])
+        self.task_classes = tuple(state["task_classes"])
+        if state["teacher"] is not None:
+            self.teacher = frozen_copy(self.network).train(self.teacher_in_training)
+            self.teacher.load_state_dict(state["teacher"])

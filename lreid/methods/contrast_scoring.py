@@ -1,0 +1,137 @@
+"""Contrast Scoring: learning without labels from those images of a stream that the model knows least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import contrast_scores, nt_xent_loss
+from lreid.memory import POLICIES, StreamMemory
+from lreid.methods.base import Method
+from lreid.models import Embedder, ProjectedEmbedder
+
+
+class ContrastScoring(Method):
+    """Self-supervised learning from an unlabelled stream ("Enabling Efficient On-Device Self-Supervised Contrastive
+    Learning by Data Selection", Equations 1-6).
+
+    Of the images in the buffer and those of the segment that comes in, the ones stay whose projections differ most
+    from those of their mirror images. Then the SimCLR loss of two augmentations of the whole buffer is minimised. They
+    are those of the run and should be strong: see ``configs/recipes/contrast_scoring.yaml``. Labels are stored for
+    whoever looks at the buffer, but nothing is learned from them, and the buffer knows of no tasks. Retrieval
+    compares features, not projections.
+
+    There is no official code, and the paper leaves open in which mode images are scored: here in evaluation mode. For
+    equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream
+    (the paper makes hundreds) an image can come to stand in the buffer twice. Where several steps are made on a
+    segment, it is taken in before the first.
+
+    Args:
+        model: the network.
+        buffer: images of the buffer, which is the mini-batch; 0 for as many as the first segment has.
+        policy: which images stay: ``scored``, or for comparison another policy of
+            :class:`~lreid.memory.StreamMemory`, such as ``fifo`` or ``random``. These need no scores.
+        lazy_interval: T of Equation 5: an image of the buffer is scored anew after so many segments; 1 is every time.
+        temperature: of the SimCLR loss; 0.5 in the paper, for subsets of ImageNet 0.07.
+
+    Attributes:
+        memory: the buffer, a :class:`~lreid.memory.StreamMemory`; None before the first segment where that sizes it.
+        rescored: how often an image of the buffer was scored anew so far; divided by ``memory.budget * memory.steps``
+            the share of the buffer in the paper's Table 3.
+        replayed: two views of the buffer at every step, less the images that come in, which the trainer counts though
+            only the buffer is learned from. So ``images_trained`` of the results counts views of the buffer.
+    """
+
+    batches = "stream"
+    pixels = True
+
+    def __init__(
+        self, model: Embedder, *, buffer: int = 0, policy: str = "scored", lazy_interval: int = 1,
+        temperature: float = 0.5,
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        if buffer < 0 or lazy_interval < 1 or temperature <= 0 or policy not in POLICIES:
+            raise InputError(
+                "METHOD.BUFFER must be 0 or more, METHOD.LAZY_INTERVAL 1 or more, METHOD.TEMPERATURE above 0 and "
+                f"METHOD.POLICY one of {', '.join(POLICIES)}; "
+                f"got {buffer}, {lazy_interval}, {temperature} and {policy!r}"
+            )
+        self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
+        self.network = ProjectedEmbedder(model)
+        self.seed = torch.initial_seed()  # of the run
+        self.generator = torch.Generator().manual_seed(self.seed)  # of the views
+        self.memory: StreamMemory | None = self.new_buffer(buffer) if buffer else None
+        self.selected = False  # whether the segment at hand has been taken in
+        self.rescored = 0
+
+    def new_buffer(self, size: int) -> StreamMemory:
+        """Empty, for so many images."""
+        return StreamMemory(size, self.policy, seed=self.seed)
+
+    def parameters(self) -> Iterable[Parameter]:
+        return self.network.parameters()
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        if not self.selected:
+            self.select(batch)
+            self.selected = True
+        views = torch.cat([self.view(), self.view()])  # (2N, 3, H, W)
+        self.replayed += len(views) - len(batch.labels)
+        projections = F.normalize(self.network(views).projections)  # (2N, 128)
+        pairs = torch.stack(projections.chunk(2), dim=1)  # (N, 2, 128)
+        return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}
+
+    def end_step(self, batch: Batch) -> None:
+        self.selected = False
+
+    def select(self, batch: Batch) -> None:
+        """Forms the next buffer out of the one at hand and the images that come in."""
+        pixels = batch.pixels.numpy()  # (n, H, W, 3)
+        if self.memory is None:
+            self.memory = self.new_buffer(len(pixels))
+        scores = {}
+        if self.policy == "scored":
+            due = self.memory.due(self.lazy_interval)
+            if len(due):
+                self.memory.extras["scores"][due] = self.scores(self.memory.images[due])
+            self.rescored += len(due)
+            scores["scores"] = self.scores(pixels)
+        self.memory.add(pixels, batch.labels.numpy(), **scores)
+
+    @torch.no_grad()
+    def scores(self, pixels: np.ndarray) -> np.ndarray:
+        """Contrast scores (n,) float32 in [0, 2] of images (n, H, W, 3) uint8; leaves the model in training mode."""
+        images = self.model.normalise(torch.from_numpy(pixels))  # (n, 3, H, W)
+        self.network.eval()
+        projections = self.network(torch.cat([images, images.flip(-1)])).projections  # (2n, 128)
+        self.network.train()
+        return contrast_scores(*projections.chunk(2)).cpu().numpy()
+
+    def view(self) -> Tensor:
+        """All images of the buffer (N, 3, H, W), augmented anew."""
+        seed = int(torch.randint(2**31, (), generator=self.generator))
+        return self.augmented(self.memory.images, seed=seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "head": self.network.head.state_dict(), "generator": self.generator.get_state(),
+            "buffer": self.memory.budget if self.memory is not None else 0,
+            "memory": self.memory.state_dict() if self.memory is not None else None,
+            "rescored": self.rescored,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.network.head.load_state_dict(state["head"])
+        self.generator.set_state(state["generator"].cpu())
+        self.rescored = state["rescored"]
+        if state["memory"] is not None:
+            self.memory = self.new_buffer(state["buffer"])
+            self.memory.load_state_dict(state["memory"])

@@ -1,0 +1,266 @@
+"""CCLIS: prototypes, weights of what was drawn, scores, selection, and the official faults as options."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task, steps_of
+from family import model, train
+from torch import Tensor
+
+from lreid.data.images import Images, read_image
+from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
+from lreid.data.samplers import IdentitySampler
+from lreid.data.transforms import Augment
+from lreid.errors import InputError
+from lreid.losses import prototype_relation_loss, relation_distillation_loss
+from lreid.methods import build_method
+from lreid.methods.cclis import CCLIS
+
+AUGMENT = Augment(flip=0.5, erasing=True, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+
+
+def cclis(seed: int = 0, **options: object) -> CCLIS:
+    return build_method("cclis", model(seed), **options)
+
+
+def replayed(method: CCLIS, task: int, steps: int = 3) -> list[Batch]:
+    """Random images of the task, with images of the memory (as many as fit) behind them as the loader has it."""
+    own, count = steps_of(task, exemplars=False, steps=steps), min(8, method.exemplars)
+    joined = []
+    for number, batch in enumerate(own):
+        rows = (torch.arange(count) * 3 + number) % max(method.exemplars, 1)
+        stored = method.augmented(method.memory.images[rows.numpy()], seed=0) if count else batch.images[:0]
+        joined.append(
+            batch._replace(
+                images=torch.cat([batch.images, stored]),
+                labels=torch.cat([batch.labels, torch.from_numpy(method.memory.labels)[rows[:count]]]),
+                exemplars=torch.cat([torch.full((12,), -1), rows[:count]]), num_support=0,
+            )
+        )  # fmt: skip
+    return joined
+
+
+def learned(method: CCLIS, tasks: int) -> list[dict[str, float]]:
+    """Loss terms step by step over so many tasks."""
+    torch.manual_seed(3)  # new prototypes are drawn at every task
+    history = []
+    for index in range(tasks):
+        method.begin_task(drawn_task(index))
+        history += train(method, replayed(method, index))
+        method.end_task(drawn_task(index))
+    return history
+
+
+def in_second_task(**options: object) -> tuple[CCLIS, Batch]:
+    """A method that has gone on from its teacher, and a batch of new images and exemplars."""
+    method = cclis(**options)
+    learned(method, 1)
+    method.begin_task(drawn_task(1))
+    train(method, replayed(method, 1))
+    return method, replayed(method, 1)[1]
+
+
+def cosines(method: CCLIS, images: Tensor) -> Tensor:
+    with torch.no_grad():
+        vectors = F.normalize(method.network.head(method.model(images)))
+        return (vectors @ F.normalize(method.prototypes.weight).T).double()
+
+
+def sample_nce(scores: Tensor, labels: list[int], drawn: list[float], past: list[bool]) -> float:
+    """Equation 10 image by image, mean over the batch; temperature 0.5."""
+    total = 0.0
+    for j, y in enumerate(labels):
+        denominator = 0.0
+        for k, other in enumerate(labels):
+            weighs = past[j] and past[k] and other != y
+            w = 1 / (drawn[k] * labels.count(other)) if weighs else 1.0
+            denominator += w * math.exp(scores[k, y].item() / 0.5)
+        total += math.log(denominator) - scores[j, y].item() / 0.5
+    return total / len(labels)
+
+
+@pytest.mark.parametrize("weigh_current", [False, True])
+def test_the_weights_of_exemplars_reach_the_loss(weigh_current: bool) -> None:
+    method, batch = in_second_task(exemplars=10, weigh_current=weigh_current)
+    stored = method.memory.extras["weights"]
+    stored[:] = np.linspace(0.05, 0.9, 10)
+    value = method.loss(batch)["nce"].item()
+    labels, rows = batch.labels.tolist(), batch.exemplars.tolist()
+    drawn = [stored[row] if row >= 0 else 1 / 3 for row in rows]
+    past = [weigh_current or label < 4 for label in labels]
+    assert len(set(drawn)) > 3 and sum(past) == (20 if weigh_current else 8)
+    expected = sample_nce(cosines(method, batch.images), labels, drawn, past)
+    assert value == pytest.approx(expected, rel=1e-4)
+    stored[batch.exemplars[batch.exemplars >= 0]] /= 4
+    assert method.loss(batch)["nce"].item() > value + 0.01
+
+
+def test_the_first_task_weighs_nothing() -> None:
+    method = cclis()
+    method.begin_task(drawn_task(0))
+    method.model.train()
+    (batch,) = replayed(method, 0, steps=1)
+    terms = method.loss(batch)
+    assert set(terms) == {"nce"} and method.weights == {"distill": 0.6} and CCLIS.views == 1
+    expected = sample_nce(cosines(method, batch.images), batch.labels.tolist(), [1.0] * 12, [False] * 12)
+    assert terms["nce"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_random_selection_weighs_all_alike() -> None:
+    method, batch = in_second_task(selection="random")
+    assert method.draw_weights(batch).tolist() == pytest.approx([1 / 3] * 12 + [0] * 8)
+    labels = batch.labels.tolist()
+    expected = sample_nce(cosines(method, batch.images), labels, [1.0] * 20, [False] * 20)
+    assert method.loss(batch)["nce"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_distillation_is_over_prototypes_of_past_classes() -> None:
+    method, batch = in_second_task(distillation_temperature=0.3, teacher_temperature=0.15)
+    value = method.loss(batch)["distill"].item()
+    assert method.prototypes.weight.shape == (8, 128) and method.old_prototypes.shape == (4, 128)
+    assert not method.teacher.training
+    with torch.no_grad():
+        old = F.normalize(method.teacher.head(method.teacher.model(batch.images))) @ method.old_prototypes.T
+    new = cosines(method, batch.images)[:, :4]
+    assert not torch.allclose(new.float(), old)
+    expected = prototype_relation_loss(new, old, temperature=0.3, teacher_temperature=0.15)
+    assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
+
+
+def test_co2l_distillation_can_take_the_place_of_prd() -> None:
+    method, batch = in_second_task(distillation="ird")
+    value = method.loss(batch)["distill"].item()
+    with torch.no_grad():
+        new, old = (F.normalize(each(batch.images).projections) for each in (method.network, method.teacher))
+    expected = relation_distillation_loss(new, old, temperature=0.2, teacher_temperature=0.1)
+    assert value == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_without_weight_it_is_cclis_without_distillation() -> None:
+    plain = learned(cclis(distillation="none"), 2)
+    distilled = learned(cclis(distillation_weight=0.0), 2)
+    assert "distill" in distilled[-1] and "distill" not in plain[-1]
+    assert plain == [{"nce": terms["nce"]} for terms in distilled]
+    assert plain != [{"nce": terms["nce"]} for terms in learned(cclis(), 2)]
+
+
+def test_prototypes_have_unit_length_before_a_step_and_a_rate_of_their_own() -> None:
+    method, batch = in_second_task(prototype_rate=0.25)
+    network, prototypes = method.parameters()
+    assert prototypes["rate_factor"] == 0.25 and "rate_factor" not in network
+    assert [each.shape for each in prototypes["params"]] == [(8, 128)]
+    assert len(network["params"]) == len(list(method.model.parameters())) + 4
+    with torch.no_grad():
+        method.prototypes.weight.mul_(3)
+    method.loss(batch)
+    assert method.prototypes.weight.norm(dim=1).tolist() == pytest.approx([1] * 8)
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> None:
+    """Against Equation 12 pass by pass, over the images of the task and the memory together."""
+    method, _ = in_second_task(passes=3, score_leak=leak)
+    method.augment = lambda pixels, seed: AUGMENT(pixels, seed=seed, progress=1.0)
+    given: list[Tensor] = []
+    extract = method.model.extract
+    method.model.extract = lambda images: given.append(images.clone()) or extract(images)
+    method.normalise_prototypes()
+    values = method.exemplar_values(drawn_task(1))
+    assert len(given) == 6 and not torch.equal(given[0], given[1])  # task and memory, three passes each
+    assert method.model.training
+    method.model.eval()
+    labels = torch.tensor([each.pid for each in drawn_task(1).records] + method.memory.labels.tolist())
+    expected = torch.zeros(24, dtype=torch.float64)
+    for number in range(3):
+        scores = cosines(method, torch.cat([given[number], given[3 + number]]))  # (24, 8)
+        p = (scores / 0.5).softmax(0)
+        own = 1.0 if leak and number == 2 else 0.0
+        for j, y in enumerate(labels.tolist()):
+            terms = [p[j, i].item() * (own if i == y else 1) for i in range(8)]
+            expected[j] += sum(terms) / 7 / 3
+    found = np.concatenate([values["values"], values["kept_scores"]])
+    assert found == pytest.approx(expected.numpy(), rel=1e-4)
+
+
+def test_the_memory_is_drawn_by_importance_within_its_budget() -> None:
+    method, paths = cclis(exemplars=17), {}
+    for index in range(3):
+        task = drawn_task(index)
+        paths |= {record.path: record.pid for record in task.records}
+        method.begin_task(task)
+        method.end_task(task)
+        counts = np.bincount(method.memory.labels)
+        weights = method.memory.extras["weights"]
+        assert method.exemplars == min(17, 12 * (index + 1)) and counts.max() - counts.min() <= 1
+        assert ((weights > 0) & (weights <= 1)).all()
+    known = {read_image(path, height=32, width=16).tobytes(): pid for path, pid in paths.items()}
+    assert [known[image.tobytes()] for image in method.memory.images] == method.memory.labels.tolist()
+    # What scores nothing is not drawn while there is something else.
+    method = cclis(exemplars=4)
+    method.begin_task(drawn_task(0))
+    scores = np.tile([0.0, 0.0, 1.0], 4)
+    method.exemplar_values = lambda task: {"values": scores, "kept_scores": np.empty(0)}
+    method.end_task(drawn_task(0))
+    best = [read_image(each.path, height=32, width=16) for each in drawn_task(0).records[2::3]]
+    assert np.array_equal(method.memory.images, np.stack(best))
+    assert method.memory.extras["weights"].tolist() == [1.0] * 4
+
+
+def test_batches_name_the_rows_of_exemplars() -> None:
+    images = Images(drawn_task(1).records, height=32, width=16)
+    stored = Images(drawn_task(0).records, height=32, width=16)
+    everything = WithExemplars(images, stored[:], stored.pids)
+    sampler = IdentitySampler(images.pids, identities=3, images=2, seed=(0, 1), exemplars=stored.pids)
+    plain = Augment(flip=0.0, erasing=False, mean=(0, 0, 0), std=(1 / 255, 1 / 255, 1 / 255))
+    seen = set()
+    for views in (1, 2):
+        dataset = TaskBatches(everything, sampler, plain, epochs=12, views=views)
+        for batch in batch_loader(dataset, workers=0, pin_memory=False):
+            assert batch.exemplars.shape == batch.labels.shape == (6 * views,)
+            assert ((batch.exemplars >= 0) == (batch.labels < 4)).all()
+            for image, row in zip(batch.images, batch.exemplars.tolist(), strict=True):
+                seen.add(row)
+                if row >= 0:
+                    assert np.array_equal(image.permute(1, 2, 0).numpy(), stored[row])
+    assert seen == {*range(-1, 12)}
+    alone = IdentitySampler(images.pids, identities=3, images=2, seed=(0, 1))
+    assert TaskBatches(images, alone, plain, epochs=1)[0].exemplars.tolist() == [-1] * 6
+
+
+def test_state_comes_back() -> None:
+    """Within a task, and to the same exemplars at its end."""
+    method, batch = in_second_task(exemplars=17)
+    other = cclis(5, exemplars=17)
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    other.model.load_state_dict(method.model.state_dict())
+    for each in (method, other):
+        each.augment = lambda pixels, seed: AUGMENT(pixels, seed=seed, progress=1.0)
+    assert train(method, [batch, batch]) == train(other, [batch, batch])
+    for each in (method, other):
+        each.end_task(drawn_task(1))
+    assert np.array_equal(method.memory.images, other.memory.images)
+    assert np.array_equal(method.memory.extras["weights"], other.memory.extras["weights"])
+    assert torch.equal(method.old_prototypes, other.old_prototypes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selection": "herding"}, "METHOD.SELECTION one of importance, random; got .* 'herding'"),
+        ({"distillation": "relations"}, "METHOD.DISTILLATION is one of prd, ird, seed"),
+        ({"passes": 0}, "METHOD.PASSES at least 1"),
+        ({"prototype_rate": -1.0}, "METHOD.PROTOTYPE_RATE must be 0 or more"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        cclis(**options)

@@ -1,0 +1,221 @@
+"""Co²L and DMML with its distillation: views, anchors, terms, teachers and limits."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task, learn, steps_of
+from family import batches, model, train
+from torch import nn
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import (
+    asymmetric_supcon_loss,
+    dmml_loss,
+    mean_squared_distillation_loss,
+    relation_distillation_loss,
+)
+from lreid.methods import build_method
+from lreid.methods.co2l import Co2L
+
+
+def co2l(seed: int = 0, **options: object) -> Co2L:
+    return build_method("co2l", model(seed), **options)
+
+
+def two_views(batch: Batch, seed: int = 0) -> Batch:
+    """The images of a batch, and the same with noise behind them."""
+    noise = torch.randn(batch.images.shape, generator=torch.Generator().manual_seed(seed))
+    return batch._replace(
+        images=torch.cat([batch.images, batch.images + 0.3 * noise]), labels=batch.labels.repeat(2),
+        num_support=0, views=2,
+    )  # fmt: skip
+
+
+def learned(method: Co2L, tasks: int, *, exemplars: bool = True) -> list[dict[str, float]]:
+    """Loss terms step by step over so many tasks."""
+    history = []
+    for index in range(tasks):
+        method.begin_task(drawn_task(index))
+        history += train(method, [two_views(batch) for batch in steps_of(index, exemplars)])
+        method.end_task(drawn_task(index))
+    return history
+
+
+def in_second_task(**options: object) -> tuple[Co2L, Batch]:
+    """A method that has gone on from its teacher, and a batch of new images and exemplars."""
+    method = co2l(**options)
+    learned(method, 1)
+    method.begin_task(drawn_task(1))
+    train(method, [two_views(batch) for batch in steps_of(1, exemplars=True)])
+    (batch,) = steps_of(1, exemplars=True, steps=1)
+    return method, two_views(batch, seed=1)
+
+
+def test_the_first_task_is_contrastive_learning_alone() -> None:
+    history = learned(co2l(), 1)
+    assert all(set(terms) == {"supcon"} for terms in history)
+    assert co2l().weights == {"distill": 1.0} and Co2L.views == 2
+
+
+def test_the_contrastive_term_anchors_new_images_only() -> None:
+    """Against loops over the official code's formula, anchors of the task and all 2n - 1 others in the softmax."""
+    method, batch = in_second_task(temperature=0.4)
+    value = method.loss(batch)["supcon"].item()
+    with torch.no_grad():
+        vectors = F.normalize(method.network.head(method.model(batch.images))).double()
+    labels, total = batch.labels.tolist(), 0.0
+    assert sorted(set(labels)) == list(range(8)) and len(labels) == 48
+    for i, label in enumerate(labels):
+        if label < 4:
+            continue
+        others = [j for j in range(48) if j != i]
+        scores = torch.stack([vectors[i] @ vectors[j] / 0.4 for j in others])
+        positives = [k for k, j in enumerate(others) if labels[j] == label]
+        total -= scores.log_softmax(0)[positives].mean().item()
+    assert value == pytest.approx(total / 48 * 0.4 / 0.07, rel=1e-4)
+    expected = asymmetric_supcon_loss(
+        torch.stack([vectors[:24], vectors[24:]], 1), batch.labels[:24], range(4, 8), temperature=0.4
+    )
+    assert value == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("distillation", ["ird", "seed", "embedding", "projection"])
+@pytest.mark.parametrize("in_training", [False, True])
+def test_the_distillation_is_that_of_the_previous_model_and_its_head(
+    distillation: str, in_training: bool
+) -> None:
+    method, batch = in_second_task(
+        distillation=distillation, distillation_temperature=0.3, teacher_temperature=0.05,
+        teacher_in_training=in_training,
+    )  # fmt: skip
+    value = method.loss(batch)["distill"].item()
+    teacher = method.teacher
+    assert teacher.model.training == in_training
+    with torch.no_grad():
+        new, old = method.model(batch.images), teacher.model(batch.images)
+        assert not torch.allclose(new, old)
+        if distillation in ("ird", "projection"):
+            new, old = method.network.head(new), teacher.head(old)
+        if distillation in ("ird", "seed"):
+            new, old = F.normalize(new), F.normalize(old)
+            expected = relation_distillation_loss(new, old, temperature=0.3, teacher_temperature=0.05)
+        else:
+            expected = mean_squared_distillation_loss(new, old)
+    assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
+
+
+def test_without_weight_it_is_co2l_without_distillation() -> None:
+    plain = learned(co2l(distillation="none"), 2)
+    distilled = learned(co2l(distillation_weight=0.0), 2)
+    assert "distill" in distilled[-1] and "distill" not in plain[-1]
+    assert plain == [{"supcon": terms["supcon"]} for terms in distilled]
+    assert plain != [{"supcon": terms["supcon"]} for terms in learned(co2l(), 2)]
+
+
+def test_without_replay_it_is_contrastive_fine_tuning() -> None:
+    """With neither exemplars nor distillation: plain SupCon, step by step."""
+    method, base = co2l(exemplars=0, distillation="none"), co2l()
+    history = learned(method, 2, exemplars=False)
+    assert method.exemplars == 0
+    network, expected = nn.ModuleList([base.model, base.network.head]), []
+    for task in range(2):
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        for batch in (two_views(each) for each in steps_of(task, exemplars=False)):
+            vectors = F.normalize(base.network.head(base.model(batch.images)))
+            pairs = torch.stack(vectors.chunk(2), 1)
+            loss = asymmetric_supcon_loss(
+                pairs, batch.labels[:12], batch.labels[:12].unique(), temperature=0.5
+            )
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+            expected.append({"supcon": loss.item()})
+    assert history == expected
+
+
+def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
+    method = co2l(exemplars=17)
+    for index in range(3):
+        method.begin_task(drawn_task(index))
+        method.end_task(drawn_task(index))
+        counts = np.bincount(method.memory.labels)
+        assert method.exemplars == min(17, 12 * (index + 1)) and len(counts) == 4 * (index + 1)
+        assert counts.max() - counts.min() <= 1
+    assert method.memory.selection == "random" and method.exemplar_share == 0.0
+
+
+def test_the_head_is_trained_and_retrieval_does_without() -> None:
+    method = co2l()
+    before = [parameter.clone() for parameter in method.network.head.parameters()]
+    learned(method, 1)
+    assert not any(torch.equal(*pair) for pair in zip(before, method.network.head.parameters(), strict=True))
+    assert method.model.extract(np.zeros((1, 32, 16, 3), np.uint8)).shape == (1, method.model.dim)
+
+
+@pytest.mark.parametrize("in_training", [False, True])
+def test_state_comes_back(in_training: bool) -> None:
+    method, batch = in_second_task(exemplars=7, teacher_in_training=in_training)
+    other = co2l(5, exemplars=7, teacher_in_training=in_training)
+    file = io.BytesIO()
+    torch.save(method.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    other.model.load_state_dict(method.model.state_dict())
+    assert other.exemplars == 7 and train(method, [batch, batch]) == train(other, [batch, batch])
+    fresh = co2l(5)
+    fresh.load_state_dict(co2l().state_dict())
+    assert fresh.teacher is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"distillation": "relations"}, "METHOD.DISTILLATION is one of ird, seed, embedding, .*'relations'"),
+        ({"temperature": 0.0}, "METHOD.TEMPERATURE, .* must be above 0"),
+        ({"teacher_temperature": -1.0}, "METHOD.TEACHER_TEMPERATURE must be above 0"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        co2l(**options)
+    if "distillation" not in options:
+        with pytest.raises(InputError, match="METHOD.(TEMPERATURE|TEACHER_TEMPERATURE) must be above 0"):
+            build_method("dmml_ird", model(), **options)
+
+
+@pytest.mark.parametrize("exemplars", [0, 500])
+def test_dmml_ird_without_weight_is_dmml_ft(exemplars: int) -> None:
+    base = learn(build_method("dmml_ft", model()), 2, exemplars=exemplars > 0)
+    method = build_method("dmml_ird", model(), distillation_weight=0.0, exemplars=exemplars)
+    distilled = learn(method, 2, exemplars=exemplars > 0)
+    assert "distill" in distilled[-1] and method.exemplars == min(exemplars, 24)
+    assert base == [{"dmml": terms["dmml"]} for terms in distilled]
+
+
+def test_dmml_ird_keeps_the_relations_of_features() -> None:
+    method = build_method("dmml_ird", model(), temperature=0.3, teacher_temperature=0.05)
+    first = learn(method, 1, exemplars=False)
+    assert set(first[-1]) == {"dmml"} and method.weights == {"distill": 1.0} and method.exemplars == 0
+    train(method, batches(2, seed=1, first_class=4))
+    (batch,) = batches(1, seed=9, first_class=4)
+    terms = method.loss(batch)
+    new, old = method.model(batch.images).detach(), method.teacher(batch.images)
+    assert not torch.allclose(new, old) and not method.teacher.training
+    expected = relation_distillation_loss(
+        F.normalize(new), F.normalize(old), temperature=0.3, teacher_temperature=0.05
+    )
+    assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
+    assert terms["dmml"].item() == pytest.approx(dmml_loss(new, batch.labels, 2).item(), rel=1e-4)
+
+
+def test_dmml_ird_state_comes_back() -> None:
+    method, other = (build_method("dmml_ird", model(seed), exemplars=5) for seed in (0, 5))
+    learn(method, 1, exemplars=True)
+    other.load_state_dict(method.state_dict())
+    other.model.load_state_dict(method.model.state_dict())
+    steps = steps_of(1, exemplars=True)
+    assert other.exemplars == 4 and train(method, steps) == train(other, steps)
