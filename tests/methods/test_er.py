@@ -1,0 +1,239 @@
+"""ER, ER-ACE, ER-AML, MIR and DER++: their terms, their memory, and what they replay."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from family import model, task_of
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.losses import asymmetric_cross_entropy, er_aml_loss, sample_pairs
+from lreid.methods import Method, build_method
+
+NAMES = ("er", "er_ace", "er_aml", "mir", "der_pp")
+
+
+def segments(task: int, steps: int = 3, size: int = 6) -> list[Batch]:
+    """Random images of a task's four identities, with the pixels that normalise to them."""
+    rng, network, batches = np.random.default_rng(task), model(), []
+    for step in range(steps):
+        labels = torch.from_numpy(4 * task + rng.permutation(np.arange(size) % 4))
+        pixels = torch.from_numpy(rng.integers(0, 256, (size, 32, 16, 3), dtype=np.uint8))
+        paths = tuple(f"{task}-{step}-{number}.png" for number in range(size))
+        batches.append(Batch(network.normalise(pixels), labels, pixels=pixels, paths=paths))
+    return batches
+
+
+def new(name: str, **options: object) -> Method:
+    return build_method(name, model(), **options)
+
+
+def learn(method: Method, tasks: int, first: int = 0) -> list[dict[str, float]]:
+    history = []
+    for task in range(first, tasks):
+        method.begin_task(task_of(task))
+        method.model.train()
+        optimizer = torch.optim.SGD(method.parameters(), lr=0.01)
+        for batch in segments(task):
+            terms = method.loss(batch)
+            optimizer.zero_grad()
+            sum(method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
+            optimizer.step()
+            method.end_step(batch)
+            history.append({name: term.item() for name, term in terms.items()})
+        method.end_task(task_of(task))
+    return history
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns_from_what_comes_in_and_then_from_stored_images_too(name: str) -> None:
+    method = new(name, exemplars=10)
+    history = learn(method, 2)
+    assert set(history[0]) == {"incoming"}
+    extra = {"logits"} if name == "der_pp" else set()
+    assert all(set(terms) == {"incoming", "replay"} | extra for terms in history[1:])
+    assert len(method.memory) == method.exemplars == 10 and method.memory.seen == 36
+    assert method.memory.nbytes == 10 * 32 * 16 * 3
+
+
+@pytest.mark.parametrize("name", ["er", "er_ace"])
+def test_replay_without_weight_is_fine_tuning(name: str) -> None:
+    """Without exemplars there is nothing to replay; ER-ACE is then a cross-entropy within each batch."""
+    plain = learn(new(name, exemplars=0), 2)
+    weightless = learn(new(name, replay_weight=0.0), 2)
+    assert [terms["incoming"] for terms in plain] == [terms["incoming"] for terms in weightless]
+    assert all(set(terms) == {"incoming"} for terms in plain)
+
+
+def test_replay_is_the_cross_entropy_of_stored_images_over_all_identities() -> None:
+    method = new("er", exemplars=8, replay=4)
+    learn(method, 2)
+    twin = copy.deepcopy(method)
+    terms = method.loss(segments(2)[0]._replace(labels=torch.tensor([4, 5, 6, 7, 4, 5])))
+    rows = twin.memory.draw(4)
+    images = method.model.normalise(torch.from_numpy(twin.memory.images[rows]))
+    logits = method.classifier(method.model(images))
+    assert logits.shape == (4, 8)
+    expected = F.cross_entropy(logits, torch.from_numpy(twin.memory.labels[rows]))
+    assert terms["replay"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert method.replayed - twin.replayed == 4
+
+
+def test_images_of_the_task_are_left_out_where_tasks_are_known() -> None:
+    method = new("er", exemplars=30, task_free=False)
+    learn(method, 1)
+    method.begin_task(task_of(1))
+    (first, second, _) = segments(1)
+    method.loss(first)
+    method.end_step(first)
+    assert set(method.memory.labels) > {4, 5}
+    for _ in range(5):
+        replay = method.choose(30, torch.zeros(()))
+        assert set(replay.labels.tolist()) == {0, 1, 2, 3}
+    assert set(new("er").choose(1, torch.zeros(())) or ()) == set()
+
+
+def test_an_image_is_offered_once_however_often_it_comes() -> None:
+    method = new("er", exemplars=100)
+    method.begin_task(task_of(0))
+    (batch, *_) = segments(0)
+    twice = batch._replace(paths=(*batch.paths[:5], batch.paths[0]))
+    for _ in range(3):
+        method.loss(twice)
+        method.end_step(twice)
+    assert len(method.memory) == method.memory.seen == 5
+
+
+@pytest.mark.parametrize("name", ["er", "der_pp"])
+def test_paths_replay_the_same_pixels(name: str, tmp_path: pytest.TempPathFactory) -> None:
+    from PIL import Image
+
+    histories = []
+    for store in ("images", "paths"):
+        method = new(name, exemplars=10, store=store)
+        method.begin_task(task_of(0))
+        method.model.train()
+        history = []
+        for batch in segments(0):
+            files = tuple(str(tmp_path / path) for path in batch.paths)
+            for file, pixels in zip(files, batch.pixels.numpy(), strict=True):
+                Image.fromarray(pixels).save(file)
+            history.append({key: term.item() for key, term in method.loss(batch).items()})
+            method.end_step(batch._replace(paths=files))
+        histories.append(history)
+    assert histories[0] == histories[1]
+
+
+def test_er_ace_looks_at_the_identities_of_the_batch_only() -> None:
+    method = new("er_ace")
+    learn(method, 2)
+    (batch, *_) = segments(1)
+    narrow = batch._replace(labels=torch.tensor([4, 5, 4, 5, 4, 5]))
+    logits = method.logits(narrow.images)
+    assert logits.abs().max() <= 10
+    expected = F.cross_entropy(logits[:, 4:6], narrow.labels - 4)
+    assert method.incoming_loss(narrow).item() == pytest.approx(expected.item(), rel=1e-5)
+    method.official_denominator = True  # 7 was the highest that came in
+    expected = asymmetric_cross_entropy(logits, narrow.labels, torch.arange(8))
+    assert method.incoming_loss(narrow).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert expected > F.cross_entropy(logits[:, 4:6], narrow.labels - 4)
+
+
+@pytest.mark.parametrize("negatives", ["incoming", "all"])
+def test_er_aml_takes_pairs_out_of_batch_and_memory(negatives: str) -> None:
+    method = new("er_aml", exemplars=12, negatives=negatives)
+    learn(method, 2)
+    twin, (batch, *_) = copy.deepcopy(method), segments(1)
+    stored = torch.from_numpy(twin.memory.labels)
+    pairs = sample_pairs(batch.labels, stored, twin.generator, negatives=negatives)
+    labels = torch.cat([batch.labels, stored])
+    rows = torch.cat([pairs.positive, pairs.negative]).unique()
+    used = rows[rows >= 6]
+    images = method.model.normalise(torch.from_numpy(twin.memory.images[(used - 6).numpy()]))
+    features = method.model(torch.cat([batch.images, images]))
+    place = {int(row): 6 + number for number, row in enumerate(used)} | {row: row for row in range(6)}
+    anchors, positives, negative = (
+        features[[place[int(row)] for row in of]] for of in (pairs.anchor, pairs.positive, pairs.negative)
+    )
+    expected = er_aml_loss(anchors, positives, negative, labels[pairs.anchor], labels[pairs.negative])
+    assert method.incoming_loss(batch).item() == pytest.approx(expected.item(), rel=1e-4)
+    old = set(labels[pairs.negative].tolist()) & {0, 1, 2, 3}
+    assert bool(old) == (negatives == "all")
+
+
+def test_mir_replays_what_a_virtual_step_spoils_most() -> None:
+    method = new("mir", exemplars=20, candidates=15, replay=4, virtual_rate=0.5)
+    learn(method, 3)
+    (batch, *_) = segments(2)
+    twin, moved = copy.deepcopy(method), copy.deepcopy(method)
+    before = {key: value.clone() for key, value in method.model.state_dict().items()}
+    incoming = method.incoming_loss(batch)
+    after_incoming = {key: value.clone() for key, value in method.model.state_dict().items()}
+    replay = method.choose(4, incoming)
+    assert all(torch.equal(after_incoming[key], value) for key, value in method.model.state_dict().items())
+    assert any(not torch.equal(before[key], value) for key, value in after_incoming.items())  # BatchNorm
+
+    rows = twin.memory.draw(15)
+    images = twin.model.normalise(torch.from_numpy(twin.memory.images[rows]))
+    labels = torch.from_numpy(twin.memory.labels[rows])
+    moved.incoming_loss(batch).backward()
+    with torch.no_grad():
+        for part in moved.parameters():
+            part -= 0.5 * part.grad
+        now = F.cross_entropy(twin.logits(images), labels, reduction="none")
+        then = F.cross_entropy(moved.logits(images), labels, reduction="none")
+    assert sorted(replay.rows) == sorted(rows[(then - now).topk(4).indices])
+    incoming.backward()  # the graph is still there
+
+
+def test_der_pp_stores_the_logits_of_the_moment() -> None:
+    method = new("der_pp", exemplars=50)
+    method.begin_task(task_of(0))
+    method.model.train()
+    (batch, *_) = segments(0)
+    logits = method.logits(batch.images).detach()
+    method.loss(batch)
+    method.end_step(batch)
+    stored = method.memory.extras["logits"]
+    assert stored.shape == (6, 4)
+    by_path = {tuple(image.ravel()): row for row, image in enumerate(batch.pixels.numpy())}
+    for image, answer in zip(method.memory.images, stored, strict=True):
+        assert answer == pytest.approx(logits[by_path[tuple(image.ravel())]].numpy(), rel=1e-4)
+    method.begin_task(task_of(1))
+    assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(0, abs=1e-9)  # nothing has moved
+    with torch.no_grad():
+        method.classifier.weight[:4] *= 2
+    expected = (stored**2).mean()  # twice as large as they were
+    assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_state_goes_on_with_the_same_replay() -> None:
+    for name in NAMES:
+        method = new(name, exemplars=9)
+        learn(method, 2)
+        other = new(name, exemplars=9)
+        other.model.load_state_dict(method.model.state_dict())
+        other.load_state_dict(copy.deepcopy(method.state_dict()))
+        torch.manual_seed(5)  # rows of new identities are drawn
+        expected = learn(method, 3, first=2)
+        torch.manual_seed(5)
+        assert learn(other, 3, first=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("er", {"exemplars": -1}, "METHOD.EXEMPLARS"),
+        ("er", {"store": "files"}, "METHOD.STORE"),
+        ("er_aml", {"negatives": "old"}, "METHOD.NEGATIVES"),
+        ("er_aml", {"metric_loss": "softmax"}, "METHOD.METRIC_LOSS"),
+    ],
+)
+def test_bad_options(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        new(name, **options)
