@@ -26,7 +26,7 @@ def main(args: argparse.Namespace) -> None:
     folders = [
         run for run in args.runs if len(args.runs) == 1 or (run / "results.json").exists()
     ] or args.runs
-    print(comparison_table([read_run(run) for run in folders], args.format, cost=args.cost))
+    print(comparison_table([read_run(run) for run in folders], args.format, each=args.each, cost=args.cost))
     for run in folders:
         write_report(run)
 
@@ -37,6 +37,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--format", choices=("text", "markdown", "csv", "latex"), default="text")
+    parser.add_argument("--each", action="store_true", help="a line for each run, not the mean over seeds")
     parser.add_argument(
         "--cost", action="store_true", help="add exemplars, training time, peak memory, time a step"
     )

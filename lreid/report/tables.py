@@ -104,6 +104,7 @@ def comparison_table(
     runs: Sequence[Results],
     format: Literal["text", "markdown", "csv", "latex"] = "text",
     *,
+    each: bool = False,
     cost: bool = False,
 ) -> str:
     """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
@@ -116,6 +117,7 @@ def comparison_table(
         runs: contents of ``results.json``.
         format: ``text``, ``markdown``, ``csv`` (mean and deviation in columns of their own), or ``latex`` (a
             booktabs ``tabular``).
+        each: one line a run instead.
         cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step. The times
             are of the processor where the run has them, which is truer on a busy machine, else of the clock.
 
@@ -134,9 +136,10 @@ def comparison_table(
     for run, names in zip(runs, group_names(runs), strict=True):
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
-        groups.setdefault((*names, run["ap"], tasks), []).append(run["summary"] | _cost(run))
+        group = (*names, run["ap"], tasks, *([str(run["seed"])] if each else []))
+        groups.setdefault(group, []).append(run["summary"] | _cost(run))
 
-    keys = ["benchmark", "method", "AP", "tasks", "n"]
+    keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     if format == "csv":
         lines = [[*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))]]
         for group, members in groups.items():
@@ -147,17 +150,18 @@ def comparison_table(
         csv.writer(text, lineterminator="\n").writerows(lines)
         return text.getvalue()
 
+    left = len(keys) - 1  # columns of words
     lines = [[*keys, *(column.title for column in columns)]]
     for group, members in groups.items():
         lines.append([*group, str(len(members)), *(_spread(members, column) for column in columns)])
     if format == "text":
-        return align(lines, left=4)
+        return align(lines, left=left)
     if format == "markdown":
-        rule = ["---"] * 4 + ["---:"] * (len(lines[0]) - 4)
+        rule = ["---"] * left + ["---:"] * (len(lines[0]) - left)
         escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         return "\n".join(f"| {' | '.join(line)} |" for line in [escaped[0], rule, *escaped[1:]])
     body = [" & ".join(_latex(cell) for cell in line) + r" \\" for line in lines]
-    places = "l" * 4 + "r" * (len(lines[0]) - 4)
+    places = "l" * left + "r" * (len(lines[0]) - left)
     return "\n".join(
         [rf"\begin{{tabular}}{{{places}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
         + [r"\end{tabular}"]
@@ -168,21 +172,13 @@ def _cost(run: Results) -> dict[str, float | None]:
     """The figures of :data:`COST`; None where a run does not tell."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
-    steps = run.get("steps_trained") or _steps(run)
+    steps = run.get("steps_trained")
     return {
         "exemplars": run.get("exemplars"),
         "train_seconds": trained,
         "peak_memory_mib": run.get("peak_memory_mib"),
         "step_ms": 1000 * trained / steps if trained and steps else None,
     }
-
-
-def _steps(run: Results) -> float | None:
-    """Steps of a run that did not count them, where batches with and without episodes are of one size."""
-    count = run.get("config", {}).get
-    episode = count("EPISODE.IDENTITIES", 0) * (count("EPISODE.SUPPORT", 0) + count("EPISODE.QUERY", 0))
-    batch = count("BATCH.IDENTITIES", 0) * count("BATCH.IMAGES", 0)
-    return run.get("images_trained", 0) / batch if batch and batch == episode else None
 
 
 def _pair(mean_ap: float | None, rank1: float | None) -> str:
