@@ -106,6 +106,7 @@ def default_config() -> CfgNode:
     cfg.EVAL.CAMERA_FILTER = True  # leave out gallery images of the query's identity and camera
     cfg.EVAL.FLIP = False  # add the features of the mirrored image
     cfg.EVAL.DRIFT_STEPS = 0  # after a task switch: how far old images move in so many steps; slow
+    cfg.EVAL.ACCURACY = False  # of classification, too; where classes are tested that were trained
     cfg.EVAL.BATCH_SIZE = 128  # images a forward pass
     return cfg
 

@@ -25,7 +25,8 @@ class DataSet:
     """One data set as its loader found it: three lists of records with the ids of its authors.
 
     ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
-    :class:`QueryGallery`.
+    :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
+    tested are others, as in re-identification.
     """
 
     name: str
@@ -34,6 +35,7 @@ class DataSet:
     gallery: tuple[Record, ...]
     tracks: tuple[int, ...] = ()
     single_shot: bool = False
+    held_out: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,13 @@ class Task:
         name: shown in tables, for instance ``market1501 3/10``.
         records: training images; ``pid`` is the class label. Labels of all tasks together are
             ``0 .. C-1``, ascending from task to task.
+        held_out: test images of the same classes, with class labels; empty in re-identification.
     """
 
     index: int
     name: str
     records: tuple[Record, ...]
+    held_out: tuple[Record, ...] = ()
 
     @property
     def classes(self) -> list[int]:

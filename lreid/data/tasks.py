@@ -107,7 +107,8 @@ def build_benchmark(
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
             labels = {pid: label + rank for rank, pid in enumerate(part)}
-            tasks.append(Task(len(tasks), title, _labelled(data_set.train, labels)))
+            train, held_out = (_labelled(records, labels) for records in (data_set.train, data_set.held_out))
+            tasks.append(Task(len(tasks), title, train, held_out))
             label += len(part)
     if unseen_galleries != "merged":
         tests += [query_gallery(versions, "unseen") for versions in others]
@@ -178,7 +179,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
     The merged one is scored image by image, whatever protocol its parts have.
     """
-    splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
+    splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
     for data_set in data_sets:
         records = [*data_set.train, *data_set.query, *data_set.gallery]
@@ -195,8 +196,9 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
     """The same benchmark with all tasks in one, for joint training; its tests are seen from that task on."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
+    held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
-    return Benchmark(benchmark.name, (Task(0, "joint", records),), tests)
+    return Benchmark(benchmark.name, (Task(0, "joint", records, held_out),), tests)
 
 
 def _identities(records: Iterable[Record]) -> list[int]:

@@ -1,5 +1,6 @@
 """Test sets after every task: features, figures, and what they say about forgetting."""
 
+from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line, append_rows
 from lreid.evaluation.classification import accuracy, summarise_accuracies, task_accuracies
 from lreid.evaluation.drift import DriftRecorder, buffer_alignment, feature_drift, feature_gradient_norm
 from lreid.evaluation.evaluator import Evaluator, TestFigures
@@ -7,10 +8,13 @@ from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean
 from lreid.evaluation.summary import summarise
 
 __all__ = [
+    "AccuracyEvaluator",
     "DriftRecorder",
     "Evaluator",
     "TestFigures",
     "accuracy",
+    "accuracy_line",
+    "append_rows",
     "buffer_alignment",
     "feature_drift",
     "feature_gradient_norm",

@@ -81,6 +81,14 @@ class Method:
             return self.model.normalise(torch.from_numpy(pixels))
         return torch.from_numpy(self.augment(pixels, seed=seed)).to(self.model.mean.device)
 
+    def class_scores(self, features: Tensor) -> Tensor | None:
+        """What its own classifier says of all classes so far (n, C), for instance logits; None where it has none.
+
+        Args:
+            features: (n, dim) of :meth:`lreid.models.Embedder.extract`, where the model is.
+        """
+        return None
+
     def end_step(self, batch: Batch) -> None:
         """Called after the last step on a batch."""
 

@@ -59,6 +59,9 @@ class BoTFineTuning(Method):
             "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
         }
 
+    def class_scores(self, features: Tensor) -> Tensor:
+        return self.classifier(features)  # which are behind the neck
+
     def state_dict(self) -> dict[str, Any]:
         return {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 

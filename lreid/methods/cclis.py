@@ -94,6 +94,10 @@ class CCLIS(Co2L):
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
 
+    def class_scores(self, features: Tensor) -> Tensor:
+        """Cosines with the prototypes; the paper trains a linear classifier instead."""
+        return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
+
     def draw_weights(self, batch: Batch) -> Tensor:
         """The probability (B,) with which each image was drawn; 0 where that was not by importance."""
         weights = self.current_weights[batch.labels]

@@ -106,6 +106,9 @@ class ER(Method):
         """(n, identities so far)."""
         return self.classifier(self.model(images))
 
+    def class_scores(self, features: Tensor) -> Tensor:
+        return self.classifier(features)
+
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
         """Stored images to learn from; None where there are none.
 

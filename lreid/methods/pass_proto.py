@@ -105,6 +105,9 @@ class PASS(BoTFineTuning):
         rows //= ROTATIONS // self.turns  # these are 4y, whether or not images are turned
         return F.cross_entropy(self.classifier(past), rows.to(past.device))
 
+    def class_scores(self, features: Tensor) -> Tensor:
+        return super().class_scores(features)[:, :: self.turns]  # of the images that are not turned
+
     def end_task(self, task: Task) -> None:
         size = {"height": self.model.height, "width": self.model.width}
         # A bad image of the task was either reported before its training or left out of it.

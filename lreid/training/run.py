@@ -19,7 +19,7 @@ from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError
-from lreid.evaluation import Evaluator
+from lreid.evaluation import AccuracyEvaluator, Evaluator
 from lreid.files import write_text
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
@@ -83,6 +83,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     model = model_of(cfg, pretrained=checkpoint is None).to(device, memory_format=torch.channels_last)
     method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
     evaluator = evaluator_of(cfg, benchmark)
+    accuracy = accuracy_evaluator_of(cfg, benchmark) if cfg.EVAL.ACCURACY else None
     results = new_results(cfg, benchmark, protocol, method, evaluator)
     if checkpoint is not None:
         load_model_state(model, checkpoint["model"], start)
@@ -96,7 +97,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     logger.addHandler(handler)
     try:
         write_text(out / "config.yaml", cfg.dump())
-        trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device)
+        trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device, accuracy)
         if checkpoint is not None:
             trainer.resume(checkpoint)
             logger.info("going on from %s", start)
@@ -163,6 +164,15 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
     )  # fmt: skip
 
 
+def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluator:
+    """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
+    return AccuracyEvaluator(
+        benchmark.tasks, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES, batch_size=cfg.EVAL.BATCH_SIZE, seed=cfg.SEED,
+    )  # fmt: skip
+
+
 def load_model(path: str | Path) -> Embedder:
     """The network of a checkpoint, in evaluation mode on the CPU, ready to ``extract`` features.
 
@@ -223,6 +233,8 @@ def new_results(
         "rank10": [],
         "identity_ap": {},
         "summary": {},
+        "accuracy": {},  # of classification, with EVAL.ACCURACY: a matrix for each classifier
+        "accuracy_summary": {},
         "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
         "peak_memory_mib": 0,
         "loss_history": [],

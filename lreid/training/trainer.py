@@ -28,7 +28,14 @@ from lreid.data.records import Benchmark, Task
 from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
-from lreid.evaluation import DriftRecorder, Evaluator, summarise
+from lreid.evaluation import (
+    AccuracyEvaluator,
+    DriftRecorder,
+    Evaluator,
+    accuracy_line,
+    append_rows,
+    summarise,
+)
 from lreid.methods import Method
 from lreid.training.checkpoint import CURRENT, save_checkpoint
 from lreid.training.run_folder import RunFolder
@@ -51,14 +58,16 @@ class Trainer:
         results: the content of ``results.json`` so far.
         cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE, BATCH and TRAIN are read.
         device: where the network is.
+        accuracy: scores classification after every task; None leaves it out.
     """
 
     def __init__(
         self, method: Method, benchmark: Benchmark, evaluator: Evaluator, folder: RunFolder,
-        results: dict[str, Any], cfg: CfgNode, device: torch.device,
+        results: dict[str, Any], cfg: CfgNode, device: torch.device, accuracy: AccuracyEvaluator | None = None,
     ) -> None:  # fmt: skip
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
+        self.accuracy = accuracy
         self.augment = Augment(
             flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
             pipeline=cfg.INPUT.PIPELINE,
@@ -265,6 +274,8 @@ class Trainer:
     def _evaluate(self, task: Task) -> None:
         started = time.perf_counter()
         figures = self.evaluator.evaluate(self.method.model)
+        if self.accuracy is not None:
+            append_rows(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         for name in ("mAP", "rank1", "rank5", "rank10"):
             self.results[name].append([round(getattr(figure, name), 4) for figure in figures])
@@ -283,6 +294,8 @@ class Trainer:
     def _report(self) -> None:
         self.folder.write_results(self.results)
         self.folder.report_task(self.results)
+        if self.results["accuracy"]:
+            logger.info("%s\n", accuracy_line(self.results))
 
     def _save_is_due(self) -> bool:
         return time.monotonic() - self.saved_at >= 60 * self.cfg.TRAIN.CHECKPOINT_MINUTES

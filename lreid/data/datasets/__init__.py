@@ -1,4 +1,4 @@
-"""The data sets by name: one file each, and CSV files for all others.
+"""The data sets by name: one file each, and CSV files or folders of classes for all others.
 
 A new data set is one file with ``load(root) -> DataSet`` and one line in :data:`LOADERS`.
 """
@@ -19,6 +19,7 @@ from lreid.data.datasets import (
     cuhk_sysu,
     grid,
     ilids,
+    image_folder,
     lpw,
     market1501,
     msmt17,
@@ -94,8 +95,8 @@ def load_datasets(
 
     Args:
         name: a key of :data:`LOADERS`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
-            one of them (a relative path is looked for in the current folder, then in ``root``);
-            ``synthetic:DOMAIN`` for a drawn one.
+            one of them; ``folder:PATH`` for a folder of classes (relative paths are looked for in the current
+            folder, then in ``root``); ``synthetic:DOMAIN`` for a drawn one.
         root: folder that holds the data sets.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`, for drawn data sets.
         split: which split of a data set in :data:`SPLITS`; others have only one.
@@ -113,6 +114,8 @@ def load_datasets(
     if kind == "csv" and colon:
         path, _, domain = rest.partition("#")
         return _load_csv(path, domain, root)
+    if kind == "folder" and colon:
+        return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
     if kind == "synthetic" and colon:
         return [load_synthetic(rest, **synthetic)]
     if name in LOADERS:
@@ -125,17 +128,13 @@ def load_datasets(
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
             f"orders without it are {WITHOUT_DUKE}"
         )
-    known = [*LOADERS, "csv:PATH", "synthetic:DOMAIN"]
+    known = [*LOADERS, "csv:PATH", "folder:PATH", "synthetic:DOMAIN"]
     nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
 
 
 def _load_csv(path: str, domain: str, root: Path) -> list[DataSet]:
-    file = Path(path)
-    if not file.exists():
-        file = root / path
-    if not file.exists():
-        raise InputError(f"{path}: no such CSV file, neither here nor in {root}; check the path")
+    file = _existing(path, root, "CSV file")
     data_sets = csv_dataset.load(file)
     if not domain:
         return data_sets
@@ -144,3 +143,11 @@ def _load_csv(path: str, domain: str, root: Path) -> list[DataSet]:
         nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
         raise InputError(f"{file}: no domain {domain}; the nearest is {nearest} (all: {', '.join(names)})")
     return [data_sets[names.index(domain)]]
+
+
+def _existing(path: str, root: Path, kind: str) -> Path:
+    """The path as it stands or below ``root``, the first that exists."""
+    for place in (Path(path), root / path):
+        if place.exists():
+            return place
+    raise InputError(f"{path}: no such {kind}, neither here nor in {root}; check the path")

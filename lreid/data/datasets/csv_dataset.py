@@ -71,7 +71,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
                 f"{file}:{row.line}: identity {row.pid!r} is in {row.split} here and in train on line "
                 f"{trained[row.pid]}; test on identities that are not trained on"
             )
-    pids, camids = _ranks(row.pid for row in rows), _ranks(row.camid for row in rows)
+    pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
     splits = {
         split: tuple(
             Record(str(file.parent / row.path), pids[row.pid], camids[row.camid])
@@ -83,7 +83,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
     return require_splits(DataSet(domain, **splits), dict.fromkeys(SPLITS, file))
 
 
-def _ranks(names: Iterable[str]) -> dict[str, int]:
+def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
     """Each name's position in ascending order: as numbers where all are integers, else as text."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]+", name) for name in distinct):

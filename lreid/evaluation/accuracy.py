@@ -1,0 +1,154 @@
+"""Accuracy of classification after every task, for data sets whose test images are of the classes that were trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.data.disk_cache import DiskCache
+from lreid.data.images import Images
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.evaluation.classification import summarise_accuracies, task_accuracies
+from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
+from lreid.models import Embedder
+
+Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "task"
+
+
+class Learner(Protocol):
+    """What is looked at: a method of :mod:`lreid.methods`, with its memory or None."""
+
+    model: Embedder
+    memory: Any
+
+    def class_scores(self, features: Tensor) -> Tensor | None:
+        """(n, classes so far) from features (n, dim); None where there is no classifier."""
+
+
+class AccuracyEvaluator:
+    """Holds the held-out images of all tasks and scores four classifiers on them.
+
+    * ``classifier``: the method's own, where it has one (ER-ACE and ER-AML, ICLR 2022);
+    * ``linear``: trained by :func:`linear_probe_scores` on frozen features (Co²L, CCLIS);
+    * ``knn``: of :func:`knn_scores`; a class without a vote is no answer (Contrast Scoring). Votes are counted as they
+      are, so classes with few images left have few;
+    * ``nearest_mean``: of :func:`nearest_mean_scores` (iCaRL).
+
+    The last three know the images that the method still has, as in Co²L: those of the task at hand and, of past
+    tasks, those in its memory. The protocols that Contrast Scoring cites take the whole labelled training set, which
+    a lifelong learner does not keep. All see features as retrieval does, but never of mirrored images.
+
+    Args:
+        tasks: of the benchmark; labels ascend from task to task.
+        height, width: input size of the models.
+        cache_gib: decoded images are kept in memory up to this size in all.
+        skip_bad: leave out images that cannot be read.
+        batch_size: images a forward pass.
+        seed: of the draws of the linear classifier; the global random state is not touched.
+        disk: where those images are kept that do not fit into memory.
+
+    Raises:
+        InputError: a task has no held-out images, or one cannot be read.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], *, height: int, width: int, cache_gib: float, skip_bad: bool,
+        batch_size: int, seed: int, disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
+    ) -> None:  # fmt: skip
+        self.batch_size, self.seed = batch_size, seed
+        self.class_tasks = np.repeat(np.arange(len(tasks)), [len(task.classes) for task in tasks])  # (C,)
+        self.images: list[Images] = []  # of each task
+        for task in tasks:
+            if not task.held_out:
+                raise InputError(
+                    f"EVAL.ACCURACY: {task.name} has no test images of the classes that it trains, as no "
+                    "re-identification set has; train on folder:PATH, or set it False"
+                )
+            images = Images(
+                task.held_out, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad
+            )
+            cache_gib -= images.cached_gib
+            self.images.append(images)
+
+    def evaluate(self, learner: Learner, task: Task) -> Rows:
+        """Accuracies in per cent on the held-out images of each task so far.
+
+        Args:
+            learner: has just been trained on ``task``.
+            task: the one at hand; its images are read once more.
+
+        Returns:
+            For each classifier the rows ``class`` (all classes so far are told apart) and ``task`` (those of an
+            image's own task), see :func:`task_accuracies`.
+        """
+        test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
+        labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
+        train, train_labels = self._known(learner, task)  # (N, dim), (N,)
+        votes = knn_scores(train, train_labels, test)
+        scores = {
+            "linear": linear_probe_scores(train, train_labels, test, seed=self.seed),
+            "knn": np.where(votes > 0, votes, -np.inf),
+            "nearest_mean": nearest_mean_scores(train, train_labels, test),
+        }
+        with torch.no_grad():
+            own = learner.class_scores(torch.from_numpy(test).to(learner.model.mean.device))
+        if own is not None:
+            scores = {"classifier": own.cpu().numpy(), **scores}
+        class_tasks = self.class_tasks[self.class_tasks <= task.index]
+        return {
+            name: {
+                kind: task_accuracies(each, labels, class_tasks, task_il=kind == "task")
+                for kind in ("class", "task")
+            }
+            for name, each in scores.items()
+        }
+
+    def _known(self, learner: Learner, task: Task) -> tuple[np.ndarray, np.ndarray]:
+        """Features (N, dim) and labels (N,) of the images of the task and of past ones in the memory."""
+        features = [self._features(learner, [record.path for record in task.records])]
+        labels = [np.array([record.pid for record in task.records], np.int64)]
+        if learner.memory is not None:
+            past = np.flatnonzero(~np.isin(learner.memory.labels, task.classes))
+            features.append(self._features(learner, learner.memory.images[past]))
+            labels.append(learner.memory.labels[past])
+        return np.concatenate(features), np.concatenate(labels)
+
+    def _features(self, learner: Learner, images: Any) -> np.ndarray:
+        return learner.model.extract(images, batch_size=self.batch_size)  # (n, dim)
+
+
+def append_rows(results: dict[str, Any], rows: Rows) -> None:
+    """Puts the rows of a task into ``results.json``.
+
+    Args:
+        results: its content; ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what
+            these say by now (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
+        rows: of :meth:`AccuracyEvaluator.evaluate`.
+    """
+    for name, kinds in rows.items():
+        matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})
+        for kind, row in kinds.items():
+            matrices[kind].append([round(value, 4) for value in row])
+    results["accuracy_summary"] = {
+        name: {kind: summarise_accuracies(matrix) for kind, matrix in matrices.items()}
+        for name, matrices in results["accuracy"].items()
+    }
+
+
+def accuracy_line(results: dict[str, Any]) -> str:
+    """The accuracies of all classifiers after the last task, with their forgetting in brackets where there is some."""
+    parts = []
+    for name, kinds in results["accuracy_summary"].items():
+        figures = []
+        for summary in kinds.values():
+            forgetting = summary["forgetting"]
+            figures.append(
+                f"{summary['accuracy']:.1f}" + (f" ({forgetting:.1f})" if forgetting is not None else "")
+            )
+        parts.append(f"{name} {' / '.join(figures)}")
+    return f"accuracy (and forgetting) in per cent, class- / task-incremental: {', '.join(parts)}"

@@ -1,0 +1,105 @@
+"""Folders of classes: which image is what, which test image belongs to which task, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lreid.data.datasets import image_folder, load_datasets
+from lreid.data.inventory import look
+from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.errors import InputError
+
+TRAIN = [f"{name}/{number}.png" for name in ("10", "9") for number in range(2)]
+TEST = ["10/a.png", "10/b.JPG", "9/c.png", "9/d.png", "9/e.jpeg"]
+
+
+@pytest.fixture
+def home(tmp_path, make_images):
+    make_images(tmp_path / "digits" / "train", TRAIN)
+    make_images(tmp_path / "digits" / "test", TEST)
+    (tmp_path / "digits" / "train" / "9" / "notes.txt").touch()
+    (tmp_path / "digits" / "train" / ".hidden").mkdir()
+    return tmp_path / "digits"
+
+
+def short(records):
+    return [(Path(path).name, pid, camid) for path, pid, camid in records]
+
+
+def build(root, tasks=2, name="folder:digits", **changes):
+    options = {
+        "train": [name], "unseen": [], "root": root, "tasks_per_dataset": tasks, "pool": False, "identities": 0,
+        "order": "ascending", "order_seed": 0, "unseen_galleries": "separate", "splits": 1, "split_seed": 0,
+        "cameras": "apart", "synthetic": {},
+    }  # fmt: skip
+    return build_benchmark("bench", **options | changes)
+
+
+def test_classes_by_value_and_every_second_test_image_a_query(home):
+    data_set = image_folder.load(home)
+    assert data_set.name == "digits"
+    assert short(data_set.train) == [("0.png", 0, 0), ("1.png", 0, 0), ("0.png", 1, 0), ("1.png", 1, 0)]
+    assert data_set.train[0].path == str(home / "train/9/0.png")  # 9 < 10
+    assert short(data_set.query) == [("c.png", 0, 0), ("e.jpeg", 0, 0), ("a.png", 1, 0)]
+    assert short(data_set.gallery) == [("d.png", 0, 1), ("b.JPG", 1, 1)]
+    assert sorted(data_set.held_out) == sorted(data_set.query + data_set.gallery)
+    assert {record.camid for record in image_folder.load(home, cameras="same").gallery} == {0}
+
+
+def test_held_out_images_get_the_labels_of_their_classes(home):
+    for changes in ({"order": "ascending"}, {"order": "random", "order_seed": 3}, {"pool": True}):
+        benchmark = build(home.parent, **changes)
+        assert [task.classes for task in benchmark.tasks] == [[0], [1]]
+        for task in benchmark.tasks:
+            (trained,) = {Path(record.path).parent.name for record in task.records}
+            assert {(Path(path).parent.name, pid) for path, pid, _ in task.held_out} == {
+                (trained, task.index)
+            }
+            assert len(task.held_out) == len(list((home / "test" / trained).glob("*.*")))
+    merged = merge_tasks(benchmark).tasks[0]
+    assert {record.pid for record in merged.held_out} == {0, 1} and len(merged.held_out) == 5
+    assert [len(task.held_out) for task in build(home.parent, 1, identities=1).tasks] == [
+        3
+    ]  # of class 9 alone
+
+
+def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
+    (expected,) = load_datasets(f"folder:{home}", "elsewhere", {})
+    assert load_datasets("folder:digits", home.parent, {}) == [expected]
+    monkeypatch.chdir(home)
+    assert load_datasets("folder:.", "elsewhere", {})[0].name == "digits"
+    (finding,) = look("folder:digits", home.parent, files=True)
+    assert (finding.name, finding.status, finding.notes) == ("digits", "there", [])
+
+
+@pytest.mark.parametrize(
+    ("remove", "make", "error"),
+    [
+        (["train"], [], "digits: lacks train/; .*digits holds test/; put the images into train/CLASS"),
+        (["train", "test"], [], "digits: lacks train/, test/; .*digits is empty"),
+        (["train/9"], [], "digits: class 9 is in test, but not in train; every class needs images in both"),
+        (["test/9"], [], "digits: class 9 is in train, but not in test"),
+        (["test/9", "test/10"], [], "digits/test: holds no folder; put the images of each class into one"),
+        (["train/9"], ["train/9"], r"train/9: a class needs 1 images or more \(.jpeg .jpg .png\) in train, found 0"),
+        (["test/10/a.png"], [], "test/10: a class needs 2 images or more .* in test, found 1"),
+    ],
+)  # fmt: skip
+def test_faults_are_one_clear_line(home, remove, make, error):
+    for name in remove:
+        for path in sorted((home / name).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        (home / name).unlink() if (home / name).is_file() else (home / name).rmdir()
+    for name in make:
+        (home / name).mkdir()
+    with pytest.raises(InputError, match=error) as raised:
+        image_folder.load(home)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_such_folder(tmp_path):
+    with pytest.raises(
+        InputError, match=f"pets: no such folder, neither here nor in {tmp_path}; check the path"
+    ):
+        load_datasets("folder:pets", tmp_path, {})

@@ -1,0 +1,55 @@
+"""What methods with a classifier say of all classes so far, from the features that retrieval compares."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from family import model, task_of
+from torch.nn import functional as F
+
+from lreid.methods import build_method, method_class
+
+IMAGES = torch.randn(5, 3, 32, 16, generator=torch.Generator().manual_seed(2))
+
+
+def scores_of(name: str, **options):
+    """A method with two tasks of four classes begun, its logits of images and its scores of their features."""
+    method = build_method(name, model(neck=method_class(name).neck), **options)
+    for index in range(2):
+        method.begin_task(task_of(index))
+    if method.neck:
+        method.model.neck.running_mean.uniform_(-1, 1)  # not what it begins with
+    method.model.eval()
+    with torch.no_grad():
+        return method, method.class_scores(torch.from_numpy(method.model.extract(IMAGES)))
+
+
+@pytest.mark.parametrize(
+    "name", ["er", "er_ace", "er_aml", "mir", "der_pp", "bot_ft", "lwf", "icarl", "bot_ft_plus", "aka"]
+)
+def test_logits_of_the_classifier(name: str) -> None:
+    method, scores = scores_of(name)
+    expected = method.classifier(method.model.neck(method.model(IMAGES)))
+    assert scores.shape == (5, 8)
+    torch.testing.assert_close(scores, expected)
+
+
+@pytest.mark.parametrize("rotate", [True, False])
+def test_pass_answers_for_images_that_are_not_turned(rotate: bool) -> None:
+    method, scores = scores_of("pass_proto", rotate=rotate)
+    logits = method.classifier(method.model.neck(method.model(IMAGES)))  # (5, 8 turns)
+    assert scores.shape == (5, 8)
+    for label in range(8):
+        torch.testing.assert_close(scores[:, label], logits[:, (4 if rotate else 1) * label])
+
+
+def test_cclis_compares_with_prototypes() -> None:
+    method, scores = scores_of("cclis")
+    projections = method.network(IMAGES).projections
+    expected = F.cosine_similarity(projections[:, None], method.prototypes.weight[None], dim=2)
+    torch.testing.assert_close(scores, expected)
+
+
+@pytest.mark.parametrize("name", ["dwopp", "co2l", "contrast_scoring", "erd"])
+def test_others_have_no_classifier(name: str) -> None:
+    assert scores_of(name)[1] is None

@@ -1,0 +1,125 @@
+"""Whole runs on a folder of classes with the accuracy of classification after every task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from coloured import write_class
+from tiny import TINY
+from yacs.config import CfgNode
+
+from lreid.config import load_config
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.evaluation import summarise_accuracies
+from lreid.training import trainer as trainer_module
+from lreid.training.run import train
+
+KINDS = ("class", "task")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four classes of coloured squares, two a task; every image has a shade of its own."""
+    home = tmp_path_factory.mktemp("classes") / "squares"
+    for name, hue in (("a", 0), ("b", 90), ("c", 180), ("d", 270)):
+        write_class(home / "train" / name, [f"hsl({hue + shade},100%,50%)" for shade in range(4)])
+        write_class(home / "test" / name, [f"hsl({hue + shade},100%,50%)" for shade in (5, 6)])
+    return home
+
+
+def config(home: Path, *, name: str = "er", **changes: Any) -> CfgNode:
+    keys = TINY | {
+        "BENCHMARK.TRAIN": [f"folder:{home}"], "BENCHMARK.TASKS_PER_DATASET": 2, "INPUT.WIDTH": 32,
+        "METHOD.NAME": name, "EVAL.ACCURACY": True,
+    }  # fmt: skip
+    if name == "er":
+        keys["METHOD.EXEMPLARS"] = 6  # of sixteen images
+    keys |= {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], [str(part) for pair in keys.items() for part in pair])
+
+
+@pytest.fixture(scope="module")
+def unbroken(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    train(config(home), out)
+    return out
+
+
+def test_results_hold_accuracies_and_their_summary(unbroken: Path) -> None:
+    results = json.loads((unbroken / "results.json").read_text())
+    assert list(results["accuracy"]) == ["classifier", "linear", "knn", "nearest_mean"]
+    for name, kinds in results["accuracy"].items():
+        assert tuple(kinds) == KINDS
+        for kind, matrix in kinds.items():
+            assert [len(row) for row in matrix] == [1, 2]
+            assert all(value in (0, 25, 50, 75, 100) for row in matrix for value in row)  # of four images
+            assert results["accuracy_summary"][name][kind] == summarise_accuracies(matrix)
+        assert all(
+            one <= other for one, other in zip(*(np.ravel(kinds[kind][-1]) for kind in KINDS), strict=True)
+        )
+    assert results["accuracy"]["knn"]["task"][0] == [100.0]  # squares of one colour are no riddle
+    (gallery,) = results["galleries"]
+    assert (gallery["queries"], gallery["gallery"], gallery["valid_queries"]) == (4, 4, 4)
+
+
+def test_to_look_changes_nothing_else(home: Path, unbroken: Path, tmp_path: Path) -> None:
+    expected = json.loads((unbroken / "results.json").read_text())
+    results = train(config(home, EVAL__ACCURACY=False), tmp_path / "run")
+    assert results["accuracy"] == results["accuracy_summary"] == {}
+    for key in ("mAP", "identity_ap", "loss_history", "exemplars", "summary"):
+        assert results[key] == expected[key]
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_run_taken_up_again_keeps_the_rows(
+    broken: int, home: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken off after the evaluation of a task, before its checkpoint."""
+    out, evaluate = tmp_path / "run", trainer_module.Trainer._evaluate
+
+    def interrupted(self: trainer_module.Trainer, task: Task) -> None:
+        evaluate(self, task)
+        if task.index == broken:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(trainer_module.Trainer, "_evaluate", interrupted)
+        train(config(home), out)
+    results = train(config(home), out, resume=True)
+    expected = json.loads((unbroken / "results.json").read_text())
+    assert results["accuracy"] == expected["accuracy"]
+    assert results["accuracy_summary"] == expected["accuracy_summary"]
+
+
+@pytest.mark.parametrize(
+    ("name", "classifiers"),
+    [
+        ("cclis", ["classifier", "linear", "knn", "nearest_mean"]),
+        ("contrast_scoring", ["linear", "knn", "nearest_mean"]),
+        ("joint", ["linear", "knn", "nearest_mean"]),
+    ],
+)
+def test_other_methods(
+    name: str, classifiers: list[str], home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "lreid")
+    cfg = config(home, name=name, TRAIN__EPOCHS=1)
+    results = train(cfg, tmp_path / "run")
+    assert list(results["accuracy"]) == classifiers
+    tasks = 1 if name == "joint" else 2  # at once all classes are of one task
+    assert all(len(kinds["class"]) == tasks for kinds in results["accuracy"].values())
+    assert f"class- / task-incremental: {classifiers[0]} " in caplog.text
+
+
+def test_without_test_images_of_trained_classes_nothing_is_trained(home: Path, tmp_path: Path) -> None:
+    cfg = config(home, BENCHMARK__TRAIN=["synthetic:plaza"])
+    with pytest.raises(
+        InputError, match="^EVAL.ACCURACY: plaza 1/2 has no test images of the classes"
+    ) as raised:
+        train(cfg, tmp_path / "run")
+    assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
