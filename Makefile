@@ -14,7 +14,7 @@ train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
 
 test: .venv/installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -35,6 +35,6 @@ setup(
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
         "cpu": ["faiss-cpu>=1.9"],
         "gpu": ["faiss-gpu>=1.14.3"],
-        "dev": ["pytest>=8", "hypothesis>=6.100", "ruff>=0.8"],
+        "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "ruff>=0.8"],
     },
 )
