@@ -279,7 +279,7 @@ def query(
 
 
 def describe(file: Path) -> dict[str, Any]:
-    """What a gallery holds, by name of the property, for people and JSON."""
+    """What a gallery holds, by name of the property, in words for people."""
     named = NamedGallery.load(file)
     gallery = named.gallery
     norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
@@ -288,14 +288,15 @@ def describe(file: Path) -> dict[str, Any]:
         "identities": len(set(gallery.ids.tolist()) - {NOBODY}),
         "cameras": len(set(gallery.cams.tolist()) - {NOBODY}),
         "kind": gallery.kind,
-        "recall": {f"@{k}": value for k, value in gallery.recall.items()},
+        "recall": ", ".join(f"{value:.3f} @{k}" for k, value in gallery.recall.items()) or "not measured",
         "dimensions": gallery.index.d,
         "model": gallery.model,
         "checkpoint": str(named.checkpoint),
         "mirrored images": "added" if named.flip else "no",
         "adapted normalisation": norm or "none",
-        "threshold": gallery.threshold,
-        "false accept rate": gallery.false_accept_rate,
+        "threshold": "none; see calibrate"
+        if gallery.threshold is None
+        else f"{gallery.threshold:.3f} for {100 * gallery.false_accept_rate:g} % false accepts",
         "bytes": file.stat().st_size,
     }
 

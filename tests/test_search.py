@@ -231,6 +231,7 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
     assert search.describe(file)["mirrored images"] == "added"
+    assert search.describe(file)["threshold"] == "none; see calibrate"
 
 
 def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, tmp_path: Path) -> None:
