@@ -23,7 +23,7 @@ from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.retrieval import Gallery
 from lreid.search_gallery import NOBODY, NamedGallery, extract, flips
-from lreid.search_results import answers, page_section
+from lreid.search_results import answers, page_section, threshold_text
 from lreid.training.run import load_model, pick_device
 
 logger = logging.getLogger("lreid")
@@ -296,7 +296,7 @@ def describe(file: Path) -> dict[str, Any]:
         "adapted normalisation": norm or "none",
         "threshold": "none; see calibrate"
         if gallery.threshold is None
-        else f"{gallery.threshold:.3f} for {100 * gallery.false_accept_rate:g} % false accepts",
+        else threshold_text(gallery.threshold, gallery.false_accept_rate),
         "bytes": file.stat().st_size,
     }
 

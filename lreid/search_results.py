@@ -49,6 +49,11 @@ def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[
     return {"image": path, "unknown": unknown, "identity": best, "matches": found}
 
 
+def threshold_text(threshold: float, false_accept_rate: float) -> str:
+    """A threshold and what it was set for."""
+    return f"{threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
+
+
 def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
     """One line about a query of :func:`lreid.search.query`."""
     if not answer["matches"]:
@@ -57,7 +62,7 @@ def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: 
     who = best["identity"] or "somebody without a name"
     if threshold is None:
         return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
-    rule = f"threshold {threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
+    rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     if answer["unknown"]:
         return f"unknown: the nearest has {best['score']:.3f}, {rule}"
     return f"known: {who}, {best['score']:.3f}, {rule}"

@@ -49,6 +49,7 @@ def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[t
     """Rows of queries and of gallery images of every split, without the images that could not be read."""
     if not test.splits:
         yield slice(None), slice(None)
+        return
     places = [{record: place for place, record in enumerate(images.records)} for images in (query, gallery)]
     for split in test.splits:
         yield tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_rows, to_loss, unit
+from lreid.losses.episodes import check_alike, check_rows, to_loss, unit
 from lreid.losses.triplet import hardest_distances
 
 
@@ -47,11 +47,7 @@ def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor
     Raises:
         ValueError: the shapes do not fit.
     """
-    if student_vertices.ndim != 2 or student_vertices.shape != teacher_vertices.shape:
-        raise ValueError(
-            "student_vertices and teacher_vertices must both be (V, D), "
-            f"got shapes {tuple(student_vertices.shape)} and {tuple(teacher_vertices.shape)}"
-        )
+    check_alike(student_vertices, teacher_vertices, "student_vertices and teacher_vertices", "(V, D)")
     moved = unit(student_vertices.double()) - unit(teacher_vertices.detach().double())  # (V, D)
     return to_loss(moved.square().sum(1).mean(), student_vertices)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses.episodes import check_alike, check_rows, to_loss
 from lreid.losses.relations import check_temperature, log_probabilities, mean_cross_entropy
 from lreid.losses.supcon import is_among
 
@@ -96,11 +96,7 @@ def prototype_relation_loss(
     Raises:
         ValueError: the shapes do not fit, or a temperature is not above 0.
     """
-    if student_scores.ndim != 2 or student_scores.shape != teacher_scores.shape:
-        raise ValueError(
-            "student_scores and teacher_scores must both be (B, C_old), "
-            f"got shapes {tuple(student_scores.shape)} and {tuple(teacher_scores.shape)}"
-        )
+    check_alike(student_scores, teacher_scores, "student_scores and teacher_scores", "(B, C_old)")
     log_old = log_probabilities(teacher_scores.detach(), teacher_temperature)  # (B, C_old)
     log_new = log_probabilities(student_scores, temperature)
     return to_loss(mean_cross_entropy(log_old, log_new), student_scores)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import to_loss, unit
+from lreid.losses.episodes import check_alike, to_loss, unit
 from lreid.losses.supcon import asymmetric_supcon_loss
 
 
@@ -54,10 +54,6 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
     Raises:
         ValueError: not ``(B, D)``, or the shapes differ.
     """
-    if projections.ndim != 2 or projections.shape != flipped.shape:
-        raise ValueError(
-            "projections and flipped must both be (B, D), "
-            f"got shapes {tuple(projections.shape)} and {tuple(flipped.shape)}"
-        )
+    check_alike(projections, flipped, "projections and flipped")
     cosines = (unit(projections.double()) * unit(flipped.double())).sum(1)  # (B,)
     return to_loss((1 - cosines).clamp(0, 2), projections)

@@ -7,7 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import Episode, Metric, check_rows, prototype_logits, split_episode, to_loss
+from lreid.losses.episodes import (
+    Episode,
+    Metric,
+    check_alike,
+    check_rows,
+    prototype_logits,
+    split_episode,
+    to_loss,
+)
+from lreid.losses.relations import log_probabilities
 
 
 def dwpp_loss(
@@ -110,16 +119,12 @@ def decoupled_distillation_loss(
     Raises:
         ValueError: the shapes do not fit, or the temperature is not above 0.
     """
-    if student_logits.ndim != 2 or student_logits.shape != teacher_logits.shape:
-        raise ValueError(
-            "student_logits and teacher_logits must both be (Q, C), "
-            f"got shapes {tuple(student_logits.shape)} and {tuple(teacher_logits.shape)}"
-        )
+    check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(Q, C)")
     check_rows(student_logits, targets, "student_logits")
     if student_logits.shape[1] == 1:  # one class: every distribution is certain
         return to_loss(0 * student_logits.sum(), student_logits)
-    new = _log_softmax(student_logits.double(), temperature)  # (Q, C)
-    old = _log_softmax(teacher_logits.detach().double(), temperature)
+    new = log_probabilities(student_logits, temperature)  # (Q, C)
+    old = log_probabilities(teacher_logits.detach(), temperature)
     old_others, new_others = _without_target(old, targets), _without_target(new, targets)  # (Q, C - 1)
     tckd = _kl(_target_or_not(old, old_others, targets), _target_or_not(new, new_others, targets))  # (Q,)
     nckd = _kl(old_others.log_softmax(1), new_others.log_softmax(1))  # (Q,)
@@ -148,12 +153,6 @@ def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Te
     return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
 
 
-def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")
-    return (logits / temperature).log_softmax(1)
-
-
 def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
     """``KL(old || new)`` of each row, ``(Q, C)`` to ``(Q,)``."""
     return (log_old.exp() * (log_old - log_new)).sum(1)
@@ -164,6 +163,6 @@ def floored_kl(old: Tensor, new: Tensor, temperature: float, prob_floor: float) 
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf
-    log_old = _log_softmax(old, temperature).clamp(min=floor)
-    log_new = _log_softmax(new, temperature).clamp(min=floor)
+    log_old = log_probabilities(old, temperature).clamp(min=floor)
+    log_new = log_probabilities(new, temperature).clamp(min=floor)
     return _kl(log_old, log_new).mean()

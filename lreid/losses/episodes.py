@@ -140,6 +140,14 @@ def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None
         )
 
 
+def check_alike(one: Tensor, other: Tensor, names: str, shape: str = "(B, D)") -> None:
+    """Raises ValueError unless both have two dimensions and the same shape, which is called ``shape``."""
+    if one.ndim != 2 or one.shape != other.shape:
+        raise ValueError(
+            f"{names} must both be {shape}, got shapes {tuple(one.shape)} and {tuple(other.shape)}"
+        )
+
+
 def to_loss(value: Tensor, features: Tensor) -> Tensor:
     """A scalar in the precision of ``features``, but at least float32."""
     return value.to(torch.promote_types(features.dtype, torch.float32))

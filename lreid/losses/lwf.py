@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from lreid.losses.episodes import to_loss
+from lreid.losses.relations import check_temperature
 
 
 def knowledge_distillation_loss(
@@ -32,8 +33,7 @@ def knowledge_distillation_loss(
         ValueError: the shapes do not fit, or the temperature is not above 0.
     """
     check_logits(student_logits, teacher_logits)
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")
+    check_temperature(temperature)
     targets = (teacher_logits.detach().double() / temperature).softmax(1)  # (B, K_old)
     log_probs = (student_logits.double() / temperature).log_softmax(1)  # (B, K)
     loss = -(targets * log_probs[:, : targets.shape[1]]).sum(1).mean() * temperature**2

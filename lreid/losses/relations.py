@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import to_loss
+from lreid.losses.episodes import check_alike, to_loss
 
 
 def relation_distillation_loss(
@@ -60,11 +60,7 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     Raises:
         ValueError: not ``(B, D)``, or the shapes differ.
     """
-    if student.ndim != 2 or student.shape != teacher.shape:
-        raise ValueError(
-            "student and teacher must both be (B, D), "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+    check_alike(student, teacher, "student and teacher")
     squares = (student.double() - teacher.detach().double()).square()  # (B, D)
     return to_loss(squares.sum() / max(len(squares), 1), student)
 

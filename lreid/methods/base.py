@@ -151,6 +151,8 @@ class ExemplarMethod(Method):
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
+        if self.memory.budget == 0:  # no need to look at the images
+            return
         size = {"height": self.model.height, "width": self.model.width}
         if self.store == "paths":
             images = ImagePaths([record.path for record in task.records], **size)

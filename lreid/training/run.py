@@ -214,7 +214,7 @@ def new_results(
         "benchmark": benchmark.name,
         "protocol": protocol,  # runs with another fingerprint are not to be compared with this one
         "seed": cfg.SEED,
-        "config": {key: value for key, value in leaves(cfg) if key not in ("SEED", *FREE_KEYS)},
+        "config": recorded_config(dict(leaves(cfg))),
         "ap": cfg.EVAL.AP,
         "tasks": [task.name for task in benchmark.tasks],
         "galleries": [
@@ -257,9 +257,19 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
+def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
+    """Of all keys those that tell runs apart: not the seed, nor where and how often a run works."""
+    return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
+
+
+def changed_keys(cfg: CfgNode, saved: str, path: Path) -> list[str]:
+    """Keys in which the config that a run was made with, as text, differs from ``cfg`` in what is computed."""
     old = with_method_defaults(config_from_text(saved, str(path)))
-    changed = [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
+    return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
+
+
+def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
+    changed = changed_keys(cfg, saved, path)
     if changed:
         raise InputError(
             f"{path}: was made with another config: {', '.join(changed)} differ; "

@@ -21,9 +21,7 @@ from yacs.config import CfgNode
 
 from lreid.config import (
     check_values,
-    config_from_text,
     default_config,
-    differing_keys,
     leaves,
     load_config,
     method_options,
@@ -34,7 +32,7 @@ from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
 from lreid.report import comparison_table, learning_curve, read_results, sensitivity_curve
 from lreid.report.groups import short_key
-from lreid.training.run import FREE_KEYS, with_method_defaults
+from lreid.training.run import changed_keys, recorded_config, with_method_defaults
 
 logger = logging.getLogger("lreid")
 
@@ -60,7 +58,7 @@ def read_run(folder: str | Path) -> dict[str, Any]:
         if results["method"] in method_names():
             cfg = with_method_defaults(load_config([], ["METHOD.NAME", results["method"]]))
         config = dict(leaves(cfg)) | results["config"]
-        results["config"] = {key: config[key] for key in config if key not in ("SEED", *FREE_KEYS)}
+        results["config"] = recorded_config(config)
     return results
 
 
@@ -89,9 +87,8 @@ class PlannedRun:
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
         results = read_run(self.folder)
-        old = with_method_defaults(config_from_text(saved.read_text(encoding="utf-8"), str(saved)))
-        changed = differing_keys(self.cfg, old)
-        return len(results["mAP"]) == len(results["tasks"]) and set(changed) <= set(FREE_KEYS)
+        changed = changed_keys(self.cfg, saved.read_text(encoding="utf-8"), saved)
+        return len(results["mAP"]) == len(results["tasks"]) and not changed
 
 
 def plan(

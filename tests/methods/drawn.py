@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from family import batches, train
 
@@ -41,10 +43,17 @@ def steps_of(task: int, exemplars: bool, steps: int = 3) -> list[Batch]:
 
 def learn(method: Method, tasks: int, *, exemplars: bool) -> list[dict[str, float]]:
     """Loss terms of all steps over so many tasks."""
+    return learn_from(method, tasks, lambda index: steps_of(index, exemplars))
+
+
+def learn_from(
+    method: Method, tasks: int, batches_of: Callable[[int], list[Batch]]
+) -> list[dict[str, float]]:
+    """The same from other batches; those of a task are asked for when it has begun."""
     torch.manual_seed(3)  # new rows of classifiers are drawn at every task
     history = []
     for index in range(tasks):
         method.begin_task(drawn_task(index))
-        history += train(method, steps_of(index, exemplars))
+        history += train(method, batches_of(index))
         method.end_task(drawn_task(index))
     return history

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, steps_of
+from drawn import drawn_task, learn_from, steps_of
 from family import model, train
 from torch import Tensor
 
@@ -48,13 +48,7 @@ def replayed(method: CCLIS, task: int, steps: int = 3) -> list[Batch]:
 
 def learned(method: CCLIS, tasks: int) -> list[dict[str, float]]:
     """Loss terms step by step over so many tasks."""
-    torch.manual_seed(3)  # new prototypes are drawn at every task
-    history = []
-    for index in range(tasks):
-        method.begin_task(drawn_task(index))
-        history += train(method, replayed(method, index))
-        method.end_task(drawn_task(index))
-    return history
+    return learn_from(method, tasks, lambda index: replayed(method, index))
 
 
 def in_second_task(**options: object) -> tuple[CCLIS, Batch]:

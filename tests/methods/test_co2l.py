@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, learn, steps_of
+from drawn import drawn_task, learn, learn_from, steps_of
 from family import batches, model, train
 from torch import nn
 
@@ -39,12 +39,7 @@ def two_views(batch: Batch, seed: int = 0) -> Batch:
 
 def learned(method: Co2L, tasks: int, *, exemplars: bool = True) -> list[dict[str, float]]:
     """Loss terms step by step over so many tasks."""
-    history = []
-    for index in range(tasks):
-        method.begin_task(drawn_task(index))
-        history += train(method, [two_views(batch) for batch in steps_of(index, exemplars)])
-        method.end_task(drawn_task(index))
-    return history
+    return learn_from(method, tasks, lambda index: [two_views(batch) for batch in steps_of(index, exemplars)])
 
 
 def in_second_task(**options: object) -> tuple[Co2L, Batch]:

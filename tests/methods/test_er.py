@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from family import model, task_of
+from PIL import Image
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
@@ -110,9 +112,7 @@ def test_an_image_is_offered_once_however_often_it_comes() -> None:
 
 
 @pytest.mark.parametrize("name", ["er", "der_pp"])
-def test_paths_replay_the_same_pixels(name: str, tmp_path: pytest.TempPathFactory) -> None:
-    from PIL import Image
-
+def test_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
     histories = []
     for store in ("images", "paths"):
         method = new(name, exemplars=10, store=store)
