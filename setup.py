@@ -13,13 +13,16 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["lreid", "lreid.*"]),
+    package_data={"lreid": ["weights/*"]},
     install_requires=[
-        "torch>=2.4",
+        "torch>=2.6",
         "torchvision>=0.19",
         "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
         "matplotlib>=3.8",
         "numpy>=1.26",
         "pillow>=10",
+        "pooch>=1.8",
+        "safetensors>=0.4",
         "tensorboard>=2.16",
         "tqdm>=4.66",
         "yacs>=0.1.8",
@@ -35,6 +38,19 @@ setup(
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
         "cpu": ["faiss-cpu>=1.9"],
         "gpu": ["faiss-gpu>=1.14.3"],
-        "dev": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "ruff>=0.8"],
+        "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
+        "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
+        "docs": ["mkdocs>=1.6"],
+        "dev": [
+            "pytest>=8",
+            "pytest-cov>=5",
+            "pytest-xdist>=3.6",
+            "hypothesis>=6.100",
+            "mypy>=1.13",
+            "playwright>=1.45",  # drives Debian's chromium
+            "pre-commit>=4",
+            "ruff>=0.8",
+            "types-PyYAML",
+        ],
     },
 )

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lreid.training.run import load_model
+    from lreid.loading import load_model
+    from lreid.models.fingerprint import fingerprint
+    from lreid.retrieval import Gallery, evaluate
 
-__all__ = ["load_model"]
+__all__ = ["Gallery", "evaluate", "fingerprint", "load_model"]
+
+_HOMES = {
+    "Gallery": "lreid.retrieval",
+    "evaluate": "lreid.retrieval",
+    "fingerprint": "lreid.models.fingerprint",
+    "load_model": "lreid.loading",
+}
 
 
 def __getattr__(name: str) -> Any:
     # On demand, so that `from lreid.losses import …` does not load everything else.
-    if name == "load_model":
-        from lreid.training.run import load_model
-
-        return load_model
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'lreid' has no attribute {name!r}")

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from lreid.errors import InputError
+from lreid.errors import InputError, Stopped
 
 
 def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None]) -> int:
@@ -18,7 +18,7 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         tool: called with the parsed arguments.
 
     Returns:
-        Exit status: 0, 2 for bad input, 130 when interrupted.
+        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM).
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     try:
@@ -26,6 +26,9 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
     except TypeError:  # argparse cannot do that where there are subcommands
         args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.raiseExceptions = (
+        False  # a full disk is told once, by what cannot be saved, not by every line of a log
+    )
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
         tool(args)
@@ -34,8 +37,11 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
             raise
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except Stopped as stop:
+        print(f"\n{parser.prog}: {stop}; all is saved, go on with --resume", file=sys.stderr)
+        return stop.status
     except KeyboardInterrupt:
-        advice = "; go on with --resume" if "resume" in args else ""
+        advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
     return 0

@@ -49,6 +49,7 @@ def default_config() -> CfgNode:
     cfg.DATA.CACHE_DIR_GIB = 50.0  # size up to which it is filled
     cfg.DATA.SKIP_BAD_IMAGES = False  # leave out images that cannot be read instead of stopping
     cfg.DATA.WORKERS = 0  # loader processes; 0 is fastest while the images fit in the cache
+    cfg.DATA.AUGMENT_ON = "cpu"  # cpu, or device: the GPU mirrors, normalises and erases
 
     cfg.SYNTHETIC = CfgNode()  # size of the drawn data sets (synthetic:DOMAIN)
     cfg.SYNTHETIC.TRAIN_IDENTITIES = 480
@@ -82,7 +83,7 @@ def default_config() -> CfgNode:
 
     cfg.MODEL = CfgNode()
     cfg.MODEL.BACKBONE = "small"  # small, resnet18/34/50/101, torchreid:NAME
-    cfg.MODEL.WEIGHTS = "none"  # none, imagenet, or a file
+    cfg.MODEL.WEIGHTS = "none"  # none, imagenet, zoo:NAME, or a file
 
     cfg.METHOD = CfgNode(new_allowed=True)  # further keys are the options of the named method
     cfg.METHOD.NAME = "dwopp"  # a file of lreid/methods
@@ -97,7 +98,11 @@ def default_config() -> CfgNode:
     cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
     cfg.TRAIN.DECAY_FACTOR = 0.005  # rate at the end of a task, relative to LR
     cfg.TRAIN.WARMUP_EPOCHS = 0  # the rate rises from a hundredth over so many epochs
+    cfg.TRAIN.ACCUMULATE = 1  # batches an update; their mean gradient is taken
+    cfg.TRAIN.PRECISION = "fp32"  # of the network in training: fp32, bf16, fp16
+    cfg.TRAIN.TEACHER_PRECISION = "fp32"  # of previous models that are distilled; others change their targets
     cfg.TRAIN.CHECKPOINT_MINUTES = 5.0  # time between checkpoints within a task, 0 = every epoch
+    cfg.TRAIN.CHECKPOINT_STEPS = 0  # a checkpoint after so many steps, too; 0 = by time alone
     cfg.TRAIN.TENSORBOARD = False  # write TensorBoard scalars into the run folder
 
     cfg.EVAL = CfgNode()
@@ -144,7 +149,7 @@ def check_values(cfg: CfgNode) -> None:
         "DATA.WORKERS": 0, "DATA.CACHE_GIB": 0, "TRAIN.CHECKPOINT_MINUTES": 0, "TRAIN.WEIGHT_DECAY": 0,
         "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "TRAIN.WARMUP_EPOCHS": 0, "BENCHMARK.SPLITS": 0,
         "BENCHMARK.SPLIT_SEED": 0, "STREAM.SEGMENT": 0, "STREAM.CORRELATION": 1, "STREAM.ITERATIONS": 1,
-        "TRAIN.MOMENTUM": 0, "DATA.CACHE_DIR_GIB": 0,
+        "TRAIN.MOMENTUM": 0, "DATA.CACHE_DIR_GIB": 0, "TRAIN.ACCUMULATE": 1, "TRAIN.CHECKPOINT_STEPS": 0,
     }  # fmt: skip
     above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
     at_most_one = ("INPUT.FLIP", "TRAIN.MOMENTUM", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")
@@ -153,6 +158,9 @@ def check_values(cfg: CfgNode) -> None:
         "EVAL.AP": ("rectangular", "trapezoidal"),
         "TRAIN.OPTIMIZER": ("adam", "sgd"),
         "TRAIN.SCHEDULE": ("exponential", "cosine"),
+        "TRAIN.PRECISION": ("fp32", "bf16", "fp16"),
+        "TRAIN.TEACHER_PRECISION": ("fp32", "bf16", "fp16"),
+        "DATA.AUGMENT_ON": ("cpu", "device"),
         "BENCHMARK.ORDER": ("ascending", "random"),
         "BENCHMARK.UNSEEN_GALLERIES": ("separate", "merged", "both"),
         "BENCHMARK.CAMERAS": ("apart", "same"),

@@ -1,5 +1,7 @@
 """The one exception that means "the input is wrong", not "the program is wrong"."""
 
+from signal import Signals
+
 
 class InputError(Exception):
     """Bad input: a file, a key or a value that the user can put right.
@@ -7,3 +9,14 @@ class InputError(Exception):
     The message is one line that names the file or key, says what is wrong with it and what to do.
     The command line tools print it without a traceback and end with exit status 2.
     """
+
+
+class Stopped(Exception):
+    """A signal ended the run after it had saved where it was.
+
+    The command line tools print one line and end with exit status 128 + the signal's number, as shells count it.
+    """
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"stopped by {Signals(signal).name}")
+        self.status = 128 + signal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,12 +15,15 @@ import torch
 from lreid.errors import InputError
 
 
-def write_atomically(path: str | Path, write: Callable[[BinaryIO], Any]) -> None:
+def write_atomically(
+    path: str | Path, write: Callable[[BinaryIO], Any], *, previous: Path | None = None
+) -> None:
     """Writes a file through a temporary one beside it, so that a reader never sees half of it.
 
     Args:
         path: the file; one that exists is replaced when the new one is complete.
         write: called with the open binary file.
+        previous: what is replaced stays under this name.
 
     Raises:
         InputError: the folder cannot be written to or the disk is full; what was there before stays.
@@ -34,6 +38,8 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], Any]) -> None
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o644)
+        if previous is not None and path.exists():
+            path.replace(previous)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         reason = str(error)
@@ -58,10 +64,14 @@ def write_text(path: str | Path, text: str) -> None:
 def read_tensors(path: str | Path) -> dict[str, Any]:
     """What ``torch.save`` wrote, on the CPU. Only tensors and plain values are loaded, never code.
 
+    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not look at: here they
+    are compared, so that a file that has changed on its way is refused.
+
     Raises:
         InputError: the file is missing, cut short, or holds something else.
     """
     try:
+        _compare_checksums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -75,3 +85,12 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
     return content
+
+
+def _compare_checksums(path: str | Path) -> None:
+    if not zipfile.is_zipfile(path):  # cut short, or in the format of torch before 1.6
+        return
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} is wrong")

@@ -24,7 +24,8 @@ from lreid.report import ranked
 from lreid.retrieval import Gallery
 from lreid.search_gallery import NOBODY, NamedGallery, extract, flips
 from lreid.search_results import answers, page_section, threshold_text
-from lreid.training.run import load_model, pick_device
+from lreid.loading import load_model
+from lreid.training.run import pick_device
 
 logger = logging.getLogger("lreid")
 

@@ -15,7 +15,8 @@ from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import Gallery
 from lreid.training.checkpoint import load_checkpoint
-from lreid.training.run import load_model, pick_device
+from lreid.loading import load_model
+from lreid.training.run import pick_device
 
 NOBODY = -1  # an identity or a camera that is not known
 

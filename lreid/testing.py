@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.config import check_values, config_from_text, differing_keys, load_config
+from lreid.config import check_values, differing_keys, load_config
 from lreid.data.images import Images
 from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
@@ -20,6 +20,7 @@ from lreid.errors import InputError
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, hardest_rankings, score
 from lreid.files import write_text
+from lreid.loading import load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
@@ -27,8 +28,8 @@ from lreid.report import ranked
 from lreid.report.results import number
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.testing_page import page_section
-from lreid.training.checkpoint import load_checkpoint
-from lreid.training.run import benchmark_of, evaluator_of, load_model, pick_device
+from lreid.training.run import benchmark_of, evaluator_of, pick_device
+from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")
 
@@ -48,7 +49,7 @@ def score_checkpoints(
     The test sets are those of the first checkpoint's config, unless another config, folders or a CSV file are given.
 
     Args:
-        paths: checkpoints, or run folders for all their finished tasks.
+        paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
         out: folder to write to; None means ``test`` in the run folder, or beside the first checkpoint.
         config: files of another config for the test sets and ``EVAL``.
         overrides: ``KEY VALUE`` pairs on top of either config.
@@ -294,9 +295,7 @@ def _test_config(
         InputError: a value is out of range, or the checkpoints were made for different benchmarks.
     """
     configs = {
-        path: load_config(files, overrides)
-        if files
-        else config_from_text(load_checkpoint(path)["config"], str(path), overrides)
+        path: load_config(files, overrides) if files else model_config(path, overrides)
         for path in checkpoints.values()
     }
     (first, cfg), *others = configs.items()
@@ -313,6 +312,7 @@ def _test_config(
 
 
 def _default_folder(checkpoint: Path) -> Path:
+    checkpoint = Path(str(checkpoint).removeprefix(PREFIX))
     if checkpoint.parent.name == "checkpoints":
         return checkpoint.parent.parent / "test"
     return checkpoint.parent / f"{checkpoint.stem}-test"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery, Record
@@ -14,7 +16,7 @@ from lreid.report.results import number
 
 def page_section(
     test: QueryGallery, images: tuple[Images, Images], rankings: Sequence[Ranking], figures: dict[str, Any],
-    names: dict[int, str] | None, blur: bool,
+    names: dict[int, str] | None, blur: bool, look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:  # fmt: skip
     """The hardest queries of a test set with the images ranked first.
 
@@ -25,6 +27,7 @@ def page_section(
         figures: of :func:`lreid.evaluation.scoring.score`.
         names: of identities by number; None where the numbers are their names.
         blur: smear the pictures.
+        look: gives the picture (H, W, 3) uint8 of a path.
     """
     query, gallery = (each.records for each in images)
     looked_for = {record.pid for record in query}
@@ -33,7 +36,7 @@ def page_section(
         who = str(record.pid) if names is None else names.get(record.pid, "nobody")
         who = "nobody" if record.pid not in looked_for and record.pid == 0 else f"id {who}"
         labels = (who, f"cam {record.camid}") if record.camid >= 0 else (who,)
-        return ranked.Picture(ranked.thumbnail(read_image(record.path), blur=blur), record.path, labels)
+        return ranked.Picture(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
 
     def verdict(record: Record, pid: int) -> ranked.Verdict:
         return "right" if record.pid == pid else "wrong" if record.pid in looked_for else "distractor"

@@ -12,13 +12,14 @@ from checkpoints import write_checkpoint, write_images
 from lreid.config import config_from_text
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
+from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.testing import score_checkpoints
 from lreid.training.checkpoint import load_checkpoint
-from lreid.training.run import benchmark_of, evaluator_of, load_model
+from lreid.training.run import benchmark_of, evaluator_of
 
 
 @pytest.fixture(scope="module")

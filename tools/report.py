@@ -4,6 +4,8 @@
     python tools/report.py runs/synthetic-10/*                        # a table for the terminal
     python tools/report.py runs/synthetic-10/* --format markdown      # or csv, latex
     python tools/report.py runs/synthetic-10/* --cost                 # with exemplars, time and memory
+    python tools/report.py runs/synthetic-10/* --html compared.html   # one page about all of them
+    python tools/report.py runs/synthetic-10-dwopp-seed0 --pictures   # ranked matches and maps in its report.html
 
 Runs under different protocols (identities, splits, cameras), configs or AP conventions never share a row.
 """
@@ -17,8 +19,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.cli import run_tool
-from lreid.report import comparison_table, write_report
+from lreid.errors import InputError
+from lreid.report import comparison_table, write_page, write_report
+from lreid.report.groups import grouped
+from lreid.report.ranked import RANKED_STYLE
+from lreid.report.results import Results
 from lreid.training.sweep import read_run
+from lreid.visual import picture_sections
 
 
 def main(args: argparse.Namespace) -> None:
@@ -26,9 +33,28 @@ def main(args: argparse.Namespace) -> None:
     folders = [
         run for run in args.runs if len(args.runs) == 1 or (run / "results.json").exists()
     ] or args.runs
-    print(comparison_table([read_run(run) for run in folders], args.format, each=args.each, cost=args.cost))
+    if args.blur and not args.pictures:
+        raise InputError("--blur: there are no pictures to blur; add --pictures")
+    if args.pictures and len(folders) > 1 and not args.html:
+        raise InputError("--pictures: of several runs they go on a page about all of them; add --html FILE")
+    runs = [read_run(run) for run in folders]
+    print(comparison_table(runs, args.format, each=args.each, cost=args.cost))
     for run in folders:
         write_report(run)
+    if args.html or args.pictures:
+        pictures = _pictures(folders, runs, args.blur) if args.pictures else []
+        write_page(args.html or folders[0] / "report.html", runs, more=pictures, style=RANKED_STYLE)
+
+
+def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[str]:
+    """Sections about the first run of each group."""
+    groups = grouped(runs)
+    sections = []
+    for group in groups:
+        folder = next(each for each, run in zip(folders, runs, strict=True) if run is group.runs[0])
+        where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""
+        sections += picture_sections(folder, where, blur=blur)
+    return sections
 
 
 if __name__ == "__main__":
@@ -41,4 +67,11 @@ if __name__ == "__main__":
     parser.add_argument(
         "--cost", action="store_true", help="add exemplars, training time, peak memory, time a step"
     )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
+    parser.add_argument(
+        "--pictures", action="store_true",
+        help="on it, or on the page of a single run: ranked matches, activation maps and a map of features; needs the "
+        "checkpoints and the data, and of several seeds takes the first",
+    )  # fmt: skip
+    parser.add_argument("--blur", action="store_true", help="smear the pictures, to show them around")
     sys.exit(run_tool(parser, main))

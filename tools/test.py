@@ -3,6 +3,7 @@
 
 python tools/test.py --checkpoint runs/my-run/checkpoints/task-10.pt             # on the benchmark of its run
 python tools/test.py --checkpoint runs/my-run                                    # after every task
+python tools/test.py --checkpoint zoo:dwopp-synthetic-10                         # a model of the zoo
 python tools/test.py --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
 python tools/test.py --checkpoint task-10.pt --query my/queries --gallery my/gallery
 python tools/test.py --checkpoint task-10.pt --csv my/index.csv --adapt-norm camera --rerank
@@ -51,7 +52,7 @@ if __name__ == "__main__":
     )
     parser.add_argument(
         "--checkpoint", nargs="+", required=True, metavar="FILE",
-        help="checkpoints, or run folders for all their finished tasks",
+        help="checkpoints, zoo:NAME, or run folders for all their finished tasks",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, action="append", default=[], metavar="FILE",

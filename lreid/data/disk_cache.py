@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -97,16 +97,22 @@ class DiskCache:
         def write(file: BinaryIO) -> None:
             kept = []
             for index, image in decoded:
-                file.write(np.ascontiguousarray(image))
+                file.write(np.ascontiguousarray(image).data)
                 kept.append(index)
-            file.write(np.array(kept, np.int64))
+            file.write(np.array(kept, np.int64).data)
             file.flush()
 
         path = self._path(records, height, width)
         if path is not None:
             write_atomically(path, write)
-            with open(path, "rb") as file:
-                return _map(file, height, width)
+            with open(path, "rb") as named:
+                mapped = _map(named, height, width)
+        else:
+            mapped = self._unnamed(write, height, width)
+        assert mapped is not None  # at least one image was written
+        return mapped
+
+    def _unnamed(self, write: Callable[[BinaryIO], None], height: int, width: int) -> Mapped | None:
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 write(file)

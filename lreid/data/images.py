@@ -45,7 +45,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     else:
         _require_file(path)
         image = _decode(path)
-    return image if height is None else fit_image(image, height=height, width=width)
+    return image if height is None or width is None else fit_image(image, height=height, width=width)
 
 
 def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:
@@ -111,7 +111,8 @@ class Images(Sequence[np.ndarray]):
         shape = (len(records), height, width, 3)
         decoded = _decoded(records, **size, skip_bad=skip_bad, workers=workers)
         if math.prod(shape) <= cache_gib * 2**30:
-            self._cache, kept = np.empty(shape, np.uint8), []
+            kept: list[int] = []
+            self._cache = np.empty(shape, np.uint8)
             for index, image in decoded:
                 self._cache[len(kept)] = image
                 kept.append(index)

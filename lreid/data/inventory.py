@@ -193,7 +193,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
 
 def table(findings: Sequence[Finding]) -> str:
     """The counts of data sets as lines of text, identities / images, with notes below."""
-    rows = [("data set", "status", "train", "query", "gallery", "cameras", "splits")]
+    rows: list[tuple[str, ...]] = [("data set", "status", "train", "query", "gallery", "cameras", "splits")]
     for finding in findings:
         cells = ["", "", "", ""]
         if finding.data_set is not None:

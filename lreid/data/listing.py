@@ -68,8 +68,7 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
         by_name = named_as_market(files)
     listed = []
     for file in files:
-        if by_name:
-            match = MARKET_NAME.match(file.name)
+        if by_name and (match := MARKET_NAME.match(file.name)):
             number = int(match["identity"])
             if number != JUNK:
                 identity = None if number == DISTRACTOR else str(number)
@@ -174,7 +173,7 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
             Record(
                 image.path,
                 NOBODY if image.identity is None else pids[image.identity],
-                cameras[image.camera] if has_cameras else NO_CAMERA,
+                cameras[image.camera] if has_cameras and image.camera is not None else NO_CAMERA,
             )
             for image in images
         )

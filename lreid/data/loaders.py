@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lreid.data.images import Images
 from lreid.data.samplers import IdentitySampler, StreamSampler
-from lreid.data.transforms import Augment
+from lreid.data.transforms import Augment, Changes
 from lreid.errors import InputError
 
 # The official code updates its erasing schedule when it rebuilds the loader, every 10 of 600 epochs.
@@ -24,15 +26,18 @@ class Batch(NamedTuple):
     """What a method is given at every step.
 
     Attributes:
-        images: (B, 3, H, W) float32, augmented and normalised.
+        images: (B, 3, H, W) float32, augmented and normalised; until :meth:`to` is called, they can still be
+            (B, H, W, 3) uint8, with ``changes``.
         labels: (B,) int64 class labels, on the CPU.
         num_support: the first so many images of each label are its support, the rest its queries; 0 where the
             method asked for no episodes.
         views: the batch is so many views of the same images, one after the other: B = views * n.
-        pixels, paths: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation, and their
-            files; for methods that ask for them.
+        pixels: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation; for methods that ask for
+            them.
+        paths: files of the n images.
         exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
             where nobody said.
+        changes: what is still to be done to the images, by the device.
     """
 
     images: Tensor
@@ -42,6 +47,14 @@ class Batch(NamedTuple):
     pixels: Tensor | None = None
     paths: tuple[str, ...] = ()
     exemplars: Tensor | None = None
+    changes: Changes | None = None
+
+    def to(self, device: torch.device, augment: Augment) -> Batch:
+        """The batch as methods take it: with its images on a device, augmented."""
+        images = self.images.to(device, non_blocking=True)
+        if self.changes is not None:
+            images = augment.on_device(images, self.changes)
+        return self._replace(images=images, changes=None)
 
 
 class WithExemplars(Sequence[np.ndarray]):
@@ -66,44 +79,71 @@ class WithExemplars(Sequence[np.ndarray]):
 
 
 class TaskBatches(Dataset[Batch]):
-    """All batches of a task, from any epoch on. An item is a whole batch.
+    """All batches of a task, from any of them on. An item is a whole batch.
 
     Everything random about a batch follows from (seed, epoch, its number), so that neither the number of worker
     processes nor a break in between changes it.
+
+    Args:
+        images: of the task.
+        sampler: chooses those of each batch.
+        augment: what is done to them.
+        epochs: of the task.
+        first: batches that are left out, as they were seen before a break.
+        views, pixels: see :class:`~lreid.methods.Method`.
+        on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
+        rows: of each batch, those that this process looks at; see :mod:`lreid.training.distributed`.
     """
 
     def __init__(
         self, images: Images | WithExemplars, sampler: IdentitySampler | StreamSampler, augment: Augment, *,
-        epochs: int, first_epoch: int = 0, views: int = 1, pixels: bool = False,
+        epochs: int, first: int = 0, views: int = 1, pixels: bool = False, on_device: bool = False,
+        rows: slice = slice(None),
     ) -> None:  # fmt: skip
         self.images, self.sampler, self.augment = images, sampler, augment
-        self.views, self.pixels = views, pixels
-        self.epochs, self.first_epoch = epochs, first_epoch
+        self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, rows
+        self.epochs, self.first = epochs, first
         self.labels = images.pids
         self.own = len(images.images if isinstance(images, WithExemplars) else images)  # exemplars follow
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the epoch at hand
 
     def __len__(self) -> int:
-        return (self.epochs - self.first_epoch) * self.sampler.batches_per_epoch
+        return self.epochs * self.sampler.batches_per_epoch - self.first
 
     def __getitem__(self, index: int) -> Batch:
-        epoch, number = divmod(index, self.sampler.batches_per_epoch)
-        epoch += self.first_epoch
+        epoch, number = divmod(self.first + index, self.sampler.batches_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self.sampler.epoch(epoch))
-        chosen = self._epoch[1][number]  # (B,)
-        progress = progress_of(epoch, self.epochs)
-        seed = np.random.SeedSequence([*self.sampler.seed, epoch, number]).generate_state(1)[0]
+        chosen = self._epoch[1][number]  # (n,)
+        seeds = np.random.SeedSequence([*self.sampler.seed, epoch, number])
+        options: dict[str, Any] = {
+            "seed": int(seeds.generate_state(1)[0]),
+            "progress": progress_of(epoch, self.epochs),
+        }
         pixels = [self.images[row] for row in chosen]
-        images = self.augment(self.views * pixels, seed=int(seed), progress=progress)
+        images, changes = self._augmented(self.views * pixels, **options)
         exemplars = np.tile(np.maximum(chosen - self.own, -1), self.views)  # (B,)
         return Batch(
             torch.from_numpy(images), torch.from_numpy(np.tile(self.labels[chosen], self.views)),
             self.sampler.num_support, self.views,
             torch.from_numpy(np.stack(pixels)) if self.pixels else None,
-            tuple(self.images.records[row].path for row in chosen) if self.pixels else (),
-            torch.from_numpy(exemplars),
+            tuple(self._path(row) for row in chosen), torch.from_numpy(exemplars), changes,
         )  # fmt: skip
+
+    def _augmented(
+        self, images: Sequence[np.ndarray], *, seed: int, progress: float
+    ) -> tuple[np.ndarray, Changes | None]:
+        """Images ready for the network, or their pixels and what the device shall do to them."""
+        if not self.on_device:
+            return self.augment(images, seed=seed, progress=progress, rows=self.rows), None
+        changes = self.augment.draw(len(images), *images[0].shape[:2], seed=seed, progress=progress)
+        return np.stack(self.augment.piped(images, seed=seed)), changes
+
+    def _path(self, row: int) -> str:
+        records = (
+            self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records
+        )
+        return records[row].path if row < self.own else f"exemplar {row - self.own}"
 
 
 def progress_of(epoch: int, epochs: int) -> float:
@@ -122,12 +162,36 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
     context = "fork" if workers > 0 and sys.platform == "linux" else None
     loader = DataLoader(
         _FaultsAsItems(batches), batch_size=None, num_workers=workers, pin_memory=pin_memory,
-        multiprocessing_context=context,
+        multiprocessing_context=context, worker_init_fn=_leave_signals_to_the_run,
     )  # fmt: skip
     for batch in loader:
         if isinstance(batch, InputError):
             raise batch
         yield batch
+
+
+@contextmanager
+def naming_dead_workers(workers: int) -> Iterator[None]:
+    """Makes one clear line of what torch raises, wherever the process is, when a worker has died.
+
+    Raises:
+        InputError: a worker has died.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise InputError(
+            f"DATA.WORKERS {workers}: a loader process died ({str(error).splitlines()[0]}); often there is too little "
+            "memory or shared memory: lower DATA.WORKERS and DATA.CACHE_GIB, then go on with --resume"
+        ) from None
+
+
+def _leave_signals_to_the_run(worker: int) -> None:
+    """A signal to all processes of a run shall not take the workers away before the run has saved."""
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
 
 
 class _FaultsAsItems(Dataset[Batch | InputError]):

@@ -15,6 +15,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -131,9 +132,7 @@ def unpack(archive: Path, folder: Path) -> None:
             logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
             for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
                 with member.open() as source:
-                    _write(
-                        folder / member.name, lambda target, source=source: shutil.copyfileobj(source, target)
-                    )
+                    _write(folder / member.name, partial(shutil.copyfileobj, source))
     except InputError:
         raise
     except FileNotFoundError:
@@ -160,7 +159,7 @@ class Member(NamedTuple):
     name: str
     size: int  # bytes
     plain: bool  # neither a link nor a device
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], Any]  # a readable binary file
 
 
 @contextmanager
@@ -173,15 +172,15 @@ def _members(archive: Path) -> Iterator[list[Member]]:
             yield [
                 Member(
                     info.filename.replace("\\", "/"), info.file_size, not stat.S_ISLNK(info.external_attr >> 16),
-                    lambda info=info: content.open(info),
+                    partial(content.open, info),
                 )
                 for info in content.infolist() if not info.is_dir()
             ]  # fmt: skip
         return
-    with tarfile.open(archive) as content:
+    with tarfile.open(archive) as tar:
         yield [
-            Member(info.name, info.size, info.isfile(), lambda info=info: content.extractfile(info))
-            for info in content if not info.isdir()
+            Member(info.name, info.size, info.isfile(), partial(tar.extractfile, info))
+            for info in tar if not info.isdir()
         ]  # fmt: skip
 
 

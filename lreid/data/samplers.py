@@ -43,8 +43,8 @@ class IdentitySampler:
     group = "BATCH"  # of the config, for the error
 
     def __init__(
-        self, labels: Sequence[int], *, identities: int, images: int, seed: Sequence[int], task_name: str = "",
-        exemplars: Sequence[int] = (), exemplar_share: float = 0.0,
+        self, labels: Sequence[int] | np.ndarray, *, identities: int, images: int, seed: Sequence[int],
+        task_name: str = "", exemplars: Sequence[int] | np.ndarray = (), exemplar_share: float = 0.0,
     ) -> None:  # fmt: skip
         labels, exemplars = np.asarray(labels), np.asarray(exemplars)
         self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -139,7 +139,9 @@ class StreamSampler:
 
     num_support = 0
 
-    def __init__(self, labels: Sequence[int], *, segment: int, correlation: int, seed: Sequence[int]) -> None:
+    def __init__(
+        self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, seed: Sequence[int]
+    ) -> None:
         if min(segment, correlation) < 1:
             raise InputError("STREAM: SEGMENT and CORRELATION must be 1 or more")
         labels = np.asarray(labels)

@@ -107,13 +107,13 @@ def build_benchmark(
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
             labels = {pid: label + rank for rank, pid in enumerate(part)}
-            train, held_out = (_labelled(records, labels) for records in (data_set.train, data_set.held_out))
-            tasks.append(Task(len(tasks), title, train, held_out))
+            records, held_out = (_labelled(each, labels) for each in (data_set.train, data_set.held_out))
+            tasks.append(Task(len(tasks), title, records, held_out))
             label += len(part)
     if unseen_galleries != "merged":
         tests += [query_gallery(versions, "unseen") for versions in others]
     if unseen_galleries != "separate" and others:
-        kind = "unseen" if unseen_galleries == "merged" else "merged"
+        kind: Literal["unseen", "merged"] = "unseen" if unseen_galleries == "merged" else "merged"
         tests.append(query_gallery(pool_splits("merged unseen", others), kind))
     return Benchmark(name, tuple(tasks), tuple(tests))
 
@@ -190,7 +190,8 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
             ]
         pid_offset += max(record.pid for record in records) + 1
         camid_offset += max(record.camid for record in records) + 1
-    return DataSet(name, **{split: tuple(merged) for split, merged in splits.items()})
+    pooled: dict[str, Any] = {split: tuple(merged) for split, merged in splits.items()}
+    return DataSet(name, **pooled)
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:

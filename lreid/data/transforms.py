@@ -7,10 +7,12 @@ import random
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+import torch
+from torch import Tensor
 
 from lreid.errors import InputError
 
@@ -45,6 +47,18 @@ def erased_box(height: int, width: int, *, progress: float, rng: random.Random) 
     return None
 
 
+class Changes(NamedTuple):
+    """What happens to the images of a batch; drawn on the CPU, so that it is the same wherever it is done.
+
+    Attributes:
+        flips: (n,) bool, mirrored ones.
+        boxes: (n, 4) int64: top, bottom, left and right of what is erased; an empty box erases nothing.
+    """
+
+    flips: Tensor
+    boxes: Tensor
+
+
 class Augment:
     """Mirrors, normalises and erases images of the input size, after a pipeline of albumentations if one is given.
 
@@ -71,13 +85,16 @@ class Augment:
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
         self.pipeline = load_pipeline(pipeline) if pipeline else None
 
-    def __call__(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> np.ndarray:
+    def __call__(
+        self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
+    ) -> np.ndarray:
         """A batch for training.
 
         Args:
             images: n uint8 RGB images (H, W, 3), at least one.
             seed: decides the whole batch.
             progress: share of the task's epochs that is done, in [0, 1].
+            rows: those that are wanted; the others are NaN, so that nobody learns from them by mistake.
 
         Returns:
             (n, 3, H, W) float32.
@@ -86,22 +103,64 @@ class Augment:
             InputError: the pipeline gives something else than uint8 images of the same size.
         """
         shape = height, width, _ = images[0].shape
-        # Both from the same seed, as albumentations seeds its transforms: so the published figures were made.
-        flips, boxes = random.Random(seed), random.Random(seed)
-        if self.pipeline is not None:
-            self.pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
+        images = self.piped(images, seed=seed)
+        flips, boxes = self.draw(len(images), height, width, seed=seed, progress=progress)
         mean, scale = np.tile(self.mean, (height, width, 1)), np.tile(self.scale, (height, width, 1))
         batch = np.empty((len(images), *shape), np.float32)  # (n, H, W, 3)
-        for image, row in zip(images, batch, strict=True):
-            if self.pipeline is not None:
-                image = self._piped(image)
-            row[:] = cv2.flip(image, 1) if flips.random() < self.flip else image
+        wanted = range(len(images))[rows]
+        if len(wanted) < len(images):
+            batch.fill(np.nan)
+        for number in wanted:
+            image, row = images[number], batch[number]
+            row[:] = cv2.flip(image, 1) if flips[number] else image
             row -= mean
             row *= scale
-            box = erased_box(height, width, progress=progress, rng=boxes) if self.erasing else None
-            if box is not None:
-                row[box] = 0
+            top, bottom, left, right = boxes[number]
+            row[top:bottom, left:right] = 0
         return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, which convolutions like
+
+    def draw(self, count: int, height: int, width: int, *, seed: int, progress: float) -> Changes:
+        """What happens to a batch of ``count`` images; arguments as in :meth:`__call__`."""
+        # Both from the same seed, as albumentations seeds its transforms: so the published figures were made.
+        rng = random.Random(seed)
+        flips = [rng.random() < self.flip for _ in range(count)]
+        boxes = np.zeros((count, 4), np.int64)
+        if self.erasing:
+            rng = random.Random(seed)
+            for row in boxes:
+                box = erased_box(height, width, progress=progress, rng=rng)
+                if box is not None:
+                    row[:] = box[0].start, box[0].stop, box[1].start, box[1].stop
+        return Changes(torch.tensor(flips, dtype=torch.bool), torch.from_numpy(boxes))
+
+    def piped(self, images: Sequence[np.ndarray], *, seed: int) -> Sequence[np.ndarray]:
+        """The images as the pipeline changes them; as they are where there is none."""
+        if self.pipeline is None:
+            return images
+        self.pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
+        return [self._piped(image) for image in images]
+
+    def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
+        """What :meth:`__call__` does, by the device on which the pixels are: the same up to rounding.
+
+        Args:
+            pixels: (n, H, W, 3) uint8, through the pipeline already.
+            changes: of :meth:`draw`.
+
+        Returns:
+            (n, 3, H, W) float32, channels last in memory.
+        """
+        device = pixels.device
+        flips, boxes = (each.to(device, non_blocking=True) for each in changes)
+        mean, scale = (torch.from_numpy(each).to(device) for each in (self.mean, self.scale))  # (3,)
+        images = torch.where(flips[:, None, None, None], pixels.flip(2), pixels).float()
+        images = (images - mean) * scale  # (n, H, W, 3)
+        rows, columns = (torch.arange(size, device=device) for size in pixels.shape[1:3])
+        top, bottom, left, right = boxes.T[..., None]  # (n, 1) each
+        inside_rows = (rows >= top) & (rows < bottom)  # (n, H)
+        inside_columns = (columns >= left) & (columns < right)  # (n, W)
+        erased = inside_rows[:, :, None] & inside_columns[:, None, :]  # (n, H, W)
+        return images.masked_fill_(erased[..., None], 0).permute(0, 3, 1, 2)
 
     def _piped(self, image: np.ndarray) -> np.ndarray:
         changed = self.pipeline(image=image.copy())["image"]  # a copy, as the images of a cache are read-only

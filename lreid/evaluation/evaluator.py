@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.models import Embedder
 from lreid.retrieval import average
+from lreid.retrieval.ranking import AveragePrecision
+from lreid.retrieval.scores import Metric
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,15 @@ class Evaluator:
 
     def __init__(
         self, tests: Sequence[QueryGallery], *, height: int, width: int, cache_gib: float, skip_bad: bool,
-        metric: str, ap: str, camera_filter: bool, flip: bool, batch_size: int,
+        metric: Metric, ap: AveragePrecision, camera_filter: bool, flip: bool, batch_size: int,
         disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
     ) -> None:  # fmt: skip
         self.tests = tests
-        self.protocol = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
-        self.extraction = {"flip": flip, "batch_size": batch_size}
+        self.protocol: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
+        self.extraction: dict[str, Any] = {"flip": flip, "batch_size": batch_size}
         self.images: list[tuple[Images, Images]] = []
         for test in tests:
-            pair = []
+            pair: list[Images] = []
             for records in (test.query, test.gallery):
                 images = Images(
                     records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad
@@ -72,20 +76,33 @@ class Evaluator:
                 cache_gib -= images.cached_gib
                 pair.append(images)
             self.images.append((pair[0], pair[1]))
-            _require_match(test, *pair, camera_filter=camera_filter)
+            _require_match(test, *self.images[-1], camera_filter=camera_filter)
 
     @property
     def skipped(self) -> list[str]:
         """Images left out because they cannot be read."""
         return [path for pair in self.images for images in pair for path in images.skipped]
 
-    def evaluate(self, model: Embedder) -> list[TestFigures]:
-        """The figures of every test set, in order."""
-        return [self._figures(model, *each) for each in zip(self.tests, self.images, strict=True)]
+    def evaluate(
+        self, model: Embedder, *, once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score()
+    ) -> list[TestFigures]:  # fmt: skip
+        """The figures of every test set, in order.
 
-    def _figures(self, model: Embedder, test: QueryGallery, images: tuple[Images, Images]) -> TestFigures:
-        query, gallery = images
-        features = model.extract(query, **self.extraction), model.extract(gallery, **self.extraction)
+        Args:
+            model: whose features are compared.
+            once: calls what it is given; where several processes extract together, in one of them only.
+        """
+        figures = []
+        for test, images in zip(self.tests, self.images, strict=True):
+            query, gallery = images
+            features = model.extract(query, **self.extraction), model.extract(gallery, **self.extraction)
+            figures.append(once(partial(self._figures, test, images, features)))
+        return figures
+
+    def _figures(
+        self, test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray]
+    ) -> TestFigures:
+        query = images[0]
         results = evaluate_splits(test, images, features, max_rank=10, **self.protocol)
         identity_aps: dict[int, list[float]] = {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
@@ -95,8 +112,9 @@ class Evaluator:
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
         mean = average(results)
+        rank1, rank5, rank10 = (100 * float(mean.cmc[k - 1]) for k in (1, 5, 10))
         return TestFigures(
-            100 * mean.mAP, *(100 * float(mean.cmc[k - 1]) for k in (1, 5, 10)),
+            100 * mean.mAP, rank1, rank5, rank10,
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
             int(valid.sum()),
         )  # fmt: skip

@@ -52,7 +52,8 @@ def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[t
         return
     places = [{record: place for place, record in enumerate(images.records)} for images in (query, gallery)]
     for split in test.splits:
-        yield tuple(
+        rows, columns = (
             np.array([place[records[i]] for i in chosen if records[i] in place], dtype=np.int64)
             for place, records, chosen in zip(places, (test.query, test.gallery), split, strict=True)
         )
+        yield rows, columns

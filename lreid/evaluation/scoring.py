@@ -13,15 +13,17 @@ from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.retrieval import OpenSetRate, average, evaluate, open_set_rates
 from lreid.retrieval.matches import JUNK
+from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.rerank import KReciprocal
+from lreid.retrieval.scores import Metric
 
 RANKS = (1, 5, 10)
 FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 
 def score(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *, metric: str,
-    ap: str, camera_filter: bool, rerank: KReciprocal | None = None, open_set: bool = True,
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *,
+    metric: Metric, ap: AveragePrecision, camera_filter: bool, rerank: KReciprocal | None = None, open_set: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Figures of a model on a test set.
 
@@ -112,8 +114,8 @@ class Ranking:
 
 
 def hardest_rankings(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *, metric: str,
-    ap: str, camera_filter: bool, count: int, depth: int = 10,
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *,
+    metric: Metric, ap: AveragePrecision, camera_filter: bool, count: int, depth: int = 10,
 ) -> list[Ranking]:  # fmt: skip
     """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
 

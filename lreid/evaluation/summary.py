@@ -43,7 +43,7 @@ def summarise(results: dict[str, Any]) -> dict[str, float | None]:
         summary[f"seen_{metric}"] = mean(metric, last, seen(last))
         summary[f"unseen_{metric}"] = mean(metric, last, unseen)
         over_tasks = [mean(metric, row, seen(row)) for row in range(last + 1)]
-        summary[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks))
+        summary[f"mean_over_tasks_{metric}"] = float(np.mean(np.array(over_tasks, float)))
 
     falls, rises = [], []
     for row in range(1, last + 1):

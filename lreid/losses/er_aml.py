@@ -155,8 +155,9 @@ def er_aml_triplet_loss(
         ValueError: the shapes do not fit, or the margin is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
-    rows = (_normalized(features) for features in (anchors, positives, negatives))
-    loss = F.triplet_margin_loss(*rows, margin=margin, reduction="sum") / max(len(anchors), 1)
+    anchor, positive, negative = (_normalized(features) for features in (anchors, positives, negatives))
+    total = F.triplet_margin_loss(anchor, positive, negative, margin=margin, reduction="sum")
+    loss = total / max(len(anchors), 1)
     return to_loss(loss, anchors)
 
 

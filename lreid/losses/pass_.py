@@ -22,8 +22,8 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         labels: ``(B,)`` integers ``y``.
 
     Returns:
-        Images ``(4B, C, H, W)``, the four turns of each one after the other, and their labels ``4y + k``
-        ``(4B,)``. Of a classifier with ``4K`` outputs, the columns ``0::4`` are the upright classes.
+        Images ``(4B, C, H, W)``, first all of them upright, then all turned by 90 degrees and so on, and their labels
+        ``4y + k`` ``(4B,)``. Of a classifier with ``4K`` outputs, the columns ``0::4`` are the upright classes.
 
     Raises:
         ValueError: a wrong shape.
@@ -38,7 +38,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if size[0] != size[1]:
         turned[1::2] = [F.interpolate(image, size, mode="bilinear", antialias=True) for image in turned[1::2]]
     turns = torch.arange(ROTATIONS, device=labels.device)
-    return torch.stack(turned, 1).flatten(0, 1), (ROTATIONS * labels[:, None] + turns).flatten()
+    return torch.cat(turned), (ROTATIONS * labels + turns[:, None]).flatten()
 
 
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

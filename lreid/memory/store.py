@@ -91,8 +91,8 @@ class ExemplarStore:
     def nbytes(self) -> int:
         """Size of the images as they are kept, in bytes: of pixels or of paths. Labels and extras are left out."""
         if isinstance(self._images, ImagePaths):
-            return sum(len(path.encode()) for path in self.images.paths)
-        return self.images.nbytes
+            return sum(len(path.encode()) for path in self._images.paths[: len(self)])
+        return self._images[: len(self)].nbytes
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, which share the memory's own numbers, and plain values."""
@@ -121,7 +121,7 @@ class ExemplarStore:
 
     def _clear(self) -> None:
         self._count = 0
-        self._images: np.ndarray | ImagePaths = np.empty((0, 0, 0, 3), np.uint8)
+        self._images: Any = np.empty((0, 0, 0, 3), np.uint8)  # or ImagePaths
         self._labels = np.empty(self.budget, np.int64)
         self._extras: dict[str, np.ndarray] = {}
 
@@ -135,7 +135,7 @@ class ExemplarStore:
         self._count = len(rows)
 
     def _write(
-        self, places: np.ndarray, images: Sequence[np.ndarray], labels: np.ndarray, rows: np.ndarray,
+        self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray,
         extras: dict[str, np.ndarray],
     ) -> None:  # fmt: skip
         """Puts ``rows`` (k,) of what is added in ``places`` (k,), each once: kept ones and those right behind them."""
@@ -176,7 +176,9 @@ class ExemplarStore:
         if held is None or held.shape[1:] != tuple(shape):
             wider = np.full((self.budget, *shape), np.nan, values.dtype)
             if held is not None:
-                wider[(slice(None), *map(slice, held.shape[1:]))] = held
+                everywhere: Any = (slice(None), *map(slice, held.shape[1:]))
+                wider[everywhere] = held
             self._extras[name] = held = wider
         held[places] = np.nan
-        held[(places, *map(slice, values.shape[1:]))] = values
+        here: Any = (places, *map(slice, values.shape[1:]))
+        held[here] = values

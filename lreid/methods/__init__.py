@@ -1,4 +1,4 @@
-"""Lifelong methods: one file each, found by the file's name."""
+"""Lifelong methods: one file each, found by the file's name, and those that a script of one's own registers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,50 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
 from typing import Any
 
 from lreid.errors import InputError
 from lreid.methods.base import Method
 from lreid.models import Embedder
 
-__all__ = ["Method", "build_method", "method_class", "method_names"]
+__all__ = ["Method", "build_method", "method_class", "method_names", "register"]
+
+_registered: dict[str, type[Method]] = {}
+
+
+def register(name: str) -> Callable[[type[Method]], type[Method]]:
+    """Makes a class outside this package known as ``METHOD.NAME``, as long as the process lives.
+
+    A checkpoint of such a run is loaded again where the class is registered again. In a notebook a cell that is run
+    twice puts the new class in the place of the old one.
+
+    Raises:
+        InputError: a file of this package has that name.
+    """
+    if name in _file_names():
+        raise InputError(
+            f"METHOD.NAME: {name} comes with lreid; register a method of your own under another name"
+        )
+
+    def decorate(cls: type[Method]) -> type[Method]:
+        _registered[name] = cls
+        return cls
+
+    return decorate
 
 
 def method_names() -> list[str]:
     """Names of all methods, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
+    return sorted([*_file_names(), *_registered])
+
+
+def _file_names() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"]
 
 
 def method_class(name: str) -> type[Method]:
-    """The class that the file ``lreid/methods/<name>.py`` defines.
+    """The class that the file ``lreid/methods/<name>.py`` defines, or that was registered.
 
     Raises:
         InputError: there is no such method; the nearest known one is named.
@@ -29,6 +57,8 @@ def method_class(name: str) -> type[Method]:
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
         raise InputError(f"METHOD.NAME: unknown method {name!r}; the nearest known one is {nearest}")
+    if name in _registered:
+        return _registered[name]
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [
         value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)

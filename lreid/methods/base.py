@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ class Method:
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         joint: True where all tasks are learned at once, as an upper bound.
+        divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
         weights: factor of each loss term in the sum that is minimised; 1 for those not named.
         augment: how the run augments images, see :meth:`augmented`; set by the trainer.
         replayed: images that the method has drawn from its memory by itself so far.
@@ -44,6 +45,7 @@ class Method:
     pixels: ClassVar[bool] = False
     neck: ClassVar[bool] = False
     joint: ClassVar[bool] = False
+    divisible: ClassVar[bool] = True
 
     def __init__(self, model: Embedder) -> None:
         self.model = model
@@ -122,6 +124,7 @@ class ExemplarMethod(Method):
     """
 
     selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
+    memory: ExemplarMemory
 
     def __init__(
         self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
@@ -153,9 +156,9 @@ class ExemplarMethod(Method):
         super().end_task(task)
         if self.memory.budget == 0:  # no need to look at the images
             return
-        size = {"height": self.model.height, "width": self.model.width}
+        size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}
         if self.store == "paths":
-            images = ImagePaths([record.path for record in task.records], **size)
+            images: Sequence[np.ndarray] = ImagePaths([record.path for record in task.records], **size)
         else:
             images = Images(task.records, **size, cache_gib=0)
         labels = np.array([record.pid for record in task.records], np.int64)

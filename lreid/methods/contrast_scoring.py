@@ -94,7 +94,7 @@ class ContrastScoring(Method):
 
     def select(self, batch: Batch) -> None:
         """Forms the next buffer out of the one at hand and the images that come in."""
-        pixels = batch.pixels.numpy()  # (n, H, W, 3)
+        pixels: Any = batch.pixels.numpy()  # (n, H, W, 3)
         if self.memory is None:
             self.memory = self.new_buffer(len(pixels))
         scores = {}

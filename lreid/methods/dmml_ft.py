@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.losses import dmml_loss
+from lreid.losses.episodes import Metric
 from lreid.methods.base import Method
 from lreid.models import Embedder
 
@@ -23,8 +26,8 @@ class DMMLFineTuning(Method):
     """
 
     def __init__(
-        self, model: Embedder, *, margin: float = 0.4, metric: str = "sqeuclidean", clamp: bool = True,
-        feature_penalty: float = 5e-4, mining: str = "hard",
+        self, model: Embedder, *, margin: float = 0.4, metric: Metric = "sqeuclidean", clamp: bool = True,
+        feature_penalty: float = 5e-4, mining: Literal["hard", "center"] = "hard",
     ) -> None:  # fmt: skip
         super().__init__(model)
         if metric not in METRICS or mining not in MININGS:
@@ -33,7 +36,7 @@ class DMMLFineTuning(Method):
                 f"got {metric!r} and {mining!r}"
             )
         self.metric = metric
-        self.dmml_options = {
+        self.dmml_options: dict[str, Any] = {
             "margin": margin, "metric": metric, "clamp": clamp, "feature_penalty": feature_penalty,
             "mining": mining,
         }  # fmt: skip

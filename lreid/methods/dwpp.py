@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
@@ -14,6 +14,8 @@ from lreid.errors import InputError
 from lreid.losses import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
 from lreid.models import Embedder
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 class DwPP(DMMLFineTuning):
@@ -38,7 +40,7 @@ class DwPP(DMMLFineTuning):
         if temperature <= 0 or not 0 <= prob_floor < 1:
             raise InputError("METHOD.TEMPERATURE must be above 0 and METHOD.PROB_FLOOR in [0, 1)")
         self.weights = {"distill": distillation_weight}
-        self.distillation_options = {
+        self.distillation_options: dict[str, Any] = {
             "temperature": temperature, "prob_floor": prob_floor, "metric": self.metric
         }  # fmt: skip
         self.teacher: Embedder | None = None
@@ -68,6 +70,10 @@ class DwPP(DMMLFineTuning):
             self.teacher.load_state_dict(state["teacher"])
 
 
-def frozen_copy(model: Embedder) -> Embedder:
-    """The model as it is now, in evaluation mode and without gradients."""
-    return copy.deepcopy(model).eval().requires_grad_(False)
+def frozen_copy(model: Network) -> Network:
+    """The model as it is now, in evaluation mode, without gradients and in the precision of teachers."""
+    teacher = copy.deepcopy(model).eval().requires_grad_(False)
+    for module in teacher.modules():
+        if isinstance(module, Embedder):
+            module.precision = module.teacher_precision
+    return teacher

@@ -55,6 +55,7 @@ class ER(Method):
 
     batches = "identities"
     pixels = True
+    memory: StreamMemory
 
     def __init__(
         self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
@@ -131,7 +132,7 @@ class ER(Method):
         self.offered.update(last)
         fresh = np.array(list(last.values()), np.int64)  # an image may stand twice in a batch
         if self.store == "paths":
-            images = ImagePaths(list(last), self.model.height, self.model.width)
+            images: Any = ImagePaths(list(last), self.model.height, self.model.width)
         else:
             images = batch.pixels.numpy()[fresh]
         self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(fresh))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class ERAML(ER):
     """
 
     def __init__(
-        self, model: Embedder, *, metric_loss: str = "supcon", negatives: str = "incoming",
+        self, model: Embedder, *, metric_loss: str = "supcon", negatives: Literal["incoming", "all"] = "incoming",
         temperature: float = 0.2, margin: float = 0.2, incoming_weight: float = 1.0, **er: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **er)

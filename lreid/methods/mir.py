@@ -27,6 +27,8 @@ class MIR(ER):
         er: options of :class:`ER`.
     """
 
+    divisible = False
+
     def __init__(
         self, model: Embedder, *, candidates: int = 50, virtual_rate: float = 0.1, **er: Any
     ) -> None:
@@ -39,7 +41,7 @@ class MIR(ER):
             return drawn
         parameters = [part for part in self.parameters() if part.requires_grad]
         gradients = torch.autograd.grad(incoming, parameters, retain_graph=True, allow_unused=True)
-        moved = {
+        moved: dict[Tensor, Tensor] = {
             part: part - self.virtual_rate * gradient
             for part, gradient in zip(parameters, gradients, strict=True)
             if gradient is not None

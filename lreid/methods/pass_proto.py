@@ -109,9 +109,10 @@ class PASS(BoTFineTuning):
         return super().class_scores(features)[:, :: self.turns]  # of the images that are not turned
 
     def end_task(self, task: Task) -> None:
-        size = {"height": self.model.height, "width": self.model.width}
         # A bad image of the task was either reported before its training or left out of it.
-        images = Images(task.records, **size, cache_gib=0.0, skip_bad=True)
+        images = Images(
+            task.records, height=self.model.height, width=self.model.width, cache_gib=0.0, skip_bad=True
+        )
         features, labels = torch.from_numpy(self.model.extract(images)), torch.from_numpy(images.pids)
         if self.teacher is None:
             self.radius = prototype_radius(features, labels)

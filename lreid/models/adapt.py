@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import InputError
 from lreid.models.embedder import Embedder
@@ -50,7 +50,9 @@ def norm_statistics(
     if len(images) < 2:
         raise InputError(f"normalisation needs two images or more to adapt to, got {len(images)}")
     model = copy.deepcopy(model).eval()
-    layers = [layer for layer in model.modules() if _keeps_statistics(layer)]
+    layers = [
+        layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats
+    ]
     if not layers:
         raise InputError(f"{model.name}: has no BatchNorm layer whose statistics could be adapted")
     for layer in layers:
@@ -177,10 +179,6 @@ class _Subset(Sequence[np.ndarray]):
         if isinstance(index, slice):
             return [self.images[i] for i in self.members[index]]
         return self.images[self.members[index]]
-
-
-def _keeps_statistics(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
 
 
 def _is_statistic(name: str) -> bool:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torchvision
 from torch import Tensor, nn
+from torchvision.models import ResNet
 
 from lreid.errors import InputError
 from lreid.files import read_tensors
 from lreid.models.small import SmallResNet
+from lreid.zoo import PREFIX, find, read_safetensors, weights_file
+
+logger = logging.getLogger("lreid")
 
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
+
+# torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
+_scalar = np.float64(0).__reduce__()[0]
+NUMPY_SCALARS: list[Any] = [
+    *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
+    np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32)),
+]  # fmt: skip
 
 
 def build_backbone(name: str, weights: str = "none") -> tuple[nn.Module, int]:
@@ -22,7 +36,8 @@ def build_backbone(name: str, weights: str = "none") -> tuple[nn.Module, int]:
     Args:
         name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``small``, or ``torchreid:NAME``.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
-            torchreid's own choice for its networks), or a file with a state dict.
+            torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), or a file: a state dict of
+            torchvision or torchreid, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left out.
 
     Returns:
         A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors, and ``dim``.
@@ -43,7 +58,7 @@ def build_backbone(name: str, weights: str = "none") -> tuple[nn.Module, int]:
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise InputError(f"MODEL.BACKBONE: unknown backbone {name!r}; the nearest known one is {nearest}")
     if weights not in ("imagenet", "none"):
-        _load_file(network, Path(weights))
+        _load_weights(network, weights)
     return network, dim
 
 
@@ -68,7 +83,7 @@ def _torchvision_resnet(name: str, pretrained: bool) -> tuple[nn.Module, int]:
 class _FeatureMap(nn.Module):
     """A torchvision ResNet up to its last feature map (its own forward flattens after pooling)."""
 
-    def __init__(self, resnet: nn.Module) -> None:
+    def __init__(self, resnet: ResNet) -> None:
         super().__init__()
         self.resnet = resnet
 
@@ -110,21 +125,48 @@ class _TorchreidFeatures(nn.Module):
         return output[1] if isinstance(output, tuple) else output  # (B, dim)
 
 
-def _load_file(network: nn.Module, file: Path) -> None:
-    """Loads a plain state dict; names of a torchvision classifier are left out."""
-    state = read_tensors(file)
-    state = state.get("state_dict", state)
-    target = network.resnet if isinstance(network, _FeatureMap) else network
-    state = {key.removeprefix("module."): value for key, value in state.items()}
-    state = {key: value for key, value in state.items() if not key.startswith(("fc.", "classifier."))}
-    wanted = target.state_dict()
-    misfits = [key for key, value in state.items() if key in wanted and wanted[key].shape != value.shape]
-    missing = sorted(wanted.keys() - state.keys())
-    unknown = sorted(state.keys() - wanted.keys())
-    if misfits or missing or unknown:
-        parts = [("missing", missing), ("unknown", unknown), ("of another shape", misfits)]
-        told = "; ".join(f"{len(names)} {what} ({names[0]} …)" for what, names in parts if names)
+def _load_weights(network: nn.Module, weights: str) -> None:
+    """Starts a backbone from trained weights and tells every tensor that is left out or missing."""
+    state = _backbone_state(weights, network)
+    wanted = network.state_dict()
+    # torchreid's networks carry a classifier along, and files from before torch 0.4.1 have no counters.
+    needed = {key for key in wanted if "classifier" not in key and not key.endswith("num_batches_tracked")}
+    misfits = {
+        "left out": state.keys() - wanted.keys(),
+        "missing": wanted.keys() - state.keys(),
+        "of another shape": {
+            key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape
+        },
+    }
+    for what, names in misfits.items():
+        for name in sorted(names):
+            logger.info("%s: %s is %s", weights, name, what)
+    told = [
+        f"{len(names)} tensors {what} ({min(names)} …)"
+        for what, all_names in misfits.items()
+        if (names := all_names & needed)
+    ]
+    if told:
         raise InputError(
-            f"{file}: does not fit this backbone: {told}; set MODEL.BACKBONE to what it was made for"
+            f"{weights}: does not fit this backbone: {'; '.join(told)}; set MODEL.BACKBONE to what it was made for"
         )
-    target.load_state_dict(state)
+    fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
+    network.load_state_dict(fitting, strict=False)
+
+
+def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
+    if weights.startswith(PREFIX):
+        state = read_safetensors(weights_file(find(weights.removeprefix(PREFIX))))
+    elif weights.endswith(".safetensors"):
+        state = read_safetensors(Path(weights))
+    else:
+        with torch.serialization.safe_globals(NUMPY_SCALARS):
+            content = read_tensors(weights)
+        # A checkpoint of a run, one of torchreid, or a plain state dict.
+        state = next((content[key] for key in ("model", "state_dict") if key in content), content)
+    state = {key.removeprefix("module."): value for key, value in state.items() if isinstance(value, Tensor)}
+    if any(key.startswith("backbone.") for key in state):  # of a model of lreid
+        return {key.removeprefix("backbone."): value for key, value in state.items()}
+    inner = {_FeatureMap: "resnet.", _TorchreidFeatures: "network."}.get(type(network), "")
+    return {inner + key: value for key, value in state.items()}

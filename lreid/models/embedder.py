@@ -18,11 +18,19 @@ class Embedder(nn.Module):
 
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`.
-        weights: ``none``, ``imagenet`` or a file.
+        weights: ``none``, ``imagenet``, ``zoo:NAME`` or a file.
         height, width: input size in pixels.
         mean, std: of RGB values in [0, 1], three each.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
+
+    Attributes:
+        precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast; None is float32.
+            Features are float32 either way, so that losses are.
+        teacher_precision: that of its frozen copies.
     """
+
+    mean: Tensor  # (1, 3, 1, 1), of RGB values in [0, 255]
+    std: Tensor
 
     def __init__(
         self,
@@ -38,6 +46,8 @@ class Embedder(nn.Module):
         super().__init__()
         self.backbone, self.dim = build_backbone(backbone, weights)
         self.name, self.height, self.width = backbone, height, width
+        self.precision: torch.dtype | None = None
+        self.teacher_precision: torch.dtype | None = None
         self.neck: nn.Module = nn.Identity()
         if neck:
             self.neck = nn.BatchNorm1d(self.dim)
@@ -47,7 +57,11 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (B, dim) of normalised images (B, 3, H, W): pooled and raw, not of unit length."""
-        features = self.backbone(images)
+        if self.precision is None:
+            features = self.backbone(images)
+        else:
+            with torch.autocast(images.device.type, self.precision):
+                features = self.backbone(images).float()
         if features.ndim == 4:
             features = features.mean((2, 3))
         return features  # (B, dim)
@@ -62,7 +76,7 @@ class Embedder(nn.Module):
         self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, *, flip: bool = False,
         batch_size: int = 128,
     ) -> np.ndarray:  # fmt: skip
-        """Features of images, in evaluation mode; leaves the training mode as it was.
+        """Features of images, in evaluation mode and float32; leaves mode and precision as they were.
 
         Args:
             images: n images: paths, uint8 RGB arrays (H, W, 3) of any size, one array or tensor
@@ -76,8 +90,9 @@ class Embedder(nn.Module):
         Raises:
             InputError: a file is missing or cannot be read.
         """
-        training = self.training
+        training, precision = self.training, self.precision
         self.eval()
+        self.precision = None
         try:
             rows = [
                 self._features(images[start : start + batch_size], flip).float().cpu().numpy()
@@ -85,6 +100,7 @@ class Embedder(nn.Module):
             ]
         finally:
             self.train(training)
+            self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
     def _features(

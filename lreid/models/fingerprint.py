@@ -7,14 +7,18 @@ import hashlib
 from torch import Tensor
 
 from lreid.models.embedder import Embedder
+from lreid.models.exported import OnnxEmbedder
 
 
 def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
     They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit
-    for bit. Device, training mode and batch counters make no difference.
+    for bit. Device, training mode and batch counters make no difference. An exported network keeps that of the one it
+    was made of, whose features it gives.
     """
+    if isinstance(model, OnnxEmbedder):
+        return model.fingerprint
     digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}".encode())
 
     def add(name: str, tensor: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lreid.report.results import Results
 
@@ -22,6 +22,63 @@ def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
         runs: contents of ``results.json``. Runs of older versions hold no config and are not averaged with others.
     """
     return [(_benchmark_name(run, runs), _method_name(run, runs)) for run in runs]
+
+
+class Group(NamedTuple):
+    """Runs that are averaged: one line of a table, one line of a chart.
+
+    Attributes:
+        benchmark, method: of :func:`group_names`.
+        ap: convention of average precision.
+        tasks: ``10``, or ``5/10`` where runs are not finished.
+        seed: where each run has a group of its own; else empty.
+        runs: contents of ``results.json``.
+    """
+
+    benchmark: str
+    method: str
+    ap: str
+    tasks: str
+    seed: str
+    runs: list[Results]
+
+    @property
+    def name(self) -> str:
+        """All that tells it from others, as one line."""
+        return ", ".join(filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} tasks")))
+
+
+def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
+    """Runs of one name, AP convention, number of finished tasks and test sets together, in the order of the first runs.
+
+    Args:
+        runs: contents of ``results.json``.
+        each: runs of different seeds apart.
+    """
+    groups: dict[tuple, Group] = {}
+    for run, names in zip(runs, group_names(runs), strict=True):
+        done, total = len(run["mAP"]), len(run["tasks"])
+        tasks = str(total) if done == total else f"{done}/{total}"
+        key = (*names, run["ap"], tasks, str(run["seed"]) if each else "")
+        tests = tuple(
+            gallery["name"] for gallery in run["galleries"]
+        )  # old runs have no fingerprint to go by
+        groups.setdefault((key, tests), Group(*key, [])).runs.append(run)
+    return list(groups.values())
+
+
+def labels(groups: Sequence[Group]) -> list[str]:
+    """What tells the groups of one benchmark apart: the method; AP convention and tasks only where these differ."""
+    several_aps = len({group.ap for group in groups}) > 1
+    words = [
+        (
+            group.method,
+            f"{group.ap} AP" if several_aps else "",
+            f"{group.tasks} tasks" if "/" in group.tasks else "",
+        )
+        for group in groups
+    ]
+    return [", ".join(filter(None, each)) for each in words]
 
 
 def short_key(key: str, keys: Collection[str]) -> str:

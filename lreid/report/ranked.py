@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from lreid.files import write_text
-from lreid.report.html import STYLE
+from lreid.report.page import document, section
 
 HEIGHT = 144  # pixels of a thumbnail
 
@@ -30,7 +30,7 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {
 }
 
 RANKED_STYLE = """
-:root { --doubt: #8a5a00; } @media (prefers-color-scheme: dark) { :root { --doubt: #e8b44c; } }
+:root { --doubt: #8a5a00; } @media screen and (prefers-color-scheme: dark) { :root { --doubt: #e8b44c; } }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 12px 0 0; padding: 0; list-style: none; }
 .ranking { display: grid; grid-template-columns: 112px minmax(0, 1fr); gap: 4px 16px;
   border-top: 1px solid var(--rule); padding-top: 14px; margin-top: 14px; }
@@ -141,25 +141,19 @@ def write_ranked(path: Path, title: str, intro: Sequence[str], sections: Sequenc
     Raises:
         InputError: the page cannot be written; one that was there stays.
     """
+    body = [f"<h1>{escape(title)}</h1>", *(f'<p class="soft">{escape(line)}</p>' for line in intro)]
+    write_text(path, document(title, [*body, *ranked_sections(sections)], style=RANKED_STYLE))
+
+
+def ranked_sections(sections: Sequence[Section]) -> list[str]:
+    """The legend of the verdicts and the sections, HTML for a page with :data:`RANKED_STYLE`."""
     used = {match.verdict for section in sections for each in section.rankings for match in each.matches}
     legend = "".join(
         f"<li>{_sign(verdict)}{escape(meaning)}</li>"
         for verdict, (_, meaning) in VERDICTS.items()
         if verdict in used
     )
-    page = "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>\n<style>{STYLE}{RANKED_STYLE}</style>\n</head>\n<body>\n<main>",
-            f"<h1>{escape(title)}</h1>",
-            *(f'<p class="soft">{escape(line)}</p>' for line in intro),
-            f'<ul class="legend">{legend}</ul>' if legend else "",
-            *(_section(section) for section in sections),
-            "</main>\n</body>\n</html>\n",
-        ]
-    )
-    write_text(path, page)
+    return [f'<ul class="legend">{legend}</ul>' if legend else "", *(_section(each) for each in sections)]
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
@@ -178,13 +172,9 @@ def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def _section(section: Section) -> str:
-    body = "\n".join(_ranking(ranking) for ranking in section.rankings)
-    kind = ' class="wide"' if section.wide else ""
-    return (
-        f'<section{kind}>\n<h2>{escape(section.title)}</h2>\n<p class="soft">{escape(section.note)}</p>\n'
-        f"{body}\n</section>"
-    )
+def _section(ranked: Section) -> str:
+    body = "\n".join(_ranking(ranking) for ranking in ranked.rankings)
+    return section(ranked.title, escape(ranked.note), body, kind="wide" if ranked.wide else "")
 
 
 def _ranking(ranking: Ranking) -> str:
@@ -207,7 +197,7 @@ def _tile(picture: Picture, caption: str, verdict: Verdict) -> str:
         shown = '<span class="gone">picture not found</span>'
     else:
         data = base64.b64encode(picture.jpeg).decode()
-        shown = f'<img src="data:image/jpeg;base64,{data}" alt="{escape(", ".join(picture.labels))}" loading="lazy">'
+        shown = f'<img src="data:image/jpeg;base64,{data}" alt="{escape(", ".join(picture.labels))}">'
     sign = _sign(verdict) if verdict else ""
     labels = " ".join(f"<span>{escape(label)}</span>" for label in picture.labels)
     return (

@@ -1,19 +1,45 @@
-"""Line charts as SVG text. Colours are classes: the style sheet of the page has them for light and dark."""
+"""Charts as SVG. Colours come from classes: the style sheet of the page has them for light and dark."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
-WIDTH, HEIGHT = 420, 230  # user units; about the pixels on a phone
-LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 34  # margins around the plot
+WIDTH, HEIGHT = 360, 220  # user units; about the pixels on a phone
+LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 36  # margins around the plot
+COLOURS = 10  # of the style sheet
 
 Point = tuple[float, float]
 
 
+class Line(NamedTuple):
+    """A line of a chart.
+
+    Attributes:
+        name: of the line, shown when a dot is pointed at; what the filter of the page looks at.
+        points: ``(x, y)`` by ascending x; those that are not finite are left out.
+        style: classes of :func:`line_style`.
+        band: half the height of the band around each point; empty for none.
+        label: what the line is called where that is shorter than the name.
+    """
+
+    name: str
+    points: Sequence[Point]
+    style: str
+    band: Sequence[float] = ()
+    label: str = ""
+
+
+def line_style(place: int) -> str:
+    """Classes of the ``place``-th line: ten colours, then the same ten dashed, then dotted."""
+    dash = place // COLOURS % 3
+    return f"line-{place % COLOURS}" + (f" dash-{dash}" if dash else "")
+
+
 def line_chart(
-    lines: dict[str, Sequence[Point]],
+    lines: Sequence[Line],
     *,
     x_range: tuple[float, float],
     x_label: str,
@@ -21,25 +47,28 @@ def line_chart(
     title: str,
     dots: bool = False,
     y_max: float = math.inf,
+    mark: float | None = None,
 ) -> str:
-    """A chart of one line or more over a y axis that begins at 0 or below.
+    """A chart of lines over a y axis that holds 0.
 
     Args:
-        lines: points ``(x, y)`` by name; the n-th line has the class ``line-n``.
+        lines: see :class:`Line`.
         x_range: left and right end of the x axis.
         x_label: below the x axis.
         x_ticks: places and labels below the x axis.
         title: for screen readers.
         dots: mark the points; each shows its value when pointed at.
         y_max: the y axis ends here at the latest.
+        mark: where a thin upright line stands.
 
     Returns:
         An ``<svg>`` element.
     """
-    values = [y for points in lines.values() for _, y in points if math.isfinite(y)]
-    step = _nice_step(max([0.0, *values]) - min([0.0, *values]))
-    low = math.floor(min([0.0, *values]) / step) * step
-    high = min(y_max, math.ceil(max([step, *values]) / step) * step)
+    values = [y for line in lines for _, y in line.points if math.isfinite(y)]
+    bottom, top = min([0.0, *values]), max([0.0, *values])
+    step = _nice_step(top - bottom)
+    low = math.floor(bottom / step) * step
+    high = max(min(y_max, math.ceil(top / step) * step), low + step)
     left, right = x_range
     if left == right:
         left, right = left - 1, right + 1
@@ -48,36 +77,61 @@ def line_chart(
         return LEFT + (x - left) / (right - left) * (WIDTH - LEFT - RIGHT)
 
     def py(y: float) -> float:
-        return HEIGHT - BOTTOM - (y - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+        inside = min(max(y, low), high)  # a band may reach beyond
+        return HEIGHT - BOTTOM - (inside - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']
     for place in range(round((high - low) / step) + 1):
         y = low + place * step
-        parts.append(f'<path class="grid" d="M{LEFT} {py(y):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{y:.4g}</text>')
+        zero = " zero" if low < 0 and abs(y) < step / 2 else ""
+        parts.append(f'<path class="grid{zero}" d="M{LEFT} {py(y):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{_tick(y, step)}</text>')
+    if mark is not None:
+        parts.append(f'<path class="mark" d="M{px(mark):.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
     for x, label in x_ticks:
-        bottom = HEIGHT - BOTTOM
-        parts.append(f'<path class="grid" d="M{px(x):.1f} {bottom}v4"/>')
-        parts.append(f'<text x="{px(x):.1f}" y="{bottom + 15}" text-anchor="middle">{escape(label)}</text>')
+        parts.append(f'<path class="grid" d="M{px(x):.1f} {HEIGHT - BOTTOM}v4"/>')
+        parts.append(
+            f'<text x="{px(x):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
-    for place, (name, points) in enumerate(lines.items()):
-        known = [(x, y) for x, y in points if math.isfinite(y)]
-        path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in known)
-        parts.append(f'<polyline class="line-{place}" points="{path}"/>')
+    for line in lines:
+        parts.append(f'<g class="{line.style}" data-name="{escape(line.name)}">')
+        if any(line.band):
+            around = list(zip(line.points, line.band, strict=True))
+            rim = [(x, y + half) for (x, y), half in around]
+            rim += [(x, y - half) for (x, y), half in reversed(around)]
+            outline = "L".join(f"{px(x):.1f} {py(y):.1f}" for x, y in rim if math.isfinite(y))
+            parts.append(f'<path class="band" d="M{outline}Z"/>')
+        known = [(x, y) for x, y in line.points if math.isfinite(y)]
+        parts.append(f'<polyline points="{" ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in known)}"/>')
         if dots or len(known) == 1:
             parts.extend(
-                f'<circle class="line-{place}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3">'
-                f"<title>{escape(name)}: {y:.2f}</title></circle>"
+                f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="2.5">'
+                f"<title>{escape(line.label or line.name)}: {y:.2f}</title></circle>"
                 for x, y in known
             )
+        parts.append("</g>")
     return "".join([*parts, "</svg>"])
+
+
+def keys(lines: Sequence[Line]) -> str:
+    """What each line is, as HTML below one another or side by side."""
+    return " ".join(
+        f'<span class="key {line.style}" data-name="{escape(line.name)}">{escape(line.label or line.name)}</span>'
+        for line in lines
+    )
 
 
 def spread_ticks(count: int, most: int = 10) -> list[tuple[float, str]]:
     """Ticks for tasks ``1 .. count``, at most about ``most`` of them."""
     step = math.ceil(count / most)
     return [(task, str(task)) for task in range(1, count + 1) if (task - 1) % step == 0]
+
+
+def _tick(value: float, step: float) -> str:
+    """A value of the y axis, without the dust that adding steps leaves behind."""
+    return f"{0.0 if abs(value) < step / 2 else value:.4g}"
 
 
 def _nice_step(span: float) -> float:

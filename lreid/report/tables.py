@@ -6,9 +6,9 @@ import csv
 import io
 import statistics
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from lreid.report.groups import group_names
+from lreid.report.groups import Group, grouped
 from lreid.report.results import Results, average, is_trained, number
 
 WIDTH = 100  # columns of a terminal that a task table may take
@@ -132,28 +132,36 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     columns = FIGURES + COST if cost else FIGURES
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for run, names in zip(runs, group_names(runs), strict=True):
-        done, total = len(run["mAP"]), len(run["tasks"])
-        tasks = str(total) if done == total else f"{done}/{total}"
-        group = (*names, run["ap"], tasks, *([str(run["seed"])] if each else []))
-        groups.setdefault(group, []).append(run["summary"] | _cost(run))
-
+    groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
+    words = [
+        [
+            group.benchmark,
+            group.method,
+            group.ap,
+            group.tasks,
+            *([group.seed] if each else []),
+            str(len(group.runs)),
+        ]
+        for group in groups
+    ]
     if format == "csv":
         lines = [[*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))]]
-        for group, members in groups.items():
-            spreads = [_mean_and_std(members, column.key) for column in columns]
+        for group, names in zip(groups, words, strict=True):
+            spreads = group_figures(group, columns)
             cells = ["" if value is None else f"{value:.4f}" for spread in spreads for value in spread]
-            lines.append([*group, str(len(members)), *cells])
+            lines.append([*names, *cells])
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
         return text.getvalue()
 
     left = len(keys) - 1  # columns of words
     lines = [[*keys, *(column.title for column in columns)]]
-    for group, members in groups.items():
-        lines.append([*group, str(len(members)), *(_spread(members, column) for column in columns)])
+    for group, names in zip(groups, words, strict=True):
+        figures = zip(columns, group_figures(group, columns), strict=True)
+        lines.append(
+            [*names, *(spread_text(*spread, column.digits, column.signed) for column, spread in figures)]
+        )
     if format == "text":
         return align(lines, left=left)
     if format == "markdown":
@@ -191,17 +199,23 @@ def _cell(results: Results, row: int, column: int) -> str:
     return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
-def _mean_and_std(figures: Sequence[dict[str, Any]], key: str) -> tuple[float | None, float | None]:
-    values = [each.get(key) for each in figures]
+def group_figures(group: Group, columns: Sequence[Column]) -> list[tuple[float | None, float | None]]:
+    """Mean and standard deviation over the runs of a group, of each column."""
+    figures = [run["summary"] | _cost(run) for run in group.runs]
+    return [mean_and_std([each.get(column.key) for each in figures]) for column in columns]
+
+
+def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Mean, None where a value is; and the deviation of a sample (n - 1), None of a single value too."""
     if None in values:
         return None, None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
-def _spread(figures: Sequence[dict[str, Any]], column: Column) -> str:
-    mean, std = _mean_and_std(figures, column.key)
-    text = number(mean, column.digits, column.signed)
-    return text if std is None else f"{text} ± {number(std, column.digits)}"
+def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
+    """``82.8 ± 1.4``, or what there is of it."""
+    text = number(mean, digits, signed)
+    return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def align(lines: Sequence[Sequence[str]], left: int = 1) -> str:

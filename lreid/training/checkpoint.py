@@ -5,8 +5,9 @@ A checkpoint is a dict of tensors and plain values:
     format      1
     model       state dict of the network
     method      what the method remembers, for instance its teacher
-    optimizer   state of Adam within a task, None between tasks
-    position    {"task": index of the task at hand, "epoch": its epochs that are done}
+    updates     optimiser, scaler of gradients and sums of loss terms within a task, None between tasks
+    position    {"task": index of the task at hand, "epoch": its epochs that are done, "step": batches of the next
+                epoch that are done}
     random      states of the generators of torch, numpy and Python
     config      the resolved config, YAML
     results     the content of results.json so far
@@ -16,6 +17,7 @@ The learning rate and the order of images follow from the position and the seed,
 
 from __future__ import annotations
 
+import logging
 import random
 from pathlib import Path
 from typing import Any
@@ -26,18 +28,21 @@ import torch
 from lreid.errors import InputError
 from lreid.files import read_tensors, write_atomically
 
+logger = logging.getLogger("lreid")
+
 FORMAT = 1
 CURRENT = "last.pt"  # the task at hand; the ones that are over are task-01.pt, task-02.pt …
+PREVIOUS = "previous.pt"  # what last.pt was before
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Writes a checkpoint atomically.
+def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
+    """Writes a checkpoint atomically; what it replaces stays under the name ``previous``.
 
     Raises:
         InputError: it cannot be written; the one before stays.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
-    write_atomically(path, lambda file: torch.save(state, file))
+    write_atomically(path, lambda file: torch.save(state, file), previous=previous)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -54,12 +59,32 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint of a run to go on from, or None."""
-    current = folder / CURRENT
-    if current.exists():
-        return current
-    return max(folder.glob("task-*.pt"), default=None, key=lambda path: int(path.stem.removeprefix("task-")))
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The checkpoints of a run, the one to go on from first."""
+    current = [folder / name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
+    tasks = sorted(folder.glob("task-*.pt"), key=lambda path: int(path.stem.removeprefix("task-")))
+    return current + tasks[::-1]
+
+
+def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint of a run that is whole, with its path; None where the run has none yet.
+
+    Raises:
+        InputError: there are some, but not one is whole.
+    """
+    faults = []
+    for path in checkpoints_of(folder):
+        try:
+            checkpoint = load_checkpoint(path)
+        except InputError as fault:
+            faults.append(fault)
+            continue
+        for fault in faults:
+            logger.warning("%s; the checkpoint before it is used", fault)
+        return path, checkpoint
+    if faults:
+        raise InputError(f"{faults[0]}; no other checkpoint is whole, so start anew with another --out")
+    return None
 
 
 def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], path: Path) -> None:

@@ -20,16 +20,14 @@ from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError
 from lreid.evaluation import AccuracyEvaluator, Evaluator
-from lreid.files import write_text
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
-from lreid.training.checkpoint import (
-    load_checkpoint,
-    load_model_state,
-    newest_checkpoint,
-    set_random_state,
-)
+from lreid.training import distributed
+from lreid.training.allocator import keep_freed_memory
+from lreid.training.checkpoint import checkpoints_of, load_model_state, load_newest, set_random_state
+from lreid.training.precision import set_precision
 from lreid.training.run_folder import RunFolder
+from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
 
 logger = logging.getLogger("lreid")
@@ -43,6 +41,7 @@ FREE_KEYS = (
     "DATA.CACHE_DIR_GIB",
     "DATA.WORKERS",
     "TRAIN.CHECKPOINT_MINUTES",
+    "TRAIN.CHECKPOINT_STEPS",
     "TRAIN.TENSORBOARD",
 )
 
@@ -61,16 +60,22 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     Raises:
         InputError: the config, the data or the folder does not fit; one line says what to do.
     """
-    start = newest_checkpoint(out / "checkpoints")
-    if start is not None and not resume:
+    distributed.join(pick_device(cfg.DEVICE))
+    keep_freed_memory()
+    with StopSignals() as stop:
+        return _train(cfg, out, resume, stop)
+
+
+def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str, Any]:
+    if checkpoints_of(out / "checkpoints") and not resume:
         raise InputError(
             f"{out}: already holds a run; add --resume to go on with it, or choose another --out"
         )
     cfg = with_method_defaults(cfg)
     check_values(cfg)
-    checkpoint = load_checkpoint(start) if start is not None else None
-    if checkpoint is not None:
-        _check_same_config(cfg, checkpoint["config"], start)
+    start = load_newest(out / "checkpoints")
+    if start is not None:
+        _check_same_config(cfg, start[1]["config"], start[0])
 
     random.seed(cfg.SEED)
     np.random.seed(cfg.SEED)
@@ -80,33 +85,30 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     protocol = protocol_fingerprint(benchmark)
     if method_class(cfg.METHOD.NAME).joint:
         benchmark = merge_tasks(benchmark)
-    model = model_of(cfg, pretrained=checkpoint is None).to(device, memory_format=torch.channels_last)
-    method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+    method = method_of(cfg, device, pretrained=start is None)
     evaluator = evaluator_of(cfg, benchmark)
     accuracy = accuracy_evaluator_of(cfg, benchmark) if cfg.EVAL.ACCURACY else None
     results = new_results(cfg, benchmark, protocol, method, evaluator)
-    if checkpoint is not None:
-        load_model_state(model, checkpoint["model"], start)
+    if start is not None:
+        path, checkpoint = start
+        load_model_state(method.model, checkpoint["model"], path)
         method.load_state_dict(checkpoint["method"])
         set_random_state(checkpoint["random"])
         results |= checkpoint["results"]
 
-    folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD)
-    handler = logging.FileHandler(out / "log.txt")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    logger.addHandler(handler)
+    folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD, writes=distributed.rank() == 0)
     try:
-        write_text(out / "config.yaml", cfg.dump())
-        trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device, accuracy)
-        if checkpoint is not None:
-            trainer.resume(checkpoint)
-            logger.info("going on from %s", start)
-        _announce(cfg, benchmark, results, out)
-        trainer.run()
-        logger.info("done: %s", out / "report.html")
+        with folder.log(logger):
+            folder.write_config(cfg.dump())
+            trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device, accuracy, stop)
+            if start is not None:
+                trainer.resume(checkpoint)
+                logger.info("going on from %s", path)
+            _announce(cfg, benchmark, results, out)
+            trainer.run()
+            logger.info("done: %s", out / "report.html")
     finally:
-        logger.removeHandler(handler)
-        handler.close()
+        folder.close()
     return results
 
 
@@ -154,6 +156,24 @@ def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
     )  # fmt: skip
 
 
+def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
+    """The method that a config describes, with its network, on a device.
+
+    Raises:
+        InputError: the method cannot be trained by several processes, and there are several.
+    """
+    cls = method_class(cfg.METHOD.NAME)
+    if distributed.world() > 1 and not cls.divisible:
+        raise InputError(
+            f"METHOD.NAME: {cfg.METHOD.NAME} looks at gradients by itself, so one process alone can train it; "
+            "start it without torchrun"
+        )
+    model = model_of(cfg, pretrained=pretrained).to(device, memory_format=torch.channels_last)
+    set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
+    distributed.divide(model)
+    return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+
+
 def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark."""
     return Evaluator(
@@ -173,18 +193,6 @@ def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluat
     )  # fmt: skip
 
 
-def load_model(path: str | Path) -> Embedder:
-    """The network of a checkpoint, in evaluation mode on the CPU, ready to ``extract`` features.
-
-    Raises:
-        InputError: the file is missing, damaged, or no checkpoint of lreid.
-    """
-    checkpoint = load_checkpoint(Path(path))
-    model = model_of(config_from_text(checkpoint["config"], str(path)), pretrained=False)
-    load_model_state(model, checkpoint["model"], Path(path))
-    return model.eval()
-
-
 def pick_device(name: str) -> torch.device:
     """``auto`` is the first GPU where there is one.
 
@@ -192,7 +200,7 @@ def pick_device(name: str) -> torch.device:
         InputError: no such device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -239,6 +247,7 @@ def new_results(
         "peak_memory_mib": 0,
         "loss_history": [],
         "drift": [],  # of stored and of test images at task switches
+        "teacher_divergence": {},  # by task: what TRAIN.TEACHER_PRECISION changes, KL in nats
         "exemplars": method.exemplars,
         "exemplar_bytes": 0,  # of their pixels, or of their paths
         "steps_trained": 0,

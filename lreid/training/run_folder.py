@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from lreid.errors import InputError
 from lreid.files import write_atomically, write_text
 from lreid.report import learning_curve, task_table, write_report
+from lreid.training.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 
 logger = logging.getLogger("lreid")
 
@@ -16,29 +21,98 @@ logger = logging.getLogger("lreid")
 class RunFolder:
     """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
 
+    Only one process at a time has it.
+
     Args:
         path: made where it does not exist.
         tensorboard: write TensorBoard scalars into it as well.
+        writes: False for all but the first of several processes that train together: they leave the files to it.
+
+    Raises:
+        InputError: the folder cannot be written to, or another run is at work in it.
     """
 
-    def __init__(self, path: Path, *, tensorboard: bool = False) -> None:
-        self.path, self.checkpoints = path, path / "checkpoints"
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, tensorboard: bool = False, writes: bool = True) -> None:
+        self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
         self.writer = None
+        if not writes:
+            return
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self.lock = _lock(path / ".lock")
+        except BlockingIOError:
+            raise InputError(
+                f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be written to ({error.strerror}); choose another --out"
+            ) from None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             self.writer = SummaryWriter(str(path / "tensorboard"))
 
-    def task_checkpoint(self, index: int) -> Path:
-        """The checkpoint of a finished task, its index from 0 and its name from 1."""
-        return self.checkpoints / f"task-{index + 1:02d}.pt"
+    def write_config(self, text: str) -> None:
+        if self.writes:
+            write_text(self.path / "config.yaml", text)
+
+    @contextmanager
+    def log(self, logger: logging.Logger) -> Iterator[None]:
+        """Has ``log.txt`` take down what a logger is told; processes that do not write say nothing but warnings."""
+        if not self.writes:
+            logger.setLevel(logging.WARNING)
+            yield
+            return
+        handler = logging.FileHandler(self.path / "log.txt")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            handler.close()
+
+    def close(self) -> None:
+        """Lets others have the folder."""
+        if self.writes:
+            self.lock.close()
+
+    def save_current(self, state: dict[str, Any]) -> None:
+        """The checkpoint of the task at hand; the one before stays until the task is over.
+
+        Raises:
+            InputError: it cannot be written; the ones before stay.
+        """
+        if self.writes:
+            save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
+
+    def save_task(self, index: int, state: dict[str, Any]) -> None:
+        """The checkpoint of a finished task, its index from 0 and its name from 1.
+
+        Raises:
+            InputError: it cannot be written; the ones before stay.
+        """
+        if self.writes:
+            save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
+            for name in (CURRENT, PREVIOUS):
+                (self.checkpoints / name).unlink(missing_ok=True)
+
+    def list_images(self, paths: Sequence[str]) -> Path:
+        """Writes down the images of a batch that was not to be learned from."""
+        path = self.path / "not_finite.txt"
+        if self.writes:
+            write_text(path, "\n".join(paths) + "\n")
+        return path
 
     def write_results(self, results: dict[str, Any]) -> None:
-        write_text(self.path / "results.json", json.dumps(results) + "\n")
+        if self.writes:
+            write_text(self.path / "results.json", json.dumps(results) + "\n")
 
     def report_task(self, results: dict[str, Any]) -> None:
         """Prints the table of the tasks so far and renews picture and report."""
+        if not self.writes:
+            return
         logger.info("\n%s\n", task_table(results))
         figure = learning_curve([results])
         write_atomically(
@@ -57,3 +131,18 @@ class RunFolder:
         if self.writer is not None:
             for name in entry.keys() - {"task", "epoch"}:
                 self.writer.add_scalar(f"train/{name}", entry[name], step)
+
+
+def _lock(path: Path) -> IO[str]:
+    """An open file that no other process can lock until it is closed or this process ends, however it ends.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import logging
-import math
 import resource
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
-from lreid.data.disk_cache import DiskCache
-from lreid.data.images import Images, require_files
-from lreid.data.loaders import TaskBatches, WithExemplars, batch_loader, progress_of
+from lreid.data.images import require_files
+from lreid.data.loaders import (
+    Batch,
+    TaskBatches,
+    WithExemplars,
+    batch_loader,
+    naming_dead_workers,
+    progress_of,
+)
 from lreid.data.records import Benchmark, Task
-from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.data.transforms import Augment
-from lreid.errors import InputError
+from lreid.errors import InputError, Stopped
 from lreid.evaluation import (
     AccuracyEvaluator,
     DriftRecorder,
@@ -37,9 +39,13 @@ from lreid.evaluation import (
     summarise,
 )
 from lreid.methods import Method
-from lreid.training.checkpoint import CURRENT, save_checkpoint
+from lreid.training import distributed
+from lreid.training.precision import teacher_divergence
 from lreid.training.run_folder import RunFolder
 from lreid.training.schedule import decay_factor
+from lreid.training.signals import StopSignals
+from lreid.training.task_data import task_batches, task_sampler
+from lreid.training.updates import NotFinite, Updates
 
 logger = logging.getLogger("lreid")
 
@@ -59,32 +65,37 @@ class Trainer:
         cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE, BATCH and TRAIN are read.
         device: where the network is.
         accuracy: scores classification after every task; None leaves it out.
+        stop: signals to end the run by.
     """
 
     def __init__(
         self, method: Method, benchmark: Benchmark, evaluator: Evaluator, folder: RunFolder,
         results: dict[str, Any], cfg: CfgNode, device: torch.device, accuracy: AccuracyEvaluator | None = None,
+        stop: StopSignals | None = None,
     ) -> None:  # fmt: skip
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
-        self.accuracy = accuracy
+        self.accuracy, self.stop = accuracy, stop or StopSignals()
         self.augment = Augment(
             flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
             pipeline=cfg.INPUT.PIPELINE,
         )  # fmt: skip
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
         self.epoch_steps = [
-            self._sampler(task, [record.pid for record in task.records]).batches_per_epoch
+            task_sampler(cfg, method, task, [record.pid for record in task.records]).batches_per_epoch
             for task in benchmark.tasks
         ]
-        self.task, self.epoch = 0, 0  # position: the task at hand and its epochs that are done
-        self.optimizer_state: dict[str, Any] | None = None
-        self.saved_at = time.monotonic()
+        # Position: the task at hand, its epochs that are done, and the steps of the next epoch that are.
+        self.task, self.epoch, self.step = 0, 0, 0
+        self.updates_state: dict[str, Any] | None = None
+        self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
+        self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
         """Takes the position and the optimiser of a checkpoint; model, method and results are in place."""
-        self.task, self.epoch = checkpoint["position"]["task"], checkpoint["position"]["epoch"]
-        self.optimizer_state = checkpoint["optimizer"]
+        position = checkpoint["position"]
+        self.task, self.epoch, self.step = position["task"], position["epoch"], position["step"]
+        self.updates_state = checkpoint["updates"]
 
     def run(self) -> None:
         """Trains what is left of the benchmark."""
@@ -92,9 +103,12 @@ class Trainer:
             for task in self.benchmark.tasks[self.task :]:
                 require_files(task.records)
         epochs, steps = self.cfg.TRAIN.EPOCHS, self.epoch_steps
-        done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch
+        done = (
+            epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch + self.step
+        )
         # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
-        self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=None, leave=False)
+        quiet = True if not self.folder.writes else None
+        self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=quiet, leave=False)
         with logging_redirect_tqdm(), self.bar:
             if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
                 self._report()
@@ -105,28 +119,27 @@ class Trainer:
                 self.results["exemplars"] = self.method.exemplars
                 self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
                 self.task, self.epoch = task.index + 1, 0
-                self._save(self.folder.task_checkpoint(task.index), optimizer=None)
-                (self.folder.checkpoints / CURRENT).unlink(missing_ok=True)
+                self.folder.save_task(task.index, self._state())
                 self._report()
 
     def _train_task(self, task: Task) -> None:
         epochs = self.cfg.TRAIN.EPOCHS
-        if self.epoch == 0:
+        if self.epoch == 0 and self.step == 0:
             self.method.begin_task(task)
         if self.epoch == epochs:  # the run broke off between training and evaluation
             self._set_augmentation(epochs - 1)  # end_task may need it
-            self.optimizer_state = None
+            self.updates_state = None
             return
-        batches = self._batches(task)
-        drift = self._drift_recorder(task)
-        # Fresh for every task, as in the official code.
-        optimizer = self._optimizer()
-        if self.optimizer_state is not None:
-            optimizer.load_state_dict(self.optimizer_state)
-            self.optimizer_state = None
-        loader = iter(
-            batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=self.device.type == "cuda")
+        batches = task_batches(
+            self.cfg,
+            self.method,
+            task,
+            self.augment,
+            first=self.epoch * self.epoch_steps[task.index] + self.step,
         )
+        self._note_skipped(task, batches)
+        drift = self._drift_recorder(task)
+        updates = self._updates()
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
         exemplars = len(batches.images) - len(self._readable(task).records)
@@ -134,17 +147,91 @@ class Trainer:
             "%s: %s, %d identities, %d images%s", name, task.name, len(task.classes),
             len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
         )  # fmt: skip
-        while self.epoch < epochs:
-            self._train_epoch(loader, optimizer, batches.sampler.batches_per_epoch, drift)
-            if self.epoch < epochs and self._save_is_due():
-                self._save(self.folder.checkpoints / CURRENT, optimizer)
+        with self.stop.deferred(), naming_dead_workers(self.cfg.DATA.WORKERS):
+            self._train_epochs(batches, updates, drift)
         if drift is not None:
             self.results["drift"].append({"task": task.index, **drift.curves})
-        self._save(self.folder.checkpoints / CURRENT, optimizer)
+
+    def _train_epochs(self, batches: TaskBatches, updates: Updates, drift: DriftRecorder | None) -> None:
+        """What is left of a task, from the position on."""
+        cuda = self.device.type == "cuda"
+        loader = batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=cuda)
+        if self.method.model.teacher_precision is not None:
+            loader = self._watching_the_teacher(loader)
+        self.clock = (time.perf_counter(), time.process_time())
+        try:
+            while self.epoch < self.cfg.TRAIN.EPOCHS:
+                self._train_epoch(loader, updates, drift, steps=batches.sampler.batches_per_epoch)
+        except NotFinite as fault:
+            self._stop_at(fault)
+        self._save(updates)
+
+    def _train_epoch(
+        self, loader: Iterator[Batch], updates: Updates, drift: DriftRecorder | None, *, steps: int
+    ) -> None:
+        train, stream = self.cfg.TRAIN, self.cfg.STREAM
+        rate = train.LR * decay_factor(
+            self.epoch, train.EPOCHS, start=train.DECAY_START, end=train.DECAY_FACTOR,
+            warmup=train.WARMUP_EPOCHS, shape=train.SCHEDULE,
+        )  # fmt: skip
+        updates.set_rate(rate)
+        self._set_augmentation(self.epoch)
+        self.method.model.train()
+        while self.step < steps:
+            group = [next(loader) for _ in range(min(train.ACCUMULATE, steps - self.step))]
+            group = [batch.to(self.device, self.augment) for batch in group]
+            seen = updates.images + self.method.replayed
+            for _ in range(stream.ITERATIONS):
+                updates.update(group)
+                if drift is not None:
+                    drift.after_step()
+            for batch in group:
+                self.method.end_step(batch)
+            self.results["images_trained"] += updates.images + self.method.replayed - seen
+            self.results["steps_trained"] += stream.ITERATIONS
+            self.step += len(group)
+            self.unsaved += len(group)
+            self.bar.update(len(group))
+            if self.step < steps:
+                self._save_if_due(updates)
+        self.epoch, self.step = self.epoch + 1, 0
+        if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0 or self.epoch == train.EPOCHS:
+            self._record(updates, rate)
+        if self.epoch < train.EPOCHS:
+            self._save_if_due(updates)
+
+    def _record(self, updates: Updates, rate: float) -> None:
+        """Puts down what the losses have been since the last time."""
+        updates.check()
+        losses = updates.read()
+        self._read_clock()
+        self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
+        entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
+        self.results["loss_history"].append(entry)
+        self.folder.log_scalars(entry, step=self.task * self.cfg.TRAIN.EPOCHS + self.epoch)
+
+    def _read_clock(self) -> None:
+        """Adds the time since the last look to that of the training; on a busy machine CPU time is the truer one."""
+        now = (time.perf_counter(), time.process_time())
+        for name, before, after in zip(("train", "train_cpu"), self.clock, now, strict=True):
+            self.results["seconds"][name] += after - before
+        self.clock = now
+
+    def _updates(self) -> Updates:
+        """Fresh for every task, as in the official code; as it was where the run is taken up again within one."""
+        train = self.cfg.TRAIN
+        updates = Updates(
+            self.method, optimizer=train.OPTIMIZER, momentum=train.MOMENTUM, weight_decay=train.WEIGHT_DECAY,
+            fp16=train.PRECISION == "fp16", device=self.device,
+        )  # fmt: skip
+        if self.updates_state is not None:
+            updates.load_state_dict(self.updates_state)
+            self.updates_state = None
+        return updates
 
     def _drift_recorder(self, task: Task) -> DriftRecorder | None:
         """Watches stored images and test images of earlier places through the first steps of a task."""
-        if self.cfg.EVAL.DRIFT_STEPS == 0 or task.index == 0 or self.epoch > 0:
+        if self.cfg.EVAL.DRIFT_STEPS == 0 or task.index == 0 or self.epoch > 0 or self.step > 0:
             return None
         sets = {"buffer": self.method.memory.images if self.method.memory else []}
         for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True):
@@ -157,123 +244,49 @@ class Trainer:
         }
         return DriftRecorder(self.method.model, chosen, steps=self.cfg.EVAL.DRIFT_STEPS)
 
-    def _optimizer(self) -> Optimizer:
-        train, parameters = self.cfg.TRAIN, self.method.parameters()
-        if train.OPTIMIZER == "sgd":
-            return SGD(parameters, lr=train.LR, momentum=train.MOMENTUM, weight_decay=train.WEIGHT_DECAY)
-        return Adam(parameters, lr=train.LR, weight_decay=train.WEIGHT_DECAY)
+    def _watching_the_teacher(self, loader: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches; of the first, says what the precision of the teacher changes."""
+        first = next(loader)
+        teacher = getattr(self.method, "teacher", None)
+        if teacher is not None:
+            nats = teacher_divergence(teacher, first.to(self.device, self.augment).images)
+            self.results["teacher_divergence"][str(self.task)] = nats
+            logger.info("TRAIN.TEACHER_PRECISION: KL of %.4f nats from what a teacher in fp32 says", nats)
+        yield first
+        yield from loader
 
-    def _sampler(
-        self, task: Task, labels: Sequence[int], exemplars: Sequence[int] = ()
-    ) -> IdentitySampler | StreamSampler:
-        batch, stream, seed = self.cfg.BATCH, self.cfg.STREAM, (self.cfg.SEED, task.index)
-        if stream.SEGMENT or self.method.batches == "stream":
-            if self.method.exemplar_share is not None:
-                raise InputError(
-                    f"STREAM.SEGMENT: {self.cfg.METHOD.NAME} mixes exemplars into its batches, which a stream has not; "
-                    "set STREAM.SEGMENT 0, or take a method that replays, such as er"
-                )
-            segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
-            return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
-        common = {
-            "seed": seed, "task_name": task.name,
-            "exemplars": exemplars, "exemplar_share": self.method.exemplar_share or 0.0,
-        }  # fmt: skip
-        if self.method.batches == "identities":
-            return IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
-        episode = self.cfg.EPISODE
-        return EpisodeSampler(
-            labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY,
-            **common,
-        )  # fmt: skip
-
-    def _batches(self, task: Task) -> TaskBatches:
-        cfg = self.cfg
-        images = Images(
-            task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
-            disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB), skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-        )  # fmt: skip
+    def _note_skipped(self, task: Task, batches: TaskBatches) -> None:
+        images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
             self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
             logger.warning(
                 "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
             )
-        memory = self.method.memory if self.method.exemplar_share is not None else None
-        sampler = self._sampler(task, images.pids, memory.labels if memory else ())
-        if memory:
-            images = WithExemplars(images, memory.images, memory.labels)
-        return TaskBatches(
-            images, sampler, self.augment, epochs=cfg.TRAIN.EPOCHS, first_epoch=self.epoch,
-            views=self.method.views, pixels=self.method.pixels,
-        )  # fmt: skip
 
     def _readable(self, task: Task) -> Task:
         """The task without the images that were skipped."""
         skipped = set(self.results["skipped"])
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
-    def _train_epoch(
-        self, loader: Any, optimizer: Optimizer, steps: int, drift: DriftRecorder | None = None
-    ) -> None:
-        started, cpu = time.perf_counter(), time.process_time()
-        train = self.cfg.TRAIN
-        rate = train.LR * decay_factor(
-            self.epoch,
-            train.EPOCHS,
-            start=train.DECAY_START,
-            end=train.DECAY_FACTOR,
-            warmup=train.WARMUP_EPOCHS,
-            shape=train.SCHEDULE,
-        )
-        for group in optimizer.param_groups:
-            group["lr"] = rate * group.get("rate_factor", 1.0)
-        self._set_augmentation(self.epoch)
-        self.method.model.train()
-        iterations = self.cfg.STREAM.ITERATIONS
-        sums: dict[str, Tensor] = {}
-        images, replayed = 0, self.method.replayed
-        for _ in range(steps):
-            batch = next(loader)
-            batch = batch._replace(images=batch.images.to(self.device, non_blocking=True))
-            for _ in range(iterations):
-                terms = self.method.loss(batch)
-                optimizer.zero_grad(set_to_none=True)
-                sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
-                optimizer.step()
-                if drift is not None:
-                    drift.after_step()
-                for name, term in terms.items():
-                    sums[name] = sums.get(name, 0) + term.detach() / iterations
-                images += len(batch.labels)
-            self.method.end_step(batch)
-            self.bar.update()
-        self.epoch += 1
-        losses = {name: total.item() / steps for name, total in sums.items()}
-        self.results["seconds"]["train"] += time.perf_counter() - started
-        self.results["seconds"]["train_cpu"] += time.process_time() - cpu  # on a busy machine the truer one
-        self.results["steps_trained"] += steps * iterations
-        self.results["images_trained"] += images + self.method.replayed - replayed
-        self._check_finite(losses)
-        self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
-        entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
-        self.folder.log_scalars(entry, step=self.task * train.EPOCHS + self.epoch)
-        if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0:
-            self.results["loss_history"].append(entry)
-
     def _set_augmentation(self, epoch: int) -> None:
         """Tells the method how images are augmented that it draws by itself."""
         self.method.augment = partial(self.augment, progress=progress_of(epoch, self.cfg.TRAIN.EPOCHS))
 
-    def _check_finite(self, losses: dict[str, float]) -> None:
-        if not all(math.isfinite(value) for value in losses.values()):
-            raise InputError(
-                f"the loss is not finite in epoch {self.epoch} of task {self.task + 1} ({losses}); lower TRAIN.LR "
-                f"and start again, or go on from the last checkpoint in {self.folder.checkpoints}"
-            )
+    def _stop_at(self, fault: NotFinite) -> NoReturn:
+        """Ends the run at a loss that is not finite, without touching what is saved."""
+        where = f"epoch {self.epoch + 1}, step {self.step + 1} of task {self.task + 1}"
+        images = ""
+        if fault.paths:
+            listed = self.folder.list_images(fault.paths)
+            images = f", computed from {fault.paths[0]} and others, listed in {listed}"
+        raise InputError(
+            f"the loss is not finite in {where} ({fault}{images}); lower TRAIN.LR and start again with another --out; "
+            f"the checkpoints in {self.folder.checkpoints} are from before it"
+        )
 
     def _evaluate(self, task: Task) -> None:
         started = time.perf_counter()
-        figures = self.evaluator.evaluate(self.method.model)
+        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
         if self.accuracy is not None:
             append_rows(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
@@ -297,22 +310,37 @@ class Trainer:
         if self.results["accuracy"]:
             logger.info("%s\n", accuracy_line(self.results))
 
-    def _save_is_due(self) -> bool:
-        return time.monotonic() - self.saved_at >= 60 * self.cfg.TRAIN.CHECKPOINT_MINUTES
+    def _save_if_due(self, updates: Updates) -> None:
+        """Saves by time and by steps, and when the run is to end, which it then does.
 
-    def _save(self, path: Path, optimizer: Optimizer | None) -> None:
-        save_checkpoint(
-            path,
-            {
-                "model": self.method.model.state_dict(),
-                "method": self.method.state_dict(),
-                "optimizer": optimizer.state_dict() if optimizer is not None else None,
-                "position": {"task": self.task, "epoch": self.epoch},
-                "config": self.cfg.dump(),
-                "results": self.results,
-            },
-        )
-        self.saved_at = time.monotonic()
+        Raises:
+            Stopped: a signal has come, to this process or to another one of the run.
+        """
+        steps, minutes = self.cfg.TRAIN.CHECKPOINT_STEPS, self.cfg.TRAIN.CHECKPOINT_MINUTES
+        waited = time.monotonic() - self.saved_at >= 60 * minutes
+        due = waited if minutes > 0 else self.step == 0  # 0 stands for every epoch
+        stopping = distributed.any_of(self.stop.received is not None)
+        if stopping or due or (steps and self.unsaved >= steps):
+            self._save(updates)
+        if stopping:
+            raise Stopped(self.stop.received or signal.SIGTERM)
+
+    def _save(self, updates: Updates) -> None:
+        updates.check_parameters()
+        self._read_clock()
+        self.folder.save_current(self._state(updates))
+        self.saved_at, self.unsaved = time.monotonic(), 0
+
+    def _state(self, updates: Updates | None = None) -> dict[str, Any]:
+        """Of a checkpoint."""
+        return {
+            "model": self.method.model.state_dict(),
+            "method": self.method.state_dict(),
+            "updates": updates.state_dict() if updates is not None else None,
+            "position": {"task": self.task, "epoch": self.epoch, "step": self.step},
+            "config": self.cfg.dump(),
+            "results": self.results,
+        }
 
 
 def spread(count: int, most: int) -> np.ndarray:

@@ -68,7 +68,7 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
 
 def test_later_epochs_do_not_need_the_ones_before(images: Images) -> None:
     everything = batches(images)
-    assert same(batches(images, first_epoch=3), everything[6:])
+    assert same(batches(images, first=6), everything[6:])
     assert same(everything, batches(images))
     assert not same(everything[:2], everything[2:4])
 

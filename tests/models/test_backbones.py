@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torchvision
+from entries import write_card
+from safetensors.torch import save_file
 
 from lreid.errors import InputError
-from lreid.models import build_backbone
+from lreid.models import Embedder, build_backbone
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,82 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
         InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"
     ):
         build_backbone("resnet50", str(tmp_path / "r34.pth"))
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], set[str]]:
+    caplog.set_level(logging.INFO, logger="lreid")
+    return lambda: {record.message.split(": ", 1)[1] for record in caplog.records}
+
+
+def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[str]]) -> None:
+    source = torchvision.models.resnet18()
+    state = {key: value for key, value in source.state_dict().items() if key != "bn1.num_batches_tracked"}
+    torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, tmp_path / "r18.pth")
+    network, _ = build_backbone("resnet18", str(tmp_path / "r18.pth"))
+    assert torch.equal(network.resnet.conv1.weight, source.conv1.weight)
+    assert told() == {
+        "resnet.fc.weight is left out", "resnet.fc.bias is left out", "resnet.bn1.num_batches_tracked is missing"
+    }  # fmt: skip
+
+
+def test_every_tensor_of_a_misfit_is_told(tmp_path: Path, told: Callable[[], set[str]]) -> None:
+    state = torchvision.models.resnet18().state_dict()
+    del state["bn1.weight"]
+    state["conv1.weight"] = torch.zeros(64, 4, 7, 7)
+    torch.save(state, tmp_path / "r18.pth")
+    with pytest.raises(
+        InputError,
+        match=r"1 tensors missing \(resnet.bn1.weight …\); 1 tensors of another shape \(resnet.conv1",
+    ):
+        build_backbone("resnet18", str(tmp_path / "r18.pth"))
+    assert {"resnet.bn1.weight is missing", "resnet.conv1.weight is of another shape"} < told()
+
+
+@pytest.mark.parametrize("source", ["checkpoint", "safetensors", "zoo"])
+def test_training_starts_from_the_backbone_of_a_model(
+    tmp_path: Path, source: str, told: Callable[[], set[str]]
+) -> None:
+    model = Embedder("small", height=64, width=32, neck=True)
+    state = model.state_dict()
+    weights = str(tmp_path / f"model.{source}")
+    if source == "checkpoint":
+        torch.save({"format": 1, "model": state, "method": {}, "config": ""}, weights)
+    else:
+        weights = str(tmp_path / "model.safetensors")
+        save_file(state, weights)
+    if source == "zoo":
+        write_card(tmp_path / "model.json", (tmp_path / "model.safetensors").read_bytes())
+        weights = f"zoo:{tmp_path / 'model.json'}"
+    network, _ = build_backbone("small", weights)
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, state[f"backbone.{key}"]), key
+    assert {name.split(" ")[0] for name in told()} == {key for key in state if key.startswith("neck.")}
+
+
+def test_half_precision_becomes_single(tmp_path: Path) -> None:
+    network, _ = build_backbone("small", "zoo:dwopp-synthetic-10")
+    assert {value.dtype for value in network.parameters()} == {torch.float32}
+    with pytest.raises(InputError, match="zoo:dwopp-synthetic-10: does not fit this backbone: .*missing"):
+        build_backbone("resnet18", "zoo:dwopp-synthetic-10")
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callable[[], set[str]]) -> None:
+    models = pytest.importorskip("torchreid.reid.models")
+    source = models.build_model("osnet_x0_25", num_classes=7, loss="softmax", pretrained=False)
+    checkpoint = {
+        "state_dict": source.state_dict(),
+        "epoch": 3,
+        "rank1": kind(0.9),
+        "optimizer": {"state": {}},
+    }
+    torch.save(checkpoint, tmp_path / "model.pth.tar-3")
+    network, _ = build_backbone("torchreid:osnet_x0_25", str(tmp_path / "model.pth.tar-3"))
+    state = network.network.state_dict()
+    for key, value in source.state_dict().items():
+        assert key.startswith("classifier") or torch.equal(value, state[key]), key
+    assert told() == {f"network.classifier.{name} is of another shape" for name in ("weight", "bias")}
 
 
 def test_bad_names() -> None:

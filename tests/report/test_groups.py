@@ -1,6 +1,6 @@
 import pytest
 
-from lreid.report.groups import group_names, short_key
+from lreid.report.groups import group_names, grouped, labels, short_key
 
 CONFIG = {
     "BENCHMARK.ORDER": "random", "BENCHMARK.ORDER_SEED": 0, "EVAL.METRIC": "cosine", "METHOD.METRIC": "cosine",
@@ -79,3 +79,27 @@ def test_a_key_that_a_run_does_not_have_stands_in_its_name(run):
     gone = run()
     del gone["config"]["TRAIN.EPOCHS"]
     assert group_names([gone, run()]) == [("market", "dwopp, without TRAIN.EPOCHS"), ("market", "dwopp")]
+
+
+def test_groups_hold_what_may_be_averaged(run, results):
+    runs = [
+        run(), run(TRAIN__EPOCHS=60), run(), results(rows=4, method="joint", seen=("plaza",)),
+        results(rows=4, method="joint"), results(rows=4, method="joint", ap="trapezoidal"),
+    ]  # fmt: skip
+    groups = grouped(runs)
+    assert [[runs.index(each) for each in group.runs] for group in groups] == [[0, 0], [1], [3], [4], [5]]
+    assert [group.tasks for group in groups] == ["3/4", "3/4", "4", "4", "4"]
+    assert groups[0].name == "dwopp, EPOCHS 30, market, rectangular, 3/4 tasks"
+
+
+def test_each_run_by_its_seed(results):
+    runs = [results(seed=seed) for seed in (3, 0, 3)]
+    assert [(group.seed, len(group.runs)) for group in grouped(runs, each=True)] == [("3", 2), ("0", 1)]
+
+
+def test_labels_tell_what_differs(results):
+    runs = [results(rows=4), results(rows=2), results(rows=4, method="joint")]
+    assert labels(grouped(runs)) == ["dwopp", "dwopp, 2/4 tasks", "joint"]
+    assert labels(grouped([results(rows=4), results(rows=4, ap="trapezoidal")])) == [
+        "dwopp, rectangular AP", "dwopp, trapezoidal AP",
+    ]  # fmt: skip

@@ -3,12 +3,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lreid.report.svg import HEIGHT, WIDTH, line_chart, spread_ticks
+from lreid.report.svg import HEIGHT, WIDTH, Line, keys, line_chart, line_style, spread_ticks
 
 
 def chart(lines, **options):
     settings = {"x_range": (1, 3), "x_label": "tasks", "x_ticks": [(1, "1"), (3, "3")], "title": "a <b> & c"}
-    return ET.fromstring(line_chart(lines, **(settings | options)))
+    drawn = [Line(name, points, line_style(place)) for place, (name, points) in enumerate(lines.items())]
+    return ET.fromstring(line_chart(drawn, **(settings | options)))
 
 
 def points_of(svg):
@@ -49,3 +50,33 @@ def test_one_task_is_drawn():
 @pytest.mark.parametrize(("count", "labels"), [(3, "1 2 3"), (20, "1 3 5 7 9 11 13 15 17 19")])
 def test_ticks_are_thinned_out(count, labels):
     assert " ".join(label for _, label in spread_ticks(count)) == labels
+
+
+def test_a_band_reaches_as_far_up_as_down():
+    line = Line("a", [(1, 10.0), (2, 20.0)], "line-0", [2.0, 0.0])
+    svg = ET.fromstring(line_chart([line], x_range=(1, 2), x_label="", x_ticks=[], title=""))
+    (band,) = (path for path in svg.iter("path") if path.get("class") == "band")
+    corners = [tuple(map(float, pair.split())) for pair in band.get("d")[1:-1].split("L")]
+    first, second = points_of(svg)[0]
+    assert [x for x, _ in corners] == [first[0], second[0], second[0], first[0]]
+    assert corners[0][1] + corners[3][1] == pytest.approx(2 * first[1], abs=0.1)
+    assert corners[3][1] - corners[0][1] == pytest.approx(0.4 * (first[1] - second[1]), abs=0.2)
+    assert corners[1] == corners[2] == second
+
+
+def test_a_line_below_zero_hangs_from_the_zero_line():
+    svg = chart({"forgetting": [(1, -3.0), (3, -12.5)]})
+    assert [text.text for text in svg.iter("text")][:4] == ["-15", "-10", "-5", "0"]
+    assert len([path for path in svg.iter("path") if path.get("class") == "grid zero"]) == 1
+
+
+def test_an_upright_line_marks_a_place():
+    (mark,) = (path for path in chart({"a": [(1, 1.0)]}, mark=1).iter("path") if path.get("class") == "mark")
+    assert mark.get("d").startswith("M40.0 ")
+
+
+def test_thirty_lines_look_different():
+    assert len({line_style(place) for place in range(30)}) == 30
+    legend = ET.fromstring(f"<p>{keys([Line('a & <b>', (), line_style(13), label='<b>')])}</p>")
+    assert legend[0].get("class") == "key line-3 dash-1" and legend[0].text == "<b>"
+    assert legend[0].get("data-name") == "a & <b>"

@@ -12,9 +12,10 @@ import torch
 from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.training.checkpoint import (
+    checkpoints_of,
     load_checkpoint,
     load_model_state,
-    newest_checkpoint,
+    load_newest,
     random_state,
     save_checkpoint,
     set_random_state,
@@ -36,12 +37,14 @@ def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
 
 
 def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
-    assert newest_checkpoint(tmp_path / "none") is None
+    assert load_newest(tmp_path / "none") is None
     for name in ("task-09.pt", "task-100.pt", "task-20.pt"):
         (tmp_path / name).touch()
-    assert newest_checkpoint(tmp_path).name == "task-100.pt"
-    (tmp_path / "last.pt").touch()
-    assert newest_checkpoint(tmp_path).name == "last.pt"
+    names = ["task-100.pt", "task-20.pt", "task-09.pt"]
+    assert [path.name for path in checkpoints_of(tmp_path)] == names
+    for name in ("last.pt", "previous.pt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["last.pt", "previous.pt", *names]
 
 
 def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:

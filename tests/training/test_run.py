@@ -47,12 +47,12 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
     train_epoch = trainer_module.Trainer._train_epoch
     done = 0
 
-    def counted(*args: Any) -> None:
+    def counted(*args: Any, **options: Any) -> None:
         nonlocal done
         if done == epochs:
             raise KeyboardInterrupt
         done += 1
-        train_epoch(*args)
+        train_epoch(*args, **options)
 
     monkeypatch.setattr(trainer_module.Trainer, "_train_epoch", counted)
 

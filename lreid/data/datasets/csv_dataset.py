@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lreid.data.datasets.layout import require_splits
 from lreid.data.records import DataSet, Record
@@ -72,7 +72,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
                 f"{trained[row.pid]}; test on identities that are not trained on"
             )
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
-    splits = {
+    splits: dict[str, Any] = {
         split: tuple(
             Record(str(file.parent / row.path), pids[row.pid], camids[row.camid])
             for row in rows
@@ -110,7 +110,8 @@ def read_rows(file: Path) -> list[Row]:
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,domain], "
             f"found {','.join(header) or 'an empty file'}"
         )
-    rows, first_line = [], {}
+    rows: list[Row] = []
+    first_line: dict[str, int] = {}
     for line, values in table[1:]:
         row = _row(file, line, header, values)
         _require_inside(file, row)

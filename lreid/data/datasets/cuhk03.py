@@ -44,7 +44,7 @@ def load(root: Path, *, boxes: Literal["detected", "labeled"]) -> DataSet:
     home = _find(root, boxes, [config])
     folder = home / f"images_{boxes}"
     names, pids, positions = _read_config(home / config)
-    splits = {
+    splits: dict[str, Any] = {
         split: tuple(sorted(_record(folder, names[i], pids[i], home / config) for i in chosen))
         for split, chosen in positions.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -106,7 +106,8 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     """
     records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
-    data_set = DataSet(name, **{split: tuple(found) for split, found in records.items()})
+    splits: dict[str, Any] = {split: tuple(found) for split, found in records.items()}
+    data_set = DataSet(name, **splits)
     return require_splits(data_set, {split: home / folder for split, folder in folders.items()})
 
 

@@ -38,7 +38,7 @@ def load(root: Path) -> DataSet:
             camid += 1
             split = "train" if scene != TEST_SCENE else "query" if (scene, view) == QUERY_VIEW else "gallery"
             splits[split] += _read_view(home / f"scen{scene}" / f"view{view}", 10000 * scene, camid)
-    data_set = DataSet("lpw", **{split: tuple(records) for split, records in splits.items()})
+    data_set = DataSet("lpw", tuple(splits["train"]), tuple(splits["query"]), tuple(splits["gallery"]))
     return require_splits(data_set, dict.fromkeys(splits, home))
 
 

@@ -65,7 +65,7 @@ def _read_list(file: Path, folder: Path) -> list[Record]:
             continue
         match = re.fullmatch(r"(?P<path>\S+)\s+(?P<pid>\d+)", line.strip())
         camera = match and re.match(PATTERN, Path(match["path"]).name)
-        if not camera:
+        if match is None or camera is None:
             raise InputError(
                 f"{file}:{number}: unexpected line {line.strip()!r}; expected one like "
                 "'0000/0000_000_01_0303morning_0015_0.jpg 0': take the list from the archive again"

@@ -5,6 +5,7 @@ Decomposition and Fusion, CVPR 2017).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lreid.data.datasets.layout import find_home, read_folder, require_splits
 from lreid.data.records import DataSet
@@ -29,6 +30,8 @@ def load(root: Path) -> DataSet:
         title="SenseReID",
         source="its authors (https://drive.google.com/file/d/0B56OfSrVI8hubVJLTzkwV2VaOWM/view)",
     )
-    splits = {split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()}
+    splits: dict[str, Any] = {
+        split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
+    }
     data_set = DataSet("sensereid", train=(), **splits)
     return require_splits(data_set, {split: home / folder for split, folder in FOLDERS.items()})

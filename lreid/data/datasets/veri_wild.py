@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from lreid.data.datasets.layout import find_home, require_splits
 from lreid.data.records import DataSet, Record
@@ -44,7 +44,9 @@ def load(root: Path, *, size: Literal["small", "medium", "large"]) -> DataSet:
     )
     files = {split: home / "train_test_split" / name for split, name in lists.items()}
     cameras = _read_cameras(home / "train_test_split" / "vehicle_info.txt")
-    splits = {split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()}
+    splits: dict[str, Any] = {
+        split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()
+    }
     return require_splits(DataSet(f"veri_wild_{size}", **splits), files)
 
 

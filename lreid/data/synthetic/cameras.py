@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from lreid.data.synthetic.domains import DOMAINS, Domain
-from lreid.data.synthetic.drawing import Colour, Dice
+from lreid.data.synthetic.drawing import Dice
 
 
 class Camera(NamedTuple):
@@ -19,7 +19,7 @@ class Camera(NamedTuple):
     views: tuple[str, ...]  # front, side and back, repeated by their weights
     scale: int  # size of bodies, in 256ths
     light: int  # per cent
-    cast: Colour  # brightness of the channels, per cent
+    cast: tuple[int, ...]  # brightness of the three channels, per cent
     contrast: int  # by how much the mid-tones are lifted, per cent
     blur: int  # width of the kernel, odd
     noise: int  # standard deviation, grey levels

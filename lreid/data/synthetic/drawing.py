@@ -50,14 +50,18 @@ class Dice:
 
     def colour(self, names: str) -> Colour:
         """One of the named colours, slightly off."""
-        return tuple(min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
+        red, green, blue = (
+            min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())]
+        )
+        return red, green, blue
 
     def shade(self, colour: Colour) -> Colour:
         return darker(colour, self.between(6, 9 if max(colour) < 226 else 8))
 
 
 def darker(colour: Colour, eighths: int = 6) -> Colour:
-    return tuple(value * eighths // 8 for value in colour)
+    red, green, blue = (value * eighths // 8 for value in colour)
+    return red, green, blue
 
 
 class Pen:
@@ -90,7 +94,7 @@ class Pen:
         height, width = self.canvas.shape[:2]
         top, left = 16 - self.y, 16 + width // 2 - self.x
         where = PATTERNS[pattern][top : top + height, left : left + width, None]
-        cloth = np.where(where, np.uint8(second), np.uint8(first))  # (H, W, 3)
+        cloth = np.where(where, np.array(second, np.uint8), np.array(first, np.uint8))  # (H, W, 3)
         mask = np.zeros((height, width), np.uint8)
         cv2.fillConvexPoly(mask, np.array([self._at(x, y) for x, y in points], np.int32), 255)
         cv2.copyTo(cloth, mask, self.canvas)

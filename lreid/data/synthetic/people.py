@@ -32,7 +32,10 @@ class Person(NamedTuple):
     bag: str  # none, backpack, satchel or handbag
     front: str  # plain, logo or open
 
-    canvas = (128, 64)  # height and width to draw on: twice the image's
+    @property
+    def canvas(self) -> tuple[int, int]:
+        """Height and width to draw on: twice the image's."""
+        return 128, 64
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
         side = view == "side"

@@ -36,7 +36,10 @@ class Vehicle(NamedTuple):
     rear_sticker: int  # where, 0 for none
     width: int  # half of it, seen from the front
 
-    canvas = (96, 128)
+    @property
+    def canvas(self) -> tuple[int, int]:
+        """Height and width to draw on: twice the image's."""
+        return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
         reach = 50 if view == "side" else self.width

@@ -1,0 +1,91 @@
+"""The door of use: a trained network by the name of its file, or of an entry of the zoo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yacs.config import CfgNode
+
+from lreid import zoo
+from lreid.config import config_from_text
+from lreid.models import Embedder
+from lreid.models.exported import OnnxEmbedder
+from lreid.training.checkpoint import load_checkpoint, load_model_state
+from lreid.training.run import model_of
+
+
+def load_model(source: str | Path) -> Embedder:
+    """A trained network, in evaluation mode on the CPU, ready to ``extract`` features.
+
+    Args:
+        source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
+            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; or an ``.onnx`` file of
+            :func:`lreid.export.export`.
+
+    Raises:
+        InputError: there is no such file or entry, it is damaged, or no model of lreid.
+    """
+    if _is_onnx(source):
+        return OnnxEmbedder(source).eval()
+    state = read_checkpoint(source)
+    model = model_of(config_from_text(state["config"], str(source)), pretrained=False)
+    load_model_state(model, state["model"], Path(source))
+    return model.eval()
+
+
+def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
+    """The config that a model was trained with.
+
+    Args:
+        source: of :func:`load_model`.
+        overrides: ``KEY VALUE`` pairs on top.
+
+    Raises:
+        InputError: as :func:`load_model`, or an override does not fit.
+    """
+    config = OnnxEmbedder(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
+    return config_from_text(config, str(source), overrides)
+
+
+def read_checkpoint(source: str | Path) -> dict[str, Any]:
+    """``model``, a state dict, and ``config``, YAML, of a model; of a run's checkpoint all that is in it.
+
+    Args:
+        source: of :func:`load_model`.
+
+    Raises:
+        InputError: as :func:`load_model`.
+    """
+    card = _card(source)
+    if card is None:
+        return load_checkpoint(Path(source))
+    return {"model": zoo.read_safetensors(zoo.weights_file(card)), "config": yaml.safe_dump(card.config)}
+
+
+def lasting_name(source: str | Path) -> str:
+    """What names the same model from any folder: the absolute path of a file, ``zoo:NAME`` of an entry."""
+    if not _is_entry(source):
+        return os.path.abspath(source)
+    name = str(source).removeprefix(zoo.PREFIX)
+    return zoo.PREFIX + (os.path.abspath(name) if name.endswith(".json") else name)
+
+
+def _card(source: str | Path) -> zoo.Card | None:
+    """The card of an entry or of a ``.safetensors`` file; None for a checkpoint."""
+    if _is_entry(source):
+        return zoo.find(str(source).removeprefix(zoo.PREFIX))
+    path = Path(source)
+    return zoo.read_card(path.with_suffix(".json")) if path.suffix == ".safetensors" else None
+
+
+def _is_entry(source: str | Path) -> bool:
+    name = str(source)
+    return name.startswith(zoo.PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
+
+
+def _is_onnx(source: str | Path) -> bool:
+    return Path(source).suffix == ".onnx"

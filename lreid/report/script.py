@@ -1,0 +1,41 @@
+"""The script of pages with tables that can be sorted; without it they stand in the order that they were written in."""
+
+from __future__ import annotations
+
+# Heads become buttons. A cell is sorted by its data-value where it has one, else by its text; cells with an empty one
+# stay last. The filter hides whatever has a data-name that lacks one of the words: rows, lines, keys, matrices.
+SCRIPT = """
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    const key = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
+    button.addEventListener("click", () => {
+      const numbers = [...body.rows].every(row => "value" in row.cells[column].dataset);
+      const before = head.getAttribute("aria-sort");
+      const down = before ? before === "ascending" : numbers;
+      heads.forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const order = (a, b) => (key(a) === "") - (key(b) === "") || (down ? -1 : 1) *
+        (numbers ? key(a) - key(b) : key(a).localeCompare(key(b), undefined, {numeric: true}));
+      body.append(...[...body.rows].sort(order));
+    });
+  });
+}
+const filter = document.querySelector(".filter");
+if (filter) {
+  const named = [...document.querySelectorAll("[data-name]")], told = filter.querySelector("output");
+  const rows = named.filter(each => each.closest("table.compared"));
+  filter.classList.remove("off");
+  filter.querySelector("input").addEventListener("input", event => {
+    const words = event.target.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    for (const each of named)
+      each.classList.toggle("off", !words.every(word => each.dataset.name.toLowerCase().includes(word)));
+    const shown = rows.filter(row => !row.classList.contains("off")).length;
+    told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
+  });
+}
+"""

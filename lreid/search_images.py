@@ -1,0 +1,162 @@
+"""The images that a gallery is made of or searched with: which there are, what is known of them, and their pixels."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lreid.data.images import REMEDY, Images
+from lreid.data.listing import MARKET_NAME, list_csv, list_folder
+from lreid.data.records import Record
+from lreid.data.synthetic import is_synthetic
+from lreid.errors import InputError
+from lreid.models import Embedder
+from lreid.retrieval.store import hash_of
+
+logger = logging.getLogger("lreid")
+NOBODY = -1  # an identity, a camera or a time that is not known
+
+
+class OwnImage(NamedTuple):
+    """One image and what is known of it.
+
+    Attributes:
+        path: of the file.
+        identity, camera: names; None if not known.
+        time: seconds, -1 if not known.
+    """
+
+    path: str
+    identity: str | None
+    camera: str | None
+    time: int = NOBODY
+
+
+def list_images(sources: Iterable[Path], split: str, *, identities: bool = True) -> list[OwnImage]:
+    """The images of folders and CSV files, under absolute paths, each once.
+
+    Args:
+        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files, or single images. A CSV file may
+            have a column ``time``: whole seconds, from whenever all count.
+        split: which images of a CSV file; all its domains together.
+        identities: False forgets who is on them, for folders that are named after something else.
+
+    Raises:
+        InputError: a source cannot be read or holds no image.
+    """
+    listed = []
+    for source in sources:
+        if source.suffix.lower() == ".csv":
+            times = _times(source)
+            for images in list_csv(source, split).values():
+                listed += [OwnImage(*image, times.get(image.path, NOBODY)) for image in images]
+        elif source.is_dir():
+            listed += [OwnImage(*image) for image in list_folder(source)]
+        else:
+            listed.append(OwnImage(str(source), None, None))
+    images = {
+        (path := absolute(image.path)): image._replace(
+            path=path, identity=image.identity if identities else None
+        )
+        for image in listed
+    }
+    return list(images.values())
+
+
+def absolute(path: str) -> str:
+    """Under this name a gallery keeps an image."""
+    return path if is_synthetic(path) else os.path.abspath(path)
+
+
+def camera_in(name: str) -> str | None:
+    """The camera that a file name tells in the manner of Market-1501."""
+    match = MARKET_NAME.match(name)
+    return str(int(match["camera"])) if match else None
+
+
+def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[str, int]:
+    """Numbers of names: those they have, and for others a hash, so that all who add the same name agree.
+
+    Args:
+        names: None is passed over.
+        known: names by number.
+
+    Returns:
+        Numbers from 1 to 2^63 - 1, of the names given.
+    """
+    numbers = {name: number for number, name in known.items()}
+    return {name: numbers[name] if name in numbers else hash_of(name) for name in names if name is not None}
+
+
+def read_images(
+    images: Sequence[OwnImage], identities: Mapping[str, int], cameras: Mapping[str, int], model: Embedder, *,
+    skip_bad: bool,
+) -> Images:  # fmt: skip
+    """The images as pixels, with the numbers of their identities and cameras; -1 for names without one.
+
+    Raises:
+        InputError: an image cannot be read.
+    """
+    records = [
+        Record(image.path, identities.get(image.identity, NOBODY), cameras.get(image.camera, NOBODY))
+        for image in images
+    ]
+    return read_records(records, model, skip_bad=skip_bad)
+
+
+def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) -> Images:
+    """Images as pixels in the size that a model takes.
+
+    Raises:
+        InputError: an image cannot be read.
+    """
+    try:
+        return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
+    except InputError as error:  # there is no config here
+        raise InputError(
+            str(error).replace(REMEDY, "replace it (when indexing, --skip-bad leaves it out)")
+        ) from None
+
+
+def paths_of(images: Images) -> list[str]:
+    """Names under which a gallery keeps them."""
+    return [record.path for record in images.records]
+
+
+def times_of(images: Images, listed: Iterable[OwnImage]) -> np.ndarray:
+    """(n,) int64 times of those that could be read."""
+    times = {image.path: image.time for image in listed}
+    return np.array([times[record.path] for record in images.records], dtype=np.int64)
+
+
+def tell_skipped(images: Images) -> None:
+    """Warns of images that could not be read."""
+    if images.skipped:
+        logger.warning(
+            "skipped %d images that cannot be read, the first: %s", len(images.skipped), images.skipped[0]
+        )
+
+
+def _times(file: Path) -> dict[str, int]:
+    """Times by path as :func:`list_csv` has it; that also finds the faults of the file which are passed over here."""
+    times = {}
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            for row in (table := csv.DictReader(stream, skipinitialspace=True)):
+                time, path = (row.get("time") or "").strip(), (row.get("path") or "").strip()
+                if not time:
+                    continue
+                if not time.isascii() or not time.isdecimal() or len(time) > 18:
+                    raise InputError(
+                        f"{file}:{table.line_num}: time is {time!r}; write whole seconds, or leave it empty"
+                    )
+                times[str(file.parent / path)] = int(time)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return {}
+    return times

@@ -1,0 +1,186 @@
+"""Several processes on one batch: what one process computes, each of them does for its share of the images.
+
+    python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
+
+All processes run the same program from the same seed, and every loss is computed of the whole batch: only the network
+is divided. Of the B images that it is given, process r of N looks at those in rows r, r + N, r + 2 N …, and the
+features of all are gathered. So episodes, memories and losses are those of one process, no method has to know, and a
+run may go on with another number of processes. The features that a process did not make carry no gradient in it; after
+``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all of them.
+
+torch's DistributedDataParallel does the same for networks that are called once a step. The methods here call theirs
+several times, and copies of it without gradients, so the averaging is done by hand, in one go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lreid.errors import InputError
+from lreid.models import Embedder
+
+T = TypeVar("T")
+
+WAIT = timedelta(hours=2)  # the others wait while the first process ranks
+
+
+def join(device: torch.device) -> None:
+    """Joins the processes that ``torchrun`` has started; does nothing where it has not.
+
+    Args:
+        device: that all of them work on; of the GPUs of a machine each process takes one.
+
+    Raises:
+        InputError: they do not find each other.
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
+        return
+    try:
+        if device.type == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=WAIT)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"the processes of torchrun do not find each other ({str(error).splitlines()[0]}); on one machine start "
+            "them with --standalone --local_addr 127.0.0.1"
+        ) from None
+
+
+def leave() -> None:
+    """Ends what :func:`join` began."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """Number of this process; 0, the only one or the first, is the one that writes."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def own_rows() -> slice:
+    """Those rows of a batch that this process looks at."""
+    return slice(rank(), None, world())
+
+
+def divide(model: Embedder) -> None:
+    """From now on a model and its copies look at this process's share of images and return the features of all."""
+    if world() == 1:
+        return
+    model.backbone = _with_global_norms(model.backbone)
+    model.register_forward_pre_hook(_take_share)
+    model.register_forward_hook(_gather_features)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """The mean of all processes' gradients, in each of them."""
+    if world() == 1:
+        return
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    flat = torch.cat([each.flatten() for each in gradients])
+    dist.all_reduce(flat)
+    flat /= world()
+    for gradient, mean in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))
+
+
+def by_the_first(compute: Callable[[], T]) -> T:
+    """What ``compute`` returns in the first process, in all of them."""
+    if world() == 1:
+        return compute()
+    result: list[Any] = [compute() if rank() == 0 else None]
+    dist.broadcast_object_list(result)
+    return result[0]
+
+
+def any_of(flag: bool) -> bool:
+    """Whether it is true in any process."""
+    if world() == 1:
+        return flag
+    count = torch.tensor(float(flag), device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(count)
+    return count.item() > 0
+
+
+def _take_share(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    model.batch_size = len(inputs[0])
+    return (inputs[0][own_rows()],)
+
+
+def _gather_features(model: nn.Module, inputs: tuple[Tensor], features: Tensor) -> Tensor:
+    return _Gather.apply(features, model.batch_size)
+
+
+class _Gather(torch.autograd.Function):
+    """The rows of all processes, each in its place (n, dim), from this one's (about n / N, dim)."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
+        most = -(-count // world())
+        padded = F.pad(own, (0, 0, 0, most - len(own)))  # all must send equally much
+        parts = [torch.empty_like(padded) for _ in range(world())]
+        dist.all_gather(parts, padded.contiguous())
+        return torch.stack(parts, 1).flatten(0, 1)[:count]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # Times N, as average_gradients divides the sum over the processes by it.
+        return world() * gradient[own_rows()], None
+
+
+def _with_global_norms(module: nn.Module) -> nn.Module:
+    """A network whose BatchNorms take the statistics of all processes; the parameters are the same ones."""
+    if next(module.parameters()).is_cuda:
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    for each in module.modules():
+        if isinstance(each, _BatchNorm):
+            each.forward = _global_norm.__get__(each)  # torch's own, SyncBatchNorm, is for GPUs alone
+    return module
+
+
+def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
+    """BatchNorm in training mode over the images of all processes; in evaluation mode as it is."""
+    if not norm.training:
+        return type(norm).forward(norm, inputs)
+    dims = [0, *range(2, inputs.ndim)]
+    shape = [1, -1] + [1] * (inputs.ndim - 2)
+    dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # half precision sums badly
+    count = _Sum.apply(torch.tensor(inputs.numel() / inputs.shape[1]))
+    mean = _Sum.apply(inputs.sum(dims)) / count  # (channels,)
+    centred = inputs - mean.view(shape)
+    variance = _Sum.apply(centred.square().sum(dims)) / count  # (channels,)
+    with torch.no_grad():
+        norm.num_batches_tracked += 1
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(variance * count / (count - 1), norm.momentum)
+    scale = norm.weight * (variance + norm.eps).rsqrt()
+    return (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes; each gets the gradients of all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        value = value.clone()
+        dist.all_reduce(value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.clone()
+        dist.all_reduce(gradient)
+        return gradient

@@ -1,0 +1,129 @@
+"""One update after another: losses, gradients and the optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, Optimizer
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.methods import Method
+from lreid.training import distributed
+
+CHECK_EVERY = 20  # updates on a GPU between looks at the loss, each of which has to wait for it
+
+
+class NotFinite(InputError):
+    """A loss that is infinite or not a number; ``paths`` are those of the images it was computed from."""
+
+    def __init__(self, message: str, paths: Sequence[str]) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
+class Updates:
+    """Updates the parameters of a method by the gradient of its loss; made anew for every task.
+
+    Args:
+        method: what is trained.
+        optimizer: ``adam`` or ``sgd``.
+        momentum: of sgd.
+        weight_decay: L2, coupled.
+        fp16: scale the loss, so that small gradients do not vanish in half precision.
+        device: where the method works.
+    """
+
+    def __init__(
+        self, method: Method, *, optimizer: str, momentum: float, weight_decay: float, fp16: bool,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.method, self.device = method, device
+        common = {"weight_decay": weight_decay, "fused": device.type in ("cpu", "cuda")}
+        self.optimizer: Optimizer = (
+            SGD(method.parameters(), lr=0.0, momentum=momentum, **common)
+            if optimizer == "sgd"
+            else Adam(method.parameters(), lr=0.0, **common)
+        )
+        self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
+        self.sums: dict[str, Tensor] = {}  # of loss terms since they were last read, on the device
+        self.count = 0  # updates since then
+        self.images = 0  # looked at in all
+        self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses, and the images they come from
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from now on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group.get("rate_factor", 1.0)
+
+    def update(self, batches: Sequence[Batch]) -> None:
+        """One update by the mean gradient over some batches, which need not fit into memory at once.
+
+        Raises:
+            NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        for batch in batches:
+            terms = self.method.loss(batch)
+            loss = sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items())
+            self.scaler.scale(loss / len(batches)).backward()
+            for name, term in terms.items():
+                self.sums[name] = self.sums.get(name, 0) + term.detach() / len(batches)
+            self.unchecked.append((loss.detach(), batch.paths))
+            self.images += len(batch.labels)
+        groups = self.optimizer.param_groups
+        distributed.average_gradients(each for group in groups for each in group["params"])
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.count += 1
+        if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
+            self.check()
+
+    def check(self) -> None:
+        """
+        Raises:
+            NotFinite: a loss was not finite, or a parameter is not.
+        """
+        if self.unchecked:
+            finite = torch.stack([loss for loss, _ in self.unchecked]).isfinite().tolist()
+            if not all(finite):
+                loss, paths = self.unchecked[finite.index(False)]
+                raise NotFinite(f"the loss is {loss.item()}", paths)
+        self.unchecked.clear()
+
+    def check_parameters(self) -> None:
+        """Before anything is saved: a finite loss can have an infinite gradient.
+
+        Raises:
+            NotFinite: a loss was not finite, or a parameter is not.
+        """
+        self.check()
+        for name, tensor in self.method.model.state_dict().items():
+            if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()):
+                raise NotFinite(f"{name} of the network is not finite", ())
+
+    def read(self) -> dict[str, float]:
+        """The mean of each loss term since it was last read."""
+        means = {name: total.item() / self.count for name, total in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on: tensors and plain values."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "sums": self.sums,
+            "count": self.count,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
+        self.count = state["count"]

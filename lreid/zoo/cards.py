@@ -1,0 +1,164 @@
+"""What is known of a trained model: a JSON file beside its weights."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import typing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lreid.errors import InputError
+from lreid.files import write_text
+
+PREFIX = "zoo:"
+BUNDLED = Path(__file__).parents[1] / "weights"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One model of the zoo.
+
+    Attributes:
+        file: the card itself; all others are its keys.
+        name: as in ``zoo:NAME``, and of the files.
+        title: one line for people.
+        start_only: a network to start training from (``MODEL.WEIGHTS zoo:NAME``), not one to search with.
+        method, benchmark, seed: of the run.
+        task, tasks: the last task that was trained, from 1, and how many there were.
+        backbone, height, width, mean, std, neck, dim: of the network, as in :class:`lreid.models.Embedder`, and the
+            length of its features.
+        parameters: how many there are.
+        figures: for each gallery its ``kind`` (seen, unseen), numbers of ``queries`` and ``images``, and ``mAP``,
+            ``rank1``, ``rank5``, ``rank10`` in per cent, all measured with the weights as they are stored.
+        metric, ap, camera_filter, flip: how these were measured, see ``EVAL`` of :mod:`lreid.config`.
+        protocol: fingerprint of the benchmark's images and their order.
+        images_trained: images that the method looked at, one as often as it was drawn.
+        trained_on: whose pictures.
+        command: that made the run.
+        config: every key of the run's config by its full name.
+        version: of lreid, that made the run.
+        licence: of the weights.
+        sha256, bytes: of the weights' file.
+        url, mirrors: where the weights can be had; empty where they lie beside the card.
+    """
+
+    file: Path
+    name: str
+    title: str
+    start_only: bool
+    method: str
+    benchmark: str
+    seed: int
+    task: int
+    tasks: int
+    backbone: str
+    height: int
+    width: int
+    mean: list[float]
+    std: list[float]
+    neck: bool
+    dim: int
+    parameters: int
+    figures: dict[str, dict[str, Any]]
+    metric: str
+    ap: str
+    camera_filter: bool
+    flip: bool
+    protocol: str
+    images_trained: int
+    trained_on: str
+    command: str
+    config: dict[str, Any]
+    version: str
+    licence: str
+    sha256: str
+    bytes: int
+    url: str
+    mirrors: list[str]
+
+    def write(self) -> None:
+        """Writes the card to its file."""
+        keys = asdict(self)
+        del keys["file"]
+        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in keys.items()]
+        write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _value(value: Any) -> str:
+    """JSON with a line for each key of a mapping, and lists on one line."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return (
+        "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
+    )
+
+
+def read_card(file: Path) -> Card:
+    """Reads a card.
+
+    Raises:
+        InputError: it is missing or no card.
+    """
+    try:
+        keys = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{file}: no such card; weights of the zoo need it beside them, see tools/zoo.py publish"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
+    wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
+    if not isinstance(keys, dict) or keys.keys() != wanted.keys():
+        differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
+        raise InputError(
+            f"{file}: not a card of this version of lreid ({', '.join(differing[:3])}); publish the model again"
+        )
+    for key, hint in wanted.items():
+        kind = typing.get_origin(hint) or hint
+        if type(keys[key]) is not kind:
+            raise InputError(f"{file}: {key} must be of type {kind.__name__}, got {keys[key]!r}")
+    if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
+        raise InputError(
+            f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _"
+        )
+    if not re.fullmatch("[0-9a-f]{64}", keys["sha256"]):
+        raise InputError(f"{file}: sha256 must be 64 hexadecimal digits, got {keys['sha256']!r}")
+    return Card(file=file, **keys)
+
+
+def cards() -> list[Card]:
+    """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which win, by name.
+
+    Raises:
+        InputError: the folder is missing or a file in it is no card.
+    """
+    folders = [BUNDLED]
+    if own := os.environ.get("LREID_ZOO_CARDS"):
+        if not Path(own).is_dir():
+            raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; name one that holds cards, or unset it")
+        folders.append(Path(own))
+    files = {file.stem: file for folder in folders for file in folder.glob("*.json")}
+    return [read_card(files[name]) for name in sorted(files)]
+
+
+def find(name: str) -> Card:
+    """The card of a name (without ``zoo:``), or of a card's path ``….json``.
+
+    Raises:
+        InputError: there is none; the nearest name is told.
+    """
+    if name.endswith(".json"):
+        return read_card(Path(name))
+    known = {card.name: card for card in cards()}
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        told = f"; the nearest is {nearest[0]}" if nearest else ""
+        raise InputError(
+            f"{PREFIX}{name}: no model of the zoo has this name{told}; tools/zoo.py list shows all"
+        )
+    return known[name]

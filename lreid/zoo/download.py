@@ -1,0 +1,179 @@
+"""Downloads that may be cut, stall or bring something else, and still end as the right file or as none."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import logging
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pooch
+from tqdm import tqdm
+
+from lreid.errors import InputError
+
+logger = logging.getLogger("lreid")
+
+SCHEMES = ("http://", "https://", "file://")
+BLOCK = 1 << 16  # bytes
+
+
+class _Fault(Exception):
+    """An address did not give the file; ``final`` where asking it again is of no use."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+@dataclass(frozen=True)
+class Download:
+    """Brings a file of known hash from the first address that gives it.
+
+    pooch checks the hash of a temporary file and only then gives it its name, and takes a file that is there and right
+    without asking anybody. Its own downloader starts over after every interruption; the one here keeps what it has in
+    ``FILE.part`` and asks for the rest (HTTP Range), within a call and in later ones.
+
+    Args:
+        timeout: seconds without a byte before an address is given up.
+        attempts: at each address.
+        pause: seconds before the second attempt, twice as many before the third, and so on.
+    """
+
+    timeout: float = 30.0
+    attempts: int = 4
+    pause: float = 1.0
+
+    def __call__(self, addresses: Sequence[str], file: Path, *, sha256: str, size: int) -> None:
+        """Makes sure that the file is there.
+
+        Args:
+            addresses: http, https or file.
+            file: to be written; its folder is made where it does not exist.
+            sha256: that it must have, 64 hexadecimal digits.
+            size: in bytes, that it must have.
+
+        Raises:
+            InputError: no address gives the file, or it cannot be written. Then nothing is under its name.
+        """
+        for address in addresses:
+            if not address.startswith(SCHEMES):
+                raise InputError(f"{address}: not an address; it must begin with {', '.join(SCHEMES)}")
+        pooch.get_logger().setLevel("WARNING")  # it would tell each attempt twice
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(file.parent):
+                if file.exists() and pooch.file_hash(str(file)) != sha256:
+                    file.unlink()  # the disk spoilt it
+                self._from_first(addresses, file, sha256, size)
+        except OSError as error:
+            reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
+            raise InputError(
+                f"{file}: cannot be written ({reason}); free some space or mend the permissions, or name "
+                "another folder by LREID_ZOO_CACHE"
+            ) from None
+
+    def _from_first(self, addresses: Sequence[str], file: Path, sha256: str, size: int) -> None:
+        faults: dict[str, str] = {}
+        for address in addresses:
+            for attempt in range(self.attempts):
+                time.sleep(self.pause * attempt)
+                try:
+                    pooch.retrieve(
+                        address, f"sha256:{sha256}", fname=file.name, path=file.parent,
+                        downloader=_Resuming(file.with_name(f"{file.name}.part"), size, self.timeout),
+                    )  # fmt: skip
+                    return
+                except ValueError:  # pooch's word for another hash; it has deleted what came
+                    faults[address] = "its SHA-256 is not the one on the card"
+                except _Fault as fault:
+                    faults[address] = str(fault)
+                    if fault.final:
+                        break
+        told = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
+        raise InputError(
+            f"{file.name}: cannot be downloaded ({told}); try again, which goes on where it broke off, "
+            f"name a mirror by LREID_ZOO_MIRROR, or put the file at {file}"
+        )
+
+
+@dataclass(frozen=True)
+class _Resuming:
+    """A downloader for pooch."""
+
+    part: Path
+    size: int
+    timeout: float
+
+    def __call__(self, url: str, output: str, _: Any) -> None:
+        there = self.part.stat().st_size if self.part.exists() else 0
+        if there != self.size:
+            self._fetch(url, there if there < self.size else 0)
+        self.part.replace(output)
+
+    def _fetch(self, url: str, start: int) -> None:
+        """The bytes of the file from ``start``, or all where the server cannot begin in the middle."""
+        logger.info("downloading %s%s", url, f", from byte {start}" if start else "")
+        with _open(url, start, self.timeout) as response:
+            span = str(response.headers["Content-Range"])
+            if response.status != 206 or not span.startswith(f"bytes {start}-"):
+                start = 0
+            length = response.headers["Content-Length"]
+            if length is not None and int(length) != self.size - start:
+                raise _Fault(f"gives {int(length)} bytes, not {self.size - start}: another file", final=True)
+            with (
+                open(self.part, "ab" if start else "wb") as part,
+                tqdm(
+                    total=self.size, initial=start, unit="B", unit_scale=True, disable=None, leave=False,
+                    desc=self.part.stem,
+                ) as bar,
+            ):  # fmt: skip
+                while start < self.size and (block := _read(response, self.size - start)):
+                    part.write(block)
+                    start += len(block)
+                    bar.update(len(block))
+        if start < self.size:
+            raise _Fault(f"broke off after {start} of {self.size} bytes")
+
+
+def _open(url: str, start: int, timeout: float) -> Any:
+    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        return urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _Fault(f"{error.code} {error.reason}", final=400 <= error.code < 500) from None
+    except TimeoutError:
+        raise _Fault(f"no answer for {timeout:g} s") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
+        raise _Fault(reason, final=url.startswith("file:")) from None
+
+
+def _read(response: Any, most: int) -> bytes:
+    try:
+        return response.read1(min(BLOCK, most))
+    except TimeoutError:
+        raise _Fault("stalled") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _Fault(str(error) or type(error).__name__) from None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Lets one process at a time write to a folder; the others wait."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,39 @@
+"""Entries of a zoo, of made-up bytes or of tiny networks with random weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import yaml
+from checkpoints import write_checkpoint
+
+from lreid.config import leaves
+from lreid.training.checkpoint import load_checkpoint
+from lreid.zoo import Card, find
+
+
+def write_card(file: Path, content: bytes, **changes: Any) -> Card:
+    """A card beside which these bytes would be the weights; the rest is that of a model of the zoo."""
+    keys = {
+        "file": file,
+        "name": file.stem,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+    }
+    card = dataclasses.replace(find("dwopp-synthetic-10"), **keys | changes)
+    card.write()
+    return card
+
+
+def write_entry(folder: Path, name: str = "mine", seed: int = 0, **changes: Any) -> Card:
+    """Card and weights of the tiny network of :func:`checkpoints.write_checkpoint`."""
+    checkpoint = load_checkpoint(write_checkpoint(folder / f"{name}.pt", seed))
+    (folder / f"{name}.pt").unlink()
+    content = safetensors.torch.save(checkpoint["model"])
+    (folder / f"{name}.safetensors").write_bytes(content)
+    config = dict(leaves(yaml.safe_load(checkpoint["config"])))
+    return write_card(folder / f"{name}.json", content, config=config, **changes)

@@ -1,0 +1,149 @@
+"""The page of many runs in a browser: it opens without complaint, sorts, filters, and fits a phone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lreid.report import write_page
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page_of(browser: Any, results: Any, tmp_path: Path) -> Iterator[Any]:
+    """Opens a page about eight runs of four methods on two benchmarks; whatever goes wrong on it fails the test."""
+    runs = [
+        results(
+            rows=4, seed=seed, method=method, benchmark=benchmark, shift=shift + seed,
+            drift=[{"task": 1, "buffer": {"step": [0.1, 0.2], "since_switch": [0.1, 0.3]}}],
+        )
+        for benchmark, methods in (("market", {"dwopp": 9, "a-joint": 20, "zeta": 4}), ("veri", {"dwopp": 1}))
+        for method, shift in methods.items()
+        for seed in (0, 1)
+    ]  # fmt: skip
+    write_page(tmp_path / "many.html", runs)
+    address = (tmp_path / "many.html").as_uri()
+    contexts, faults = [], []
+
+    def opened(**options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: faults.append(request.url) if request.url != address else None)
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def column(page: Any, number: int) -> list[str]:
+    """What is shown in a column of the comparison."""
+    return page.eval_on_selector_all(
+        "table.compared tbody tr:not(.off)", f"rows => rows.map(row => row.cells[{number}].textContent)"
+    )
+
+
+def width(page: Any) -> int:
+    return page.evaluate("document.scrollingElement.scrollWidth")
+
+
+def test_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
+    page = page_of()
+    assert column(page, 0) == ["dwopp", "a-joint", "zeta", "dwopp"]
+    head = page.locator("table.compared th", has_text="seen mAP").first
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(page, 0) == ["a-joint", "dwopp", "zeta", "dwopp"]
+    assert [float(text.split()[0]) for text in column(page, 2)] == [41.0, 30.0, 25.0, 22.0]
+    page.keyboard.press("Enter")  # on the head, which has the focus
+    assert head.get_attribute("aria-sort") == "ascending" and column(page, 0)[0] == "dwopp"
+    name = page.locator("table.compared th", has_text="method")
+    name.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    assert column(page, 0) == ["a-joint", "dwopp", "dwopp", "zeta"]
+    assert page.locator("table.compared th[aria-sort]").count() == 1
+
+
+def test_a_head_is_reached_by_tab_and_shows_it(page_of: Any) -> None:
+    page = page_of()
+    for _ in range(3):  # the filter, the box of the table, its first head
+        page.keyboard.press("Tab")
+    focused = page.evaluate(
+        "[document.activeElement.tagName, document.activeElement.textContent,"
+        " getComputedStyle(document.activeElement).outlineStyle]"
+    )
+    assert focused == ["BUTTON", "method", "solid"]
+
+
+def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
+    page = page_of()
+    box = page.get_by_label("Filter")
+    box.fill("DWOPP veri")
+    assert column(page, 0) == ["dwopp"] and page.locator("output").text_content() == "1 of 4 shown"
+    assert page.get_by_role("heading", name="Learning curve, veri").is_visible()
+    assert not page.get_by_role("heading", name="Learning curve, market").is_visible()
+    box.fill("zeta")
+    visible = page.eval_on_selector_all(
+        "svg g",
+        "lines => lines.filter(each => each.getBoundingClientRect().width).map(each => each.dataset.name)",
+    )
+    assert visible and all(name.startswith("zeta") for name in visible)
+    box.fill("")
+    assert len(column(page, 0)) == 4 and page.locator("output").text_content() == ""
+
+
+def test_a_phone_need_not_scroll_sideways(page_of: Any) -> None:
+    page = page_of(viewport={"width": 390, "height": 844})
+    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
+    assert width(page) <= 390
+    boxes = page.eval_on_selector_all(
+        ".scroll", "all => all.map(each => each.scrollWidth > each.clientWidth)"
+    )
+    assert any(boxes)  # what is wide scrolls by itself
+
+
+def test_dark_mode_is_dark(page_of: Any) -> None:
+    colours = [
+        page_of(color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    light, dark = (sum(map(int, re.findall(r"\d+", colour))) for colour in colours)
+    assert dark < 150 < 600 < light
+
+
+def test_without_javascript_all_is_there(page_of: Any) -> None:
+    page = page_of(java_script_enabled=False)
+    assert page.locator("table.compared tbody tr").count() == 4
+    assert page.locator("th button").count() == 0 and not page.locator(".filter").is_visible()
+
+
+def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
+    page = page_of(color_scheme="dark")
+    cell = page.locator("details td").first
+    assert not cell.is_visible()
+    page.emulate_media(media="print")
+    assert cell.is_visible() and not page.locator(".filter").is_visible()
+    card = page.eval_on_selector("section", "each => getComputedStyle(each).backgroundColor")
+    assert card == "rgb(255, 255, 255)"

@@ -1,0 +1,98 @@
+"""Models by file and by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import write_checkpoint
+from entries import write_entry
+
+import lreid
+from lreid import zoo
+from lreid.errors import InputError
+from lreid.loading import lasting_name, model_config, read_checkpoint
+from lreid.models.fingerprint import fingerprint
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An entry ``mine``, the checkpoint it was made of, and its folder to stand in."""
+    write_checkpoint(tmp_path / "model.pt")
+    write_entry(tmp_path / "zoo")
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path / "zoo"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_model_by_all_its_names(world: Path) -> None:
+    wanted = lreid.load_model(world / "model.pt")
+    assert not wanted.training
+    images = np.random.default_rng(0).integers(0, 256, (3, wanted.height, wanted.width, 3), np.uint8)
+    for source in ("zoo:mine", "mine", "zoo/mine.safetensors", Path("zoo:mine"), "zoo:zoo/mine.json"):
+        model = lreid.load_model(source)
+        assert fingerprint(model) == fingerprint(wanted) and not model.training
+        np.testing.assert_array_equal(model.extract(images), wanted.extract(images))
+        assert model_config(source) == model_config("model.pt")
+    assert model_config("mine", ["EVAL.FLIP", "True"]).EVAL.FLIP
+
+
+def test_a_file_wins_over_an_entry(world: Path) -> None:
+    write_checkpoint(world / "mine", seed=1)
+    assert fingerprint(lreid.load_model("mine")) != fingerprint(lreid.load_model("zoo:mine"))
+
+
+def test_half_precision_is_that_of_what_is_loaded() -> None:
+    """Stored halves become the same floats everywhere, and those have the fingerprint."""
+    state = read_checkpoint("zoo:dwopp-synthetic-10")["model"]
+    assert {value.dtype for value in state.values() if value.ndim > 1} == {torch.float16}
+    model = lreid.load_model("zoo:dwopp-synthetic-10")
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name].to(value.dtype))
+    again = lreid.load_model("zoo:dwopp-synthetic-10")
+    assert fingerprint(again) == fingerprint(model)
+
+
+@pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
+def test_the_card_is_that_of_the_network(card: zoo.Card) -> None:
+    model, cfg = lreid.load_model(f"zoo:{card.name}"), model_config(f"zoo:{card.name}")
+    assert (card.backbone, card.height, card.width, card.dim) == (
+        model.name,
+        model.height,
+        model.width,
+        model.dim,
+    )
+    assert card.neck == isinstance(model.neck, torch.nn.BatchNorm1d)
+    assert card.parameters == sum(each.numel() for each in model.parameters())
+    for told, buffer in ((card.mean, model.mean), (card.std, model.std)):
+        torch.testing.assert_close(255 * torch.tensor(told), buffer.flatten())
+    assert (card.method, card.benchmark, card.seed) == (cfg.METHOD.NAME, cfg.BENCHMARK.NAME, cfg.SEED)
+    assert (card.metric, card.ap) == (cfg.EVAL.METRIC, cfg.EVAL.AP)
+    assert (card.camera_filter, card.flip) == (cfg.EVAL.CAMERA_FILTER, cfg.EVAL.FLIP)
+
+
+def test_what_there_is_not(world: Path) -> None:
+    for source, message in (
+        ("gone.pt", "gone.pt: no such file"),
+        ("folder/gone", "folder/gone: no such file"),
+        ("min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
+        ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
+        ("gone.safetensors", "gone.json: no such card"),
+        ("zoo", "zoo: is a folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            lreid.load_model(source)
+    (world / "zoo" / "mine.safetensors").write_bytes(b"cut")
+    with pytest.raises(InputError, match="mine.safetensors: is damaged"):
+        lreid.load_model("mine")
+
+
+def test_lasting_names(world: Path) -> None:
+    assert lasting_name("zoo:mine") == lasting_name("mine") == lasting_name(Path("zoo:mine")) == "zoo:mine"
+    assert lasting_name("model.pt") == os.path.abspath("model.pt")
+    assert lasting_name("zoo/mine.safetensors") == os.path.abspath("zoo/mine.safetensors")
+    assert lasting_name("zoo:zoo/mine.json") == f"zoo:{os.path.abspath('zoo/mine.json')}"

@@ -1,0 +1,76 @@
+"""The command line of the zoo, and its models in the other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from entries import write_entry
+
+from lreid.zoo import cards, find
+from lreid.zoo.page import page
+
+NAME = "dwopp-synthetic-10"
+
+
+def test_list_show_fetch_and_page(
+    tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool("zoo.py", "list") == 0
+    assert NAME in capsys.readouterr().out
+    assert tool("zoo.py", "show", f"zoo:{NAME}") == 0
+    assert find(NAME).sha256 in capsys.readouterr().out
+    assert tool("zoo.py", "fetch", NAME) == 0
+    assert Path(capsys.readouterr().out.strip()) == find(NAME).file.with_suffix(".safetensors")
+    assert tool("zoo.py", "page", "--out", str(tmp_path / "zoo.md")) == 0
+    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == page(cards())
+
+
+def test_verify_one_with_wrong_figures(
+    tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = write_entry(tmp_path, "mine")
+    assert tool("zoo.py", "verify", str(card.file)) == 2
+    told = capsys.readouterr()
+    assert (
+        "mine" in told.out
+        and told.err.startswith("zoo.py: mine: plaza has mAP")
+        and told.err.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["zoo.py", "show", "dwop"],
+            "zoo:dwop: no model of the zoo has this name; the nearest is dwopp-synthetic-10",
+        ),
+        (["zoo.py", "publish", "gone", "mine"], "gone: no such file; name the folder of a run"),
+        (["test.py", "--checkpoint", "zoo:dwop"], "zoo:dwop: no model of the zoo has this name"),
+    ],
+)
+def test_one_line_for_bad_input(
+    tool: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert tool(*arguments) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"{arguments[0]}: {message}") and told.count("\n") == 1
+
+
+def test_testing_and_searching_with_a_name(
+    tool: Callable[..., int], world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    write_entry(tmp_path, "mine")
+    assert tool("test.py", "--checkpoint", "zoo:mine", "--query", "q", "--gallery", "g") == 0
+    results = json.loads((world / "mine-test" / "test.json").read_text())
+    assert results["checkpoints"] == {"zoo:mine": "zoo:mine"}
+
+    gallery = str(tmp_path / "people.gallery")
+    assert tool("search.py", "build", gallery, "g", "--checkpoint", "zoo:mine") == 0
+    picture = str(next((world / "q").iterdir()))
+    assert tool("search.py", "query", gallery, picture, "--out", str(tmp_path / "matches")) == 0
+    assert json.loads((tmp_path / "matches" / "matches.json").read_text())["queries"][0]["matches"]

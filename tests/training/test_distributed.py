@@ -1,0 +1,156 @@
+"""Several processes compute what one does: statistics, gradients, whole runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from processes import start, together, wait
+from tiny import TINY
+from torch import Tensor
+from yacs.config import CfgNode
+
+from lreid.config import load_config
+from lreid.errors import InputError
+from lreid.models import Embedder
+from lreid.training import distributed, run
+from lreid.training.run import train
+
+CPU = torch.device("cpu")
+
+
+def config(**changes: Any) -> CfgNode:
+    keys = TINY | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], [str(part) for pair in keys.items() for part in pair])
+
+
+def one_update(images: Tensor, targets: Tensor) -> list[Tensor]:
+    """Features, gradients and running statistics of a network and a copy of it, after a step in which both are used."""
+    distributed.join(CPU)
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16).double()
+    distributed.divide(model)
+    model.train()
+    first, second = model(images), model(images.flip(3))
+    ((first - targets).square().sum() + (first * second).sum()).backward()
+    distributed.average_gradients(model.parameters())
+    model.eval()
+    with torch.no_grad():
+        looked = model(images[:3])  # of which the processes have different numbers
+    gradients = [each.grad for each in model.parameters()]
+    return [each.detach().clone() for each in (first, looked, *gradients, *model.buffers())]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_divided_network_is_the_whole_one(tmp_path: Path, count: int) -> None:
+    images = torch.randn(7, 3, 32, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    targets = torch.randn(7, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    expected = one_update(images, targets)
+    torch.set_num_threads(threads)
+    for results in together(count, lambda: one_update(images, targets), tmp_path):
+        for result, value in zip(results, expected, strict=True):
+            torch.testing.assert_close(result, value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Networks in float64: in float32, 20 updates from random weights make a percent of what is rounding at first."""
+    model_of = run.model_of
+
+    def in_double(*args: Any, **options: Any) -> Embedder:
+        model = model_of(*args, **options)
+        model.register_forward_pre_hook(lambda _, inputs: (inputs[0].double(),))
+        return model
+
+    monkeypatch.setattr(run, "model_of", in_double)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def losses(results: dict[str, Any]) -> np.ndarray:
+    """All terms of all epochs."""
+    return np.array([entry[name] for entry in results["loss_history"] for name in sorted(entry)])
+
+
+@pytest.mark.parametrize("name", ["dwopp", "pass_proto", "er_aml", "co2l", "bot_ft_plus"])
+@pytest.mark.usefixtures("double")
+def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None:
+    """20 updates on the same global batches; with rotated copies, a memory, two views, and a neck."""
+    size = {"BATCH__IMAGES": 4} if name != "dwopp" else {"EPISODE__QUERY": 2}
+    cfg = config(
+        METHOD__NAME=name, BENCHMARK__TASKS_PER_DATASET=2, TRAIN__EPOCHS=4, TRAIN__OPTIMIZER="sgd",
+        TRAIN__LR=1e-3, SYNTHETIC__TRAIN_IDENTITIES=10, **size,
+    )  # fmt: skip
+    expected = train(cfg, tmp_path / "one")
+    runs = together(2, lambda: train(cfg, tmp_path / "two"), tmp_path)
+    assert expected["steps_trained"] >= 16
+    for results in runs:
+        for key in ("images_trained", "steps_trained", "exemplars", "galleries"):
+            assert results[key] == expected[key]
+        np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
+    assert runs[0]["mAP"] == runs[1]["mAP"]
+    assert (tmp_path / "two" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("double")
+def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
+    """Killed together; and then the other way round."""
+    cfg = config(METHOD__NAME="dmml_ft", EPISODE__QUERY=2, TRAIN__OPTIMIZER="sgd", TRAIN__CHECKPOINT_STEPS=1)
+    expected = train(cfg, tmp_path / "one")
+
+    def killed_at(step: int, out: Path) -> None:
+        from lreid.training.trainer import Trainer
+
+        save, saves = Trainer._save, 0
+
+        def counted(self: Trainer, updates: Any) -> None:
+            nonlocal saves
+            save(self, updates)
+            saves += 1
+            if saves == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Trainer._save = counted
+        train(cfg, out, resume=True)
+
+    with pytest.raises(AssertionError):
+        together(2, lambda: killed_at(3, tmp_path / "two"), tmp_path)
+    results = train(cfg, tmp_path / "two", resume=True)
+    np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
+    assert wait(start(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
+    (results, _) = together(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
+    np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
+
+
+def refusal(cfg: CfgNode, out: Path) -> str:
+    with pytest.raises(InputError) as error:
+        train(cfg, out)
+    return str(error.value)
+
+
+def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
+    odd = config(EPISODE__IDENTITIES=3, SYNTHETIC__TRAIN_IDENTITIES=12, BENCHMARK__TASKS_PER_DATASET=1)
+    for message in together(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):
+        assert message == (
+            "EPISODE: a batch of 9 images cannot be dealt evenly to 2 processes; "
+            "change EPISODE.IDENTITIES or the number of processes"
+        )
+    for message in together(2, lambda: refusal(config(METHOD__NAME="mir"), tmp_path / "run"), tmp_path):
+        assert message.startswith("METHOD.NAME: mir looks at gradients by itself")
+
+
+def test_alone_nothing_is_divided() -> None:
+    model = Embedder("small", height=32, width=16)
+    distributed.divide(model)
+    assert not model._forward_hooks and not model._forward_pre_hooks
+    assert distributed.own_rows() == slice(0, None, 1) and distributed.world() == 1
+    assert distributed.by_the_first(lambda: 3) == 3 and distributed.any_of(True)

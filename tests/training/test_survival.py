@@ -1,0 +1,270 @@
+"""Runs that are killed, stopped, or come upon what cannot be learned from: nothing saved is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from processes import start, wait
+from tiny import TINY
+from yacs.config import CfgNode
+
+from lreid.config import load_config
+from lreid.errors import InputError, Stopped
+from lreid.files import read_tensors
+from lreid.methods.dwopp import DwoPP
+from lreid.training import checkpoint as checkpoint_module
+from lreid.training.run import train
+from lreid.training.trainer import Trainer
+
+KILLS = 24
+
+
+def config(**changes: Any) -> CfgNode:
+    keys = TINY | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1}
+    keys |= {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], [str(part) for pair in keys.items() for part in pair])
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """All of a run's result but what a clock decides."""
+    results = json.loads((folder / "results.json").read_text())
+    for name in ("seconds", "images_per_second", "peak_memory_mib"):
+        del results[name]
+    return results
+
+
+def last_model(folder: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(folder / "checkpoints" / "task-03.pt")["model"]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    assert wait(start(lambda: train(config(), out) and None)) == 0
+    return out
+
+
+def killed_while_saving(at: int, cfg: CfgNode, out: Path) -> None:
+    """Trains until the save number ``at``, of which half reaches the disk."""
+    save, saves = torch.save, 0
+
+    def half(state: Any, file: Any) -> None:
+        nonlocal saves
+        saves += 1
+        save(state, file)
+        if saves == at:
+            file.truncate(file.tell() // 2)
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint_module.torch.save = half
+    train(cfg, out, resume=True)
+
+
+def test_killed_again_and_again_a_run_ends_with_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
+    """SIGKILL and SIGTERM at random moments, and in the middle of saving; bit for bit in float32."""
+    rng, out, statuses = random.Random(0), tmp_path / "run0", []
+    for kill in range(KILLS):
+        if kill % 3 == 0:
+            at = rng.randint(1, 4)
+            statuses.append(wait(start(lambda at=at, out=out: killed_while_saving(at, config(), out))))
+        else:
+            pid = start(lambda out=out: train(config(), out, resume=True) and None)
+            time.sleep(rng.uniform(0.0, 0.6))
+            os.kill(pid, signal.SIGKILL if kill % 3 == 1 else signal.SIGTERM)
+            statuses.append(wait(pid))
+        if statuses[-1] == 0:  # the end came first
+            assert outcome(out) == outcome(unbroken)
+            out = tmp_path / f"run{kill + 1}"
+    assert statuses.count(-signal.SIGKILL) > KILLS / 4
+    train(config(), out, resume=True)
+    assert outcome(out) == outcome(unbroken)
+    one, other = last_model(out), last_model(unbroken)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    names = sorted(file.name for file in (out / "checkpoints").glob("*.pt"))
+    assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_between_two_steps_saves_and_ends_the_run(
+    unbroken: Path, tmp_path: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of an epoch, with no other checkpoint due."""
+    out, cfg = tmp_path / "run", config(TRAIN__CHECKPOINT_STEPS=0, TRAIN__CHECKPOINT_MINUTES=60)
+    loss, steps = DwoPP.loss, 0
+
+    def with_signal(self: DwoPP, batch: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 9:  # of six a task
+            os.kill(os.getpid(), stop)
+        return loss(self, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped) as stopped:
+        patch.setattr(DwoPP, "loss", with_signal)
+        train(cfg, out)
+    assert stopped.value.status == 128 + stop and str(stopped.value) == f"stopped by {stop.name}"
+    assert signal.getsignal(stop) in (signal.SIG_DFL, signal.default_int_handler)
+    assert read_tensors(out / "checkpoints" / "last.pt")["position"] == {"task": 1, "epoch": 1, "step": 1}
+    train(cfg, out, resume=True)
+    assert outcome(out) | {"config": 0} == outcome(unbroken) | {"config": 0}
+
+
+def test_a_signal_during_the_evaluation_ends_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluate(self: Trainer, task: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("went on")
+
+    monkeypatch.setattr(Trainer, "_evaluate", evaluate)
+    with pytest.raises(Stopped):
+        train(config(), tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(self: DwoPP, batch: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(DwoPP, "loss", loss)
+    with pytest.raises(KeyboardInterrupt):
+        train(config(), tmp_path / "run")
+
+
+def stopped_within_the_second_task(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, saves = Trainer._save, 0
+
+    def counted(self: Trainer, updates: Any) -> None:
+        nonlocal saves
+        save(self, updates)
+        saves += 1
+        if saves == 10:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "_save", counted)
+        train(config(), out)
+
+
+@pytest.mark.parametrize("fault", ["cut short", "one bit", "empty", "foreign pickle"])
+def test_the_checkpoint_before_a_damaged_one_is_used(
+    unbroken: Path,
+    tmp_path: Path,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    out = tmp_path / "run"
+    stopped_within_the_second_task(out, monkeypatch)
+    last = out / "checkpoints" / "last.pt"
+    assert (out / "checkpoints" / "previous.pt").exists()
+    whole = last.read_bytes()
+    if fault == "one bit":
+        middle = len(whole) // 2
+        last.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    elif fault == "foreign pickle":
+        torch.save({"format": 1, "model": print}, last)
+    else:
+        last.write_bytes(whole[: len(whole) // 2] if fault == "cut short" else b"")
+    with caplog.at_level("WARNING", "lreid"):
+        train(config(), out, resume=True)
+    assert "last.pt: cannot be loaded" in caplog.text and "the checkpoint before it is used" in caplog.text
+    assert outcome(out) == outcome(unbroken)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    for name in ("last.pt", "task-01.pt"):
+        (folder / name).write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"last.pt: cannot be loaded.*no other checkpoint is whole"):
+        train(config(), tmp_path / "run", resume=True)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, begin = tmp_path / "run", DwoPP.begin_task
+    told = []
+
+    def second_run(self: DwoPP, task: Any) -> None:
+        monkeypatch.setattr(DwoPP, "begin_task", begin)
+        with pytest.raises(InputError) as error:
+            train(config(), out, resume=True)
+        told.append(str(error.value))
+        begin(self, task)
+
+    monkeypatch.setattr(DwoPP, "begin_task", second_run)
+    train(config(), out)
+    assert told == [
+        f"{out}: another run is at work in this folder; wait for its end, or choose another --out"
+    ]
+    train(config(), out, resume=True)  # its lock went with it
+
+
+def test_a_loss_that_is_not_finite_names_its_images(
+    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, loss, steps = tmp_path / "run", DwoPP.loss, 0
+    expected: list[str] = []
+
+    def poisoned(self: DwoPP, batch: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        terms = loss(self, batch)
+        if steps == 9:
+            expected.extend(batch.paths)
+            return {name: term * float("inf") for name, term in terms.items()}
+        return terms
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DwoPP, "loss", poisoned)
+        with pytest.raises(InputError) as error:
+            train(config(), out)
+    message = str(error.value)
+    assert "the loss is not finite in epoch 2, step 1 of task 2" in message and "\n" not in message
+    assert expected[0] in message and str(out / "not_finite.txt") in message
+    assert (out / "not_finite.txt").read_text().splitlines() == expected and len(expected) == 6
+    train(config(), out, resume=True)  # the last good state is there
+    assert outcome(out) == outcome(unbroken)
+
+
+def test_an_infinite_gradient_of_a_finite_loss_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(self: DwoPP, batch: Any) -> dict[str, torch.Tensor]:
+        features = self.model(batch.images)
+        return {"root": (features - features.detach()).square().sum().sqrt()}  # 0, with the gradient nan
+
+    monkeypatch.setattr(DwoPP, "loss", loss)
+    with pytest.raises(InputError, match="the loss is not finite in .*of the network is not finite"):
+        train(config(), tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").glob("*.pt"))
+
+
+def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lreid.data.loaders import TaskBatches
+
+    def dies(self: TaskBatches, index: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(TaskBatches, "__getitem__", dies)
+    with pytest.raises(InputError, match="DATA.WORKERS 1: a loader process died") as error:
+        train(config(DATA__WORKERS=1), tmp_path / "run")
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"
+    ):
+        train(config(), tmp_path / "file" / "run")

@@ -1,0 +1,90 @@
+"""Cards: what is shipped, reading and writing, and finding by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pooch
+import pytest
+from entries import write_card
+
+from lreid.errors import InputError
+from lreid.zoo import Card, cards, find, read_card
+from lreid.zoo.cards import BUNDLED
+
+SHIPPED = cards()
+
+
+@pytest.mark.parametrize("card", SHIPPED, ids=lambda card: card.name)
+def test_what_is_shipped_is_whole_and_small(card: Card) -> None:
+    weights = card.file.with_suffix(".safetensors")
+    assert card.file.parent == BUNDLED and not card.url
+    assert weights.stat().st_size == card.bytes < 5_000_000
+    assert pooch.file_hash(str(weights)) == card.sha256
+    assert card.licence == "MIT" and "no real people" in card.trained_on
+
+
+def test_every_file_belongs_to_a_card() -> None:
+    names = {card.name for card in SHIPPED}
+    assert {file.name for file in BUNDLED.iterdir()} == {
+        f"{name}{suffix}" for name in names for suffix in (".json", ".safetensors")
+    }
+
+
+def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
+    card = write_card(tmp_path / "mine.json", b"", url="https://a/b", mirrors=["file:///c", "http://d"])
+    assert read_card(card.file) == card
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": "0"}, "seed must be of type int, got '0'"),
+        ({"neck": 1}, "neck must be of type bool, got 1"),
+        ({"name": "other"}, "is the card of 'other'; name the file after it"),
+        ({"sha256": "0" * 63}, "sha256 must be 64 hexadecimal digits"),
+        ({"colour": "red"}, r"not a card of this version of lreid \(colour\)"),
+        ({"dim": None}, "dim must be of type int, got None"),
+    ],
+)
+def test_what_is_no_card(tmp_path: Path, change: dict, message: str) -> None:
+    file = write_card(tmp_path / "mine.json", b"").file
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(InputError, match=f"mine.json: {message}"):
+        read_card(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read as a card"),
+        ("{", "cannot be read as a card"),
+        ("[]", "not a card of this version"),
+    ],
+)
+def test_what_is_no_mapping(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.json").write_text(text)
+    with pytest.raises(InputError, match=f"mine.json: {message}"):
+        find(str(tmp_path / "mine.json"))
+
+
+def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find("dwopp-synthetic-10").file == BUNDLED / "dwopp-synthetic-10.json"
+    with pytest.raises(
+        InputError, match="zoo:dwop-synthetic-1: no model .*; the nearest is dwopp-synthetic-10;"
+    ):
+        find("dwop-synthetic-1")
+    with pytest.raises(InputError, match="gone.json: no such card"):
+        find(str(tmp_path / "gone.json"))
+
+    own = write_card(tmp_path / "dwopp-synthetic-10.json", b"")
+    write_card(tmp_path / "mine.json", b"")
+    assert find(str(own.file)) == own
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    assert find("dwopp-synthetic-10") == own and find("mine").file == tmp_path / "mine.json"
+    names = [card.name for card in cards()]
+    assert names == sorted({card.name for card in SHIPPED} | {"mine"})
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="LREID_ZOO_CARDS .*gone: no such folder"):
+        cards()
