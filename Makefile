@@ -1,6 +1,7 @@
-# make train   sets up .venv and trains DwoPP on the built-in benchmark
-# make test    sets up .venv and runs the tests
-# make lint    checks style
+# make train     sets up .venv and trains DwoPP on the built-in benchmark
+# make test      sets up .venv and runs the tests; prints which lines they did not reach
+# make lint      checks style and types
+# make docs      builds the documentation into site/
 # Options for a tool: make train ARGS="--config configs/methods/dwpp.yaml SEED 1"
 
 PYTHON ?= python3
@@ -8,24 +9,33 @@ BIN := .venv/bin
 # faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-.PHONY: train test lint clean
+.PHONY: train test lint docs clean
 
 train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
 
-test: .venv/installed
-	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+test: .venv/developing
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term:skip-covered $(ARGS)
 
-lint: .venv/installed
+lint: .venv/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/developing
+	$(BIN)/mkdocs build --strict
 
 .venv/installed: setup.py
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip setuptools wheel
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS)]"
+	touch $@
+
+.venv/developing: .venv/installed
+	@echo "Installing what tests, checks and documentation need …"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),milvus,export,docs,dev]"
 	touch $@
 
 clean:
-	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage site

@@ -9,6 +9,15 @@ from collections.abc import Callable
 
 from lreid.errors import InputError, Stopped
 
+LONGEST = 2000  # characters of an error that are shown
+
+
+def one_line(message: str) -> str:
+    """A message as one line, whatever the names and values in it hold: line ends, terminal codes, megabytes."""
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]} … {message[-LONGEST // 2 :]}"
+    return " ".join("".join(each if each.isprintable() else " " for each in message).split())
+
 
 def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None]) -> int:
     """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
@@ -29,13 +38,14 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
     logging.raiseExceptions = (
         False  # a full disk is told once, by what cannot be saved, not by every line of a log
     )
+    logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
         tool(args)
     except InputError as error:
         if args.debug:
             raise
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stop:
         print(f"\n{parser.prog}: {stop}; all is saved, go on with --resume", file=sys.stderr)

@@ -9,6 +9,7 @@ The config ends at the door: ``build_*`` functions turn it into plain keyword ar
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ import yaml
 from yacs.config import CfgNode
 
 from lreid.errors import InputError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: nine lines of them can stand for a billion values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(
+                f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases"
+            )
+        return super().compose_node(parent, index)
 
 
 def default_config() -> CfgNode:
@@ -150,9 +162,15 @@ def check_values(cfg: CfgNode) -> None:
         "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "TRAIN.WARMUP_EPOCHS": 0, "BENCHMARK.SPLITS": 0,
         "BENCHMARK.SPLIT_SEED": 0, "STREAM.SEGMENT": 0, "STREAM.CORRELATION": 1, "STREAM.ITERATIONS": 1,
         "TRAIN.MOMENTUM": 0, "DATA.CACHE_DIR_GIB": 0, "TRAIN.ACCUMULATE": 1, "TRAIN.CHECKPOINT_STEPS": 0,
+        "EVAL.DRIFT_STEPS": 0, "BENCHMARK.ORDER_SEED": 0, "EPISODE.IDENTITIES": 1, "EPISODE.SUPPORT": 1,
+        "EPISODE.QUERY": 1, "BATCH.IDENTITIES": 1, "BATCH.IMAGES": 1,
+    }  # fmt: skip
+    at_most = {
+        "SEED": 2**32 - 1, "BENCHMARK.SPLIT_SEED": 2**32 - 1, "BENCHMARK.ORDER_SEED": 2**32 - 1,
+        "INPUT.HEIGHT": 4096, "INPUT.WIDTH": 4096, "INPUT.FLIP": 1, "TRAIN.MOMENTUM": 1, "TRAIN.DECAY_START": 1,
+        "TRAIN.DECAY_FACTOR": 1,
     }  # fmt: skip
     above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
-    at_most_one = ("INPUT.FLIP", "TRAIN.MOMENTUM", "TRAIN.DECAY_START", "TRAIN.DECAY_FACTOR")
     choices = {
         "EVAL.METRIC": ("cosine", "euclidean"),
         "EVAL.AP": ("rectangular", "trapezoidal"),
@@ -166,19 +184,30 @@ def check_values(cfg: CfgNode) -> None:
         "BENCHMARK.CAMERAS": ("apart", "same"),
     }
     for key, value in leaves(cfg):
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+            raise InputError(f"{key} is {value}; it must be a finite number")
         if key in at_least and value < at_least[key]:
             raise InputError(f"{key} is {value}; it must be {at_least[key]} or more")
         if key in above_zero and value <= 0:
             raise InputError(f"{key} is {value}; it must be above 0")
-        if key in at_most_one and value > 1:
-            raise InputError(f"{key} is {value}; it must be 1 or less")
+        if key in at_most and value > at_most[key]:
+            raise InputError(f"{key} is {value}; it must be {at_most[key]} or less")
         if key in choices and value not in choices[key]:
             raise InputError(f"{key} is {value!r}; it must be {' or '.join(choices[key])}")
         if key in ("INPUT.MEAN", "INPUT.STD") and not (
-            len(value) == 3 and all(isinstance(number, (int, float)) for number in value)
+            len(value) == 3 and all(type(number) in (int, float) and abs(number) <= 255 for number in value)
         ):
             raise InputError(
                 f"{key} is {value}; it must be three numbers, one for each of red, green and blue"
+            )
+        if key == "INPUT.STD" and min(value) <= 0:
+            raise InputError(f"{key} is {value}; they must be above 0")
+        if key in ("BENCHMARK.TRAIN", "BENCHMARK.UNSEEN") and not all(type(name) is str for name in value):
+            raise InputError(f"{key} is {value}; it must be a list of data sets, such as ['market1501']")
+        if key == "BENCHMARK.NAME" and (value in (".", "..") or "/" in value or not value.isprintable()):
+            raise InputError(
+                f"{key} is {value!r}; it names the run's folder, so it must be a name, not a path"
             )
 
 
@@ -215,23 +244,28 @@ def _merge_file(cfg: CfgNode, file: Path, seen: tuple[Path, ...]) -> None:
     if file.resolve() in seen:
         raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
     try:
-        content = _parsed(file.read_text(encoding="utf-8"), str(file))
+        content = _parsed(file.read_text(encoding="utf-8-sig"), str(file))
     except FileNotFoundError:
         raise InputError(f"{file}: no such config file; configs/ holds those that come with lreid") from None
     except IsADirectoryError:
         raise InputError(f"{file}: is a folder; name a YAML file in it") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, or a NUL in the path
         raise InputError(f"{file}: cannot be read: {error}") from None
     bases = content.pop("_BASE_", [])
-    for base in [bases] if isinstance(bases, str) else bases:
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) and "\0" not in base for base in bases):
+        raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
+    for base in bases:
         _merge_file(cfg, file.parent / base, (*seen, file.resolve()))
     _set_all(cfg, leaves(content), source=str(file))
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        content = yaml.load(text, _Loader)
+    except RecursionError:
+        raise InputError(f"{source}: not valid YAML: nested too deeply") from None
+    except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
         raise InputError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise InputError(f"{source}: must hold KEY: value lines, not a {type(content).__name__}")
@@ -268,7 +302,10 @@ def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
             raise _unknown_key(cfg, key, source)
         node = node[parent]
     # yacs reads numbers and lists out of strings, also 1e-4, which YAML takes for a string.
-    value = CfgNode._decode_cfg_value(value)
+    try:
+        value = CfgNode._decode_cfg_value(value)
+    except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
+        raise InputError(f"{source}: {key} is nested too deeply") from None
     if key == "METHOD.NAME" and value != node.NAME:
         for option in [option for option in node if option != "NAME"]:
             del node[option]

@@ -12,6 +12,7 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.config import config_from_text
+from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.training.checkpoint import load_checkpoint, load_model_state
@@ -62,7 +63,10 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     """
     card = _card(source)
     if card is None:
-        return load_checkpoint(Path(source))
+        state = load_checkpoint(Path(source))
+        if "config" not in state:
+            raise InputError(f"{source}: has no config; use a checkpoint that tools/train.py wrote")
+        return state
     return {"model": zoo.read_safetensors(zoo.weights_file(card)), "config": yaml.safe_dump(card.config)}
 
 

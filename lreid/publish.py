@@ -139,7 +139,7 @@ class TestSets:
             benchmark = benchmark_of(cfg)
             self._known[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
         evaluator, protocol = self._known[key]
-        model = model.to(pick_device("auto"), memory_format=torch.channels_last)
+        model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
         return {
             test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
             | {metric: round(getattr(found, metric), 2) for metric in ("mAP", "rank1", "rank5", "rank10")}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from lreid.config import config_from_text
 from lreid.data.images import Images
 from lreid.errors import InputError
+from lreid.loading import lasting_name, load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
-from lreid.retrieval import Gallery
-from lreid.training.checkpoint import load_checkpoint
-from lreid.loading import load_model
+from lreid.retrieval import Filter, Gallery
+from lreid.retrieval.store import Place
 from lreid.training.run import pick_device
-
-NOBODY = -1  # an identity or a camera that is not known
 
 
 @dataclass
@@ -26,47 +24,53 @@ class NamedGallery:
     """A gallery whose identities and cameras have names, and that knows its model.
 
     Attributes:
-        gallery: the images as features; ids and cameras are places in the lists below.
-        identities, cameras: names, in the order in which they came.
+        gallery: the images as features.
+        where: it is, see :func:`lreid.retrieval.places.place_of`; messages begin with it.
         checkpoint: of the model that the gallery was built with.
         flip: the features of mirrored images are added, as ``EVAL.FLIP`` of the checkpoint has it.
         norm: BatchNorm statistics that its images were extracted with, and queries must be too; or None.
     """
 
     gallery: Gallery
-    identities: list[str]
-    cameras: list[str]
+    where: str
     checkpoint: Path
     flip: bool
     norm: AdaptedNorm | None
 
+    @property
+    def identities(self) -> dict[int, str]:
+        """Names by number, in the order in which they came."""
+        return self.gallery.about.names.setdefault("identity", {})
+
+    @property
+    def cameras(self) -> dict[int, str]:
+        """Names by number, in the order in which they came."""
+        return self.gallery.about.names.setdefault("camera", {})
+
     @classmethod
-    def load(cls, file: Path) -> NamedGallery:
-        """Reads the file that :meth:`save` wrote.
+    def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
+        """Opens a gallery that was made by :func:`lreid.search.build`.
 
         Raises:
-            InputError: it is missing, cut short, of another version, or not made by :func:`lreid.search.build`.
+            InputError: as :meth:`lreid.retrieval.Gallery.load`, or it was made otherwise.
         """
-        gallery = Gallery.load(file)
-        extras = gallery.extras
-        if not {"identities", "cameras", "checkpoint", "flip"} <= extras.keys():
+        gallery = Gallery.load(where, unfinished=unfinished)
+        extras = gallery.about.extras
+        for what, older in (("identity", "identities"), ("camera", "cameras")):
+            if older in extras:  # once names were kept here, and their places were the numbers
+                gallery.about.names[what] = dict(enumerate(extras.pop(older).tolist()))
+        if not {"checkpoint", "flip"} <= extras.keys():
             raise InputError(
-                f"{file}: a gallery without the names of its identities; build it with tools/search.py"
+                f"{where}: a gallery without the names of its identities; build it with tools/search.py"
             )
-        names = (extras[key].tolist() for key in ("identities", "cameras"))
         checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
-        return cls(gallery, *names, checkpoint, flip, AdaptedNorm.from_arrays(extras))
+        return cls(gallery, str(where), checkpoint, flip, AdaptedNorm.from_arrays(extras))
 
-    def save(self, file: Path) -> None:
-        """Writes the gallery to one file; what was there is replaced when the new file is complete."""
-        self.gallery.extras = {
-            "identities": np.array(self.identities, dtype=str),
-            "cameras": np.array(self.cameras, dtype=str),
-            "checkpoint": np.array([str(self.checkpoint)]),
-            "flip": np.array([self.flip]),
-            **(self.norm.to_arrays() if self.norm else {}),
-        }
-        self.gallery.save(file)
+    @staticmethod
+    def extras(checkpoint: Path, flip: bool, norm: AdaptedNorm | None) -> dict[str, np.ndarray]:
+        """What travels with a gallery for :meth:`load`."""
+        kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
+        return kept | (norm.to_arrays() if norm else {})
 
     def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
         """The gallery's model, from where it was when the gallery was built, or from another file.
@@ -76,15 +80,15 @@ class NamedGallery:
         """
         checkpoint = checkpoint or self.checkpoint
         model = load_model(checkpoint)
-        if not any_model and fingerprint(model) != self.gallery.model:
+        if not any_model and fingerprint(model) != self.gallery.about.model:
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "
-                f"({fingerprint(model)}, not {self.gallery.model}); give that one by --checkpoint, build the gallery "
-                "again, or query with --cross-model if the two were trained to be comparable"
+                f"({fingerprint(model)}, not {self.gallery.about.model}); give that one by --checkpoint, build the "
+                "gallery again, or query with --cross-model if the two were trained to be comparable"
             )
-        if model.dim != self.gallery.index.d:
+        if model.dim != self.gallery.width:
             raise InputError(
-                f"{checkpoint}: its features have {model.dim} numbers, those in the gallery {self.gallery.index.d}; "
+                f"{checkpoint}: its features have {model.dim} numbers, those in the gallery {self.gallery.width}; "
                 "they cannot be compared, so build the gallery again with this model"
             )
         return model.to(pick_device(device))
@@ -94,6 +98,56 @@ class NamedGallery:
         return extract(model, images, self.flip, self.norm)
 
 
+@dataclass(frozen=True)
+class Narrowing:
+    """Which images a query may find, by name.
+
+    Attributes:
+        cameras, identities: only these; empty is all.
+        not_cameras, not_identities: none of these.
+        since, until: seconds, ``since <= time < until``; an image whose time is not known is never within.
+    """
+
+    cameras: Sequence[str] = ()
+    not_cameras: Sequence[str] = ()
+    identities: Sequence[str] = ()
+    not_identities: Sequence[str] = ()
+    since: int | None = None
+    until: int | None = None
+
+    def filter(self, named: NamedGallery) -> Filter:
+        """The same in numbers of a gallery.
+
+        Raises:
+            InputError: the gallery has no such name.
+        """
+
+        def numbers(names: Sequence[str], what: str, known: dict[int, str]) -> list[int]:
+            return [number_of(name, known, what, named.where) for name in names]
+
+        return Filter(
+            cameras=numbers(self.cameras, "camera", named.cameras) or None,
+            not_cameras=numbers(self.not_cameras, "camera", named.cameras),
+            identities=numbers(self.identities, "identity", named.identities) or None,
+            not_identities=numbers(self.not_identities, "identity", named.identities),
+            since=self.since,
+            until=self.until,
+        )
+
+
+def number_of(name: str, known: dict[int, str], what: str, where: str) -> int:
+    """The number of a name.
+
+    Raises:
+        InputError: it is not known; the message lists some that are.
+    """
+    number = next((number for number, other in known.items() if other == name), None)
+    if number is None:
+        some = ", ".join(sorted(known.values())[:8]) + (" …" if len(known) > 8 else "") if known else "none"
+        raise InputError(f"{where}: has no {what} {name!r} (it has {some})")
+    return number
+
+
 def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | None = None) -> np.ndarray:
     """Features (n, D), with the statistics of each image's camera where there are adapted ones."""
     return norm.extract(model, images, images.camids, flip=flip) if norm else model.extract(images, flip=flip)
@@ -101,4 +155,4 @@ def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | Non
 
 def flips(checkpoint: Path) -> bool:
     """Whether a checkpoint's config adds the features of mirrored images (``EVAL.FLIP``)."""
-    return config_from_text(load_checkpoint(checkpoint)["config"], str(checkpoint)).EVAL.FLIP
+    return model_config(checkpoint).EVAL.FLIP

@@ -103,8 +103,12 @@ def read_images(
     Raises:
         InputError: an image cannot be read.
     """
+
+    def number(name: str | None, numbers: Mapping[str, int]) -> int:
+        return NOBODY if name is None else numbers.get(name, NOBODY)
+
     records = [
-        Record(image.path, identities.get(image.identity, NOBODY), cameras.get(image.camera, NOBODY))
+        Record(image.path, number(image.identity, identities), number(image.camera, cameras))
         for image in images
     ]
     return read_records(records, model, skip_bad=skip_bad)

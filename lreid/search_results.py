@@ -29,22 +29,19 @@ def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> li
 
 
 def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
-    def name(names: Sequence[str], place: int) -> str | None:
-        return names[place] if place >= 0 else None
-
     found = [
         {
             "rank": column + 1,
             "path": matches.paths[row, column],
-            "identity": name(named.identities, matches.ids[row, column]),
-            "camera": name(named.cameras, matches.cams[row, column]),
+            "identity": named.identities.get(int(matches.ids[row, column])),
+            "camera": named.cameras.get(int(matches.cams[row, column])),
             "score": float(matches.scores[row, column]),
-            "known": None if named.gallery.threshold is None else bool(matches.known[row, column]),
+            "known": None if named.gallery.about.threshold is None else bool(matches.known[row, column]),
         }
         for column in range(matches.scores.shape[1])
-        if matches.indices[row, column] >= 0
+        if matches.keys[row, column] >= 0
     ]
-    unknown = None if named.gallery.threshold is None else bool(matches.unknown[row])
+    unknown = None if named.gallery.about.threshold is None else bool(matches.unknown[row])
     best = found[0]["identity"] if found and not unknown else None
     return {"image": path, "unknown": unknown, "identity": best, "matches": found}
 
@@ -60,7 +57,7 @@ def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: 
         return "nothing to compare with"
     best = answer["matches"][0]
     who = best["identity"] or "somebody without a name"
-    if threshold is None:
+    if threshold is None or false_accept_rate is None:
         return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     if answer["unknown"]:

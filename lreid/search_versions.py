@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,17 +196,17 @@ def migrate(
     labels, about = old.labels(), old.about
     if not len(labels):
         raise InputError(f"{source}: holds no images; add some")
-    new = None
-    for start in range(0, len(labels), BATCH):
+
+    def rows(start: int) -> tuple[np.ndarray, ...]:
         part = labels[start : start + BATCH]
-        rows = (old.features(part.keys), part.paths, part.ids, part.cams, part.times)
-        if new is None:
-            new = Gallery.build(
-                *rows, model=about.model, kind=kind or about.kind, shards=shards, at=place, names=about.names,
-                extras=about.extras, whole=False,
-            )  # fmt: skip
-        else:
-            new.add(*rows, model=about.model)
+        return old.features(part.keys), part.paths, part.ids, part.cams, part.times
+
+    new = Gallery.build(
+        *rows(0), model=about.model, kind=kind or about.kind, shards=shards, at=place, names=about.names,
+        extras=about.extras, whole=False,
+    )  # fmt: skip
+    for start in range(BATCH, len(labels), BATCH):
+        new.add(*rows(start), model=about.model)
     new.about.threshold, new.about.false_accept_rate = about.threshold, about.false_accept_rate
     same = _share_of_same_matches(old, new, labels)
     exact = about.kind == "flat"
@@ -233,6 +232,6 @@ def _rows(labels: Labels) -> dict[tuple[Any, ...], None]:
     return dict.fromkeys(zip(labels.paths, *columns, strict=True))
 
 
-def _times(pictures: Any, labels: Labels) -> Sequence[int]:
+def _times(pictures: Any, labels: Labels) -> np.ndarray:
     times = dict(zip(labels.paths, labels.times, strict=True))
     return np.array([times[path] for path in paths_of(pictures)], dtype=np.int64)

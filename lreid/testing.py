@@ -171,7 +171,7 @@ class _Suite:
         self.evaluators: dict[tuple[int, int], Evaluator] = {}
 
     def ready(self, model: Embedder) -> Embedder:
-        return model.to(self.device, memory_format=torch.channels_last)
+        return model.to(self.device).to(memory_format=torch.channels_last)
 
     def evaluator(self, model: Embedder) -> Evaluator:
         size = (model.height, model.width)

@@ -57,7 +57,7 @@ def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[
     cfg = config_from_text(load_checkpoint(last)["config"], str(last))
     device = pick_device(cfg.DEVICE)
     models = {
-        f"after task {task}": load_model(path).to(device, memory_format=torch.channels_last)
+        f"after task {task}": load_model(path).to(device).to(memory_format=torch.channels_last)
         for task, path in checkpoints.items()
     }
     model = next(reversed(models.values()))
@@ -66,7 +66,8 @@ def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[
 
     rankings, maps = [], []
     for test, images in zip(evaluator.tests, evaluator.images, strict=True):
-        features = tuple(model.extract(each, **evaluator.extraction) for each in images)
+        query, gallery = (model.extract(each, **evaluator.extraction) for each in images)
+        features = query, gallery
         figures = score(test, images, features, **protocol, open_set=False)
         found = hardest_rankings(test, images, features, **protocol, count=RANKINGS)
         shown = page_section(test, images, found, figures, None, blur)
@@ -149,7 +150,8 @@ class _Attended:
     def __call__(self, path: str) -> np.ndarray:
         fitted = read_image(path, height=self.model.height, width=self.model.width)
         heat = activation_maps(self.model, self.model.normalise(torch.from_numpy(fitted)[None]))
-        return overlay(read_image(path), heat[0])
+        picture = read_image(path)
+        return picture if heat is None else overlay(picture, heat[0])
 
 
 def _feature_maps(
@@ -162,9 +164,9 @@ def _feature_maps(
     rows = [
         (place, part[row], part.records[row])
         for place, pid in enumerate(identities)
-        for part, row in [(part, row) for part in images for row in np.flatnonzero(part.pids == pid)][
-            :PER_IDENTITY
-        ]
+        for part, row in [
+            (part, row) for part in images for row in np.flatnonzero(part.pids == pid).tolist()
+        ][:PER_IDENTITY]
     ]
     pictures = np.stack([picture for _, picture, _ in rows])
     points, share = common_plane(*(model.extract(pictures) for model in models.values()))

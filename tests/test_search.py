@@ -14,11 +14,12 @@ from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
+from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.open_set import threshold_for
+from lreid.search_gallery import NamedGallery
 from lreid.search_results import verdict
-from lreid.training.run import load_model
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +129,11 @@ def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp
     assert search.add(gallery, search.list_images([world / "gallery"], "gallery"), device="cpu") == 0
     images = search.list_images([world / "gallery", world / "people"], "gallery")
     assert search.add(gallery, images, device="cpu") == 40
-    named = search.NamedGallery.load(gallery)
+    named = NamedGallery.load(gallery)
     assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
-    for path, place in zip(named.gallery.paths, named.gallery.ids, strict=True):
-        name = None if place < 0 else named.identities[place]
+    labels = named.gallery.labels()
+    for path, number in zip(labels.paths, labels.ids.tolist(), strict=True):
+        name = None if number < 0 else named.identities[number]
         assert name == (Path(path).parent.name if "people" in path else identity(path))
     path = next((world / "people").rglob("*.png"))
     answer = search.query(gallery, [path], tmp_path / "out", top=1, device="cpu")["queries"][0]
@@ -316,7 +318,7 @@ def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
         skip_bad=True,
         device="cpu",
     )
-    assert len(named.gallery) == len(images) == 40 and str(broken) not in named.gallery.paths
+    assert len(named.gallery) == len(images) == 40 and not named.gallery.holds([str(broken)])[0]
 
 
 def test_folders_that_are_not_named_after_people(world: Path) -> None:

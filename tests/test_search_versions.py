@@ -72,9 +72,7 @@ def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
     build(where, world)
 
     def found(**only):
-        results = search.query(
-            where, [query], tmp_path / "out", top=50, only=Narrowing(**only), device="cpu"
-        )
+        results = search.query(where, [query], tmp_path / "out", top=50, only=Narrowing(**only), device="cpu")
         return results["queries"][0]["matches"]
 
     everything = search.list_images([world / "index.csv"], "gallery")
@@ -103,12 +101,17 @@ def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_
     np.testing.assert_allclose(feature, own / np.linalg.norm(own), atol=1e-5)
     with pytest.raises(InputError, match="holds features of this model already"):
         reindex(where, world / "new.pt", device="cpu")
-    assert search.query(where, [Path(path)], tmp_path / "out", device="cpu")["queries"]  # knows its checkpoint
+    assert search.query(where, [Path(path)], tmp_path / "out", device="cpu")[
+        "queries"
+    ]  # knows its checkpoint
     assert roll_back(where) == old.gallery.about.model
     assert NamedGallery.load(where).gallery.about.threshold is not None
     with pytest.raises(InputError, match="has no previous version to go back to"):
         roll_back(where)
-    assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 0}  # it was all there
+    assert reindex(where, world / "new.pt", device="cpu") == {
+        "images": 36,
+        "extracted": 0,
+    }  # it was all there
     assert NamedGallery.load(where).gallery.about.model == fingerprint(model)
 
 

@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # figures are those of one core
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -88,10 +89,10 @@ def write_files(folder: Path, height: int, width: int) -> list[Record]:
 
 
 def medians(
-    calls: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float | np.ndarray]
-) -> dict[str, float | np.ndarray]:
+    calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]
+) -> dict[str, Any]:
     """Seconds of every call: medians of rounds in which all take turns, every other round from behind."""
-    taken: dict[str, list[float | np.ndarray]] = {name: [] for name in calls}
+    taken: dict[str, list[Any]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for number in range(rounds):
@@ -110,7 +111,8 @@ def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
     built_in = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
     users = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD, pipeline=pipeline)
     records = records[:BATCH]
-    files, options = Files(records), {"height": HEIGHT, "width": WIDTH, "cache_gib": 0.0}
+    files = Files(records)
+    options: dict[str, Any] = {"height": HEIGHT, "width": WIDTH, "cache_gib": 0.0}
     decoded, mapped = Images(records, **options), Images(records, **options, disk=DiskCache(folder))
     cached = Images(records, height=HEIGHT, width=WIDTH)
 

@@ -22,10 +22,11 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class Measured(NamedTuple):
 
     seconds: float
     megabytes: float
-    figures: tuple[float, float] | None
+    figures: Any  # of two floats, or None
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -110,12 +111,12 @@ def random_problem(size: Size, separation: float) -> tuple[np.ndarray, ...]:
 
 def product(queries: np.ndarray, gallery: np.ndarray, *_: np.ndarray) -> None:
     """The scores alone, in the blocks that ``evaluate`` takes."""
-    queries, gallery = torch.from_numpy(queries), torch.from_numpy(gallery)
+    rows, columns = torch.from_numpy(queries), torch.from_numpy(gallery)
     scores = torch.empty(0)
-    for here in blocks(len(queries), len(gallery)):
+    for here in blocks(len(rows), len(columns)):
         if not len(scores):
-            scores = torch.empty(here.stop, len(gallery))
-        torch.mm(queries[here], gallery.T, out=scores[: here.stop - here.start])
+            scores = torch.empty(here.stop, len(columns))
+        torch.mm(rows[here], columns.T, out=scores[: here.stop - here.start])
 
 
 def ours(*problem: np.ndarray) -> tuple[float, float]:
@@ -150,7 +151,12 @@ def torchreid(queries, gallery, *labels) -> tuple[float, float]:
     return float(mean_ap), float(cmc[0])
 
 
-RUN = {"product": product, "evaluate": ours, "argsort": argsort, "torchreid": torchreid}
+RUN: dict[str, Callable[..., Any]] = {
+    "product": product,
+    "evaluate": ours,
+    "argsort": argsort,
+    "torchreid": torchreid,
+}
 
 
 class Contestant:
@@ -173,6 +179,11 @@ class Contestant:
         return self.turns[-1].megabytes
 
 
+contestant: Callable[..., Any]  # of the process of a contestant, as are the next two
+problem: tuple[np.ndarray, ...]
+before: float  # megabytes
+
+
 def _prepare(name: str, size: Size, separation: float) -> None:
     global contestant, problem, before
     contestant, problem = RUN[name], random_problem(size, separation)
@@ -192,7 +203,7 @@ def peak_megabytes() -> float:
         status = Path("/proc/self/status").read_text()
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts bytes
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 2**10
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 2**10
 
 
 def time_evaluation(name: str, separation: float, wanted: list[str], repeats: int) -> None:
@@ -261,7 +272,7 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
     single = vectors[:200, None]  # (200, 1, D)
     _, alone = timed(lambda: [gallery.search(vector, 10, model="random") for vector in single])
     truth = nearest_ten(vectors, features)
-    recalls = (share_found(truth[:, :k], found.indices[:, :k]) for k in (1, 10))
+    recalls = (share_found(truth[:, :k], found.keys[:, :k]) for k in (1, 10))
     print(f"{kind}: done, {threads} threads", file=sys.stderr)
     return [
         kind, f"{build:.1f}", f"{peak:.0f}", f"{megabytes:.0f}", f"{save:.1f}", f"{load:.1f}", f"{mapped:.1f}",
@@ -271,9 +282,9 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
 
 def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
     """Rows (Q, 10) of the ten images of highest cosine similarity, found by comparing with all of them."""
-    gallery = torch.from_numpy(gallery)
-    norms = torch.cat([rows.norm(dim=1) for rows in gallery.split(4096)])
-    rows = [(part @ gallery.T / norms).topk(10).indices for part in torch.from_numpy(queries).split(64)]
+    columns = torch.from_numpy(gallery)
+    norms = torch.cat([rows.norm(dim=1) for rows in columns.split(4096)])
+    rows = [(part @ columns.T / norms).topk(10).indices for part in torch.from_numpy(queries).split(64)]
     return torch.cat(rows).numpy()
 
 

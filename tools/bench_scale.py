@@ -102,7 +102,9 @@ def main(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…")
+    top.add_argument(
+        "gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…"
+    )
     top.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat")
     top.add_argument("--shards", type=int, default=1, metavar="N")
     top.add_argument("--images", type=int, default=100_000)

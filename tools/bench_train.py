@@ -1,12 +1,16 @@
 #!/usr/bin/env python
-"""Times a training step of every method beside that of DMML-FT, data included, in one run.
+"""Times training steps, data included; prints ratios of what was measured in one run.
 
-    python tools/bench_train.py                                       # the built-in benchmark's size
-    python tools/bench_train.py --config configs/benchmarks/market1501-10.yaml --methods dwopp --rounds 5
+    python tools/bench_train.py step                       # where the time of a step goes, beside the bare network
+    python tools/bench_train.py methods                    # every method beside DMML-FT
+    python tools/bench_train.py growth                     # step time and memory from the second task to the tenth
 
-Every method has learned a short first task, so that teachers, classifiers and memories are there, and is in the middle
-of its second; joint training has both at once. Methods take turns in rounds, so that whatever else the machine does
-hits all alike, and medians over the rounds are shown.
+Options --config and KEY VALUE choose another setting, for instance that of the papers without their data:
+    python tools/bench_train.py step MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
+        EPISODE.SUPPORT 5
+
+What is compared takes turns in rounds, so that whatever else the machine does hits all alike, and medians over the
+rounds are shown. Methods are in the middle of their second task, so that teachers, classifiers and memories are there.
 """
 
 from __future__ import annotations
@@ -15,135 +19,326 @@ import argparse
 import json
 import logging
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 from yacs.config import CfgNode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.cli import run_tool
-from lreid.config import check_values, load_config, method_options
-from lreid.data.loaders import batch_loader
+from lreid.config import check_values, load_config
+from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
 from lreid.data.tasks import merge_tasks
 from lreid.errors import InputError
-from lreid.methods import build_method, method_names
+from lreid.methods import method_names
 from lreid.report.tables import align
+from lreid.training.allocator import keep_freed_memory
 from lreid.training.run import (
     benchmark_of,
     evaluator_of,
-    model_of,
+    method_of,
     new_results,
     pick_device,
     with_method_defaults,
 )
 from lreid.training.run_folder import RunFolder
+from lreid.training.task_data import task_batches
 from lreid.training.trainer import Trainer
 
-BASE = "dmml_ft"  # what the others are compared with
-WARM_UP = 2  # steps of the first task, and of the second before time is taken
+BASE = "dmml_ft"  # what the other methods are compared with
+WARM_UP = 2  # steps of each task before time is taken
+FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # nothing but steps
 
 
 class Contestant:
-    """A method in the middle of its second task; ``cfg`` has epochs enough for all steps."""
+    """A method in the middle of a task: the second, or another one after as many short ones."""
 
-    def __init__(self, cfg: CfgNode, folder: Path) -> None:
+    def __init__(self, cfg: CfgNode, tasks: int = 2) -> None:
         torch.manual_seed(cfg.SEED)
-        device = pick_device(cfg.DEVICE)
-        benchmark = replace(benchmark_of(cfg), tests=())  # nothing is tested
-        benchmark = replace(benchmark, tasks=benchmark.tasks[:2])
-        model = model_of(cfg, pretrained=False).to(device, memory_format=torch.channels_last)
-        self.method = build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+        self.device = pick_device(cfg.DEVICE)
+        benchmark = benchmark_of(cfg)
+        benchmark = replace(benchmark, tests=(), tasks=benchmark.tasks[:tasks])  # nothing is tested
+        self.method = method_of(cfg, self.device, pretrained=False)
         if self.method.joint:
             benchmark = merge_tasks(benchmark)
         evaluator = evaluator_of(cfg, benchmark)
         self.results = new_results(cfg, benchmark, "", self.method, evaluator)
-        self.trainer = Trainer(
-            self.method, benchmark, evaluator, RunFolder(folder), self.results, cfg, device
-        )
+        self.folder = tempfile.TemporaryDirectory()
+        folder = RunFolder(Path(self.folder.name))
+        self.trainer = Trainer(self.method, benchmark, evaluator, folder, self.results, cfg, self.device)
         self.trainer.bar = tqdm(disable=True)
-        for task in benchmark.tasks[:-1]:
-            self._begin(task)
-            self.seconds(WARM_UP)
+        self.tasks = list(benchmark.tasks)
+        for task in self.tasks[:-1]:
+            self.begin(task)
             self.method.end_task(task)
-        self._begin(benchmark.tasks[-1])
-        self.seconds(WARM_UP)
+        self.begin(self.tasks[-1])
         self.results["images_trained"] = 0  # counts from here
 
-    def _begin(self, task: Task) -> None:
+    def begin(self, task: Task) -> None:
+        """Begins a task and does the steps after which the rest are alike."""
         self.method.begin_task(task)
-        self.trainer.epoch = 0
-        pin, workers = self.trainer.device.type == "cuda", self.trainer.cfg.DATA.WORKERS
-        self.loader = iter(batch_loader(self.trainer._batches(task), workers=workers, pin_memory=pin))
-        self.optimizer = self.trainer._optimizer()
+        self.trainer.epoch = self.trainer.step = 0
+        batches = task_batches(self.trainer.cfg, self.method, task, self.trainer.augment)
+        pin, workers = self.device.type == "cuda", self.trainer.cfg.DATA.WORKERS
+        self.loader: Iterator[Batch] = batch_loader(batches, workers=workers, pin_memory=pin)
+        self.updates = self.trainer._updates()
+        self.seconds(WARM_UP)
 
-    def seconds(self, steps: int) -> float:
-        """Seconds that so many steps take; the trainer waits for the device at their end."""
-        started = time.perf_counter()
-        self.trainer._train_epoch(self.loader, self.optimizer, steps)
-        return time.perf_counter() - started
+    def seconds(self, steps: int = 1) -> float:
+        """Seconds that so many steps take, from their data to the new parameters."""
+        return timed(
+            lambda: self.trainer._train_epoch(self.loader, self.updates, None, steps=steps), self.device
+        )
 
 
-def measure(cfgs: dict[str, CfgNode], rounds: int, steps: int) -> dict[str, dict[str, Any]]:
-    """By method: milliseconds a step, their ratio to those of ``BASE`` in the same round, images a second; medians."""
-    with tempfile.TemporaryDirectory() as folder:
-        contestants = {name: Contestant(cfg, Path(folder) / name) for name, cfg in cfgs.items()}
-        times: dict[str, list[float]] = {name: [] for name in contestants}
-        for _ in range(rounds):
-            for name, contestant in contestants.items():
-                times[name].append(contestant.seconds(steps) / steps)
-    figures = {}
+def timed(work: Callable[[], Any], device: torch.device) -> float:
+    """Seconds, once the device is through."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    started = time.perf_counter()
+    work()
+    wait()
+    return time.perf_counter() - started
+
+
+# --------------------------------------------------------------- where the time of a step goes
+
+
+class Stored(nn.Module):
+    """In place of a network: gives features that were computed before."""
+
+    def __init__(self, features: Tensor, neck: nn.Module) -> None:
+        super().__init__()
+        self.features, self.neck = features, neck
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.features
+
+
+def step(args: argparse.Namespace) -> None:
+    """Splits a step, and sets it beside the passes of the networks alone."""
+    cfg = configured(args, ["METHOD.NAME", args.method])
+    contestant = Contestant(cfg)
+    method: Any = contestant.method  # some have a teacher; for once its networks are stand-ins
+    model, device = contestant.method.model, contestant.device
+    teacher: Any = getattr(method, "teacher", None)
+    batch = next(contestant.loader).to(device, contestant.trainer.augment)
+    model.train()
+    features = model(batch.images).detach()  # (B, dim)
+    gradient = torch.randn_like(features)
+    leaf = features.clone().requires_grad_()
+
+    def student() -> None:
+        model(batch.images).backward(gradient)
+
+    @torch.no_grad()
+    def look() -> None:
+        teacher(batch.images)
+
+    def loss() -> None:
+        networks = method.model, teacher
+        method.model, method.teacher = (
+            Stored(leaf, model.neck),
+            teacher and Stored(features + 0.01, model.neck),
+        )
+        terms = method.loss(batch)
+        total: Any = sum(method.weights.get(name, 1.0) * term for name, term in terms.items())
+        total.backward()
+        method.model, method.teacher = networks
+
+    contestant.updates.set_rate(0.0)
+    parts: dict[str, Callable[[], Any]] = {
+        "whole step": lambda: contestant.trainer._train_epoch(
+            contestant.loader, contestant.updates, None, steps=1
+        ),
+        "data": lambda: next(contestant.loader).to(device, contestant.trainer.augment),
+        "student, forward and backward": student,
+        "teacher, forward": look,
+        "losses, forward and backward": loss,
+        "optimiser": contestant.updates.optimizer.step,
+    }
+    if teacher is None:
+        del parts["teacher, forward"]
+    times: dict[str, list[float]] = {name: [] for name in parts}
+    for turn in range(args.rounds + 1):
+        for name, work in parts.items():
+            contestant.trainer.epoch = contestant.trainer.step = 0
+            seconds = timed(work, device)
+            if turn:  # the first warms up
+                times[name].append(seconds)
+    passes = [times[name] for name in ("student, forward and backward", "teacher, forward") if name in times]
+    network = [sum(each) for each in zip(*passes, strict=True)]
+    ratio = statistics.median(whole / bare for whole, bare in zip(times["whole step"], network, strict=True))
+    images = len(batch.labels)
+    rows = [
+        [name, f"{1000 * (median := statistics.median(seconds)):.1f}", f"{images / median:.0f}"]
+        for name, seconds in times.items()
+    ]
+    print(setting(cfg, args, f"{images} images") + "\n\n" + align([["part", "ms", "images/s"], *rows]))
+    print(f"\nwhole step / bare passes of the networks, median of rounds: {ratio:.3f}")
+    if args.evaluate:
+        evaluator = evaluator_of(cfg, benchmark_of(cfg))
+        seconds = timed(lambda: evaluator.evaluate(model), device)
+        count = sum(len(each) for pair in evaluator.images for each in pair)
+        print(f"evaluation of {count} test images: {seconds:.2f} s, {count / seconds:.0f} images/s")
+
+
+# --------------------------------------------------------------- every method
+
+
+def methods(args: argparse.Namespace) -> None:
+    """A step of every method beside one of DMML-FT."""
+    contestants = {
+        name: Contestant(configured(args, ["METHOD.NAME", name]))
+        for name in dict.fromkeys([BASE, *args.methods])
+    }
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(args.rounds):
+        for name, contestant in contestants.items():
+            times[name].append(contestant.seconds(args.steps) / args.steps)
+    figures, rows = {}, []
     for name, contestant in contestants.items():
-        step = statistics.median(times[name])
-        images = contestant.results["images_trained"] / (rounds * steps)
+        seconds = statistics.median(times[name])
+        ratio = statistics.median(a / b for a, b in zip(times[name], times[BASE], strict=True))
+        images = contestant.results["images_trained"] / (args.rounds * args.steps)
         figures[name] = {
-            "step_ms": 1000 * step,
-            "ratio": statistics.median(a / b for a, b in zip(times[name], times[BASE], strict=True)),
-            "images_per_second": images / step,
+            "step_ms": 1000 * seconds,
+            "ratio": ratio,
+            "images_per_second": images / seconds,
             "rounds_ms": [1000 * each for each in times[name]],
         }
-    return figures
+        rows.append([name, f"{1000 * seconds:.1f}", f"{ratio:.2f}", f"{images / seconds:.0f}"])
+    told = setting(configured(args), args, f"{args.steps} steps each")
+    print(f"{told}\n\n" + align([["method", "ms a step", f"x {BASE}", "images/s"], *rows]))
+    if args.json:
+        args.json.write_text(json.dumps({"setting": told, "methods": figures}, indent=1) + "\n")
+
+
+# --------------------------------------------------------------- from task to task
+
+
+def growth(args: argparse.Namespace) -> None:
+    """A step in a later task beside one in the second; and memory over the tasks, each method in its own process."""
+    rows = []
+    for name in args.methods:
+        cfg = configured(args, ["METHOD.NAME", name])
+        early, late = Contestant(cfg), Contestant(cfg, args.tasks)
+        times = [(early.seconds(args.steps), late.seconds(args.steps)) for _ in range(args.rounds)]
+        ratio = statistics.median(after / before for before, after in times)
+        command = [
+            sys.executable,
+            __file__,
+            "memory",
+            "--method",
+            name,
+            "--tasks",
+            str(args.tasks),
+            *settings(args),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        memory = json.loads(done.stdout.splitlines()[-1])
+        rows.append(
+            [name, *(f"{1000 * statistics.median(each) / args.steps:.1f}" for each in zip(*times, strict=True)),
+             f"{ratio:.3f}", f"{memory[1]:.0f}", f"{memory[-1]:.0f}", f"{memory[-1] / memory[1]:.3f}"]
+        )  # fmt: skip
+    last = f"task {args.tasks}"
+    heads = ["method", "ms, task 2", last, "ratio", "MiB, task 2", last, "ratio"]
+    print(setting(configured(args), args, f"{args.steps} steps each") + "\n\n" + align([heads, *rows]))
+
+
+def memory(args: argparse.Namespace) -> None:
+    """Resident memory in MiB after some steps of every task, as JSON."""
+    keep_freed_memory()
+    cfg = configured(args, ["METHOD.NAME", args.method])
+    contestant, resident = Contestant(cfg, tasks=1), []
+    contestant.tasks = list(benchmark_of(cfg).tasks[: args.tasks])
+    for task in contestant.tasks:
+        contestant.begin(task)
+        contestant.seconds(4)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident.append(pages * 4096 / 2**20)
+        contestant.method.end_task(task)
+    print(json.dumps(resident))
+
+
+# --------------------------------------------------------------- the command line
+
+
+def configured(args: argparse.Namespace, own: list[str] = []) -> CfgNode:  # noqa: B006
+    cfg = with_method_defaults(load_config(args.config, [*args.overrides, *FOREVER, *own]))
+    check_values(cfg)
+    return cfg
+
+
+def settings(args: argparse.Namespace) -> list[str]:
+    """What tells another process the setting of this one."""
+    return [*(part for file in args.config for part in ("--config", str(file))), *args.overrides]
+
+
+def setting(cfg: CfgNode, args: argparse.Namespace, each: str) -> str:
+    device = pick_device(cfg.DEVICE)
+    where = (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    size = f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH}"
+    what = f"{cfg.MODEL.BACKBONE}, {size}, {cfg.TRAIN.PRECISION}, {device}, {where}"
+    return f"{what}, median of {args.rounds} rounds, {each}"
 
 
 def main(args: argparse.Namespace) -> None:
     if min(args.rounds, args.steps) < 1:
         raise InputError("--rounds and --steps: must be 1 or more")
     logging.getLogger("lreid").setLevel(logging.WARNING)
-    cfgs = {}
-    for name in dict.fromkeys([BASE, *args.methods]):
-        own = ["METHOD.NAME", name, "TRAIN.EPOCHS", str(WARM_UP + args.rounds * args.steps)]
-        cfgs[name] = with_method_defaults(load_config(args.config, [*args.overrides, *own]))
-        check_values(cfgs[name])
-    figures = measure(cfgs, args.rounds, args.steps)
-    cfg = cfgs[BASE]
-    setting = (
-        f"{cfg.MODEL.BACKBONE}, {cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH}, {pick_device(cfg.DEVICE)}, "
-        f"{torch.get_num_threads()} threads, median of {args.rounds} rounds of {args.steps} steps"
+    args.action(args)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        action: Callable[[argparse.Namespace], None], *, rounds: int, steps: int
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(action.__name__, help=str(action.__doc__).splitlines()[0])
+        sub.set_defaults(action=action)
+        sub.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
+        sub.add_argument("--rounds", type=int, default=rounds, metavar="N")
+        sub.add_argument("--steps", type=int, default=steps, metavar="N", help="a turn")
+        sub.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
+        return sub
+
+    sub = command(step, rounds=10, steps=1)
+    sub.add_argument(
+        "--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher"
     )
-    rows = [
-        [name, f"{each['step_ms']:.1f}", f"{each['ratio']:.2f}", f"{each['images_per_second']:.0f}"]
-        for name, each in figures.items()
-    ]
-    print(f"{setting}\n\n" + align([["method", "ms a step", f"x {BASE}", "images/s"], *rows]))
-    if args.json:
-        args.json.write_text(json.dumps({"setting": setting, "methods": figures}, indent=1) + "\n")
+    sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
+    sub = command(methods, rounds=10, steps=4)
+    sub.add_argument("--methods", nargs="+", default=method_names(), metavar="NAME", help="default: all")
+    sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    sub = command(growth, rounds=10, steps=4)
+    sub.add_argument(
+        "--methods",
+        nargs="+",
+        default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"],
+        metavar="NAME",
+    )
+    sub.add_argument("--tasks", type=int, default=10, metavar="N")
+    sub = command(memory, rounds=1, steps=1)
+    sub.add_argument("--method", required=True, metavar="NAME")
+    sub.add_argument("--tasks", type=int, default=10, metavar="N")
+    return top
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--methods", nargs="+", default=method_names(), metavar="NAME", help="default: all")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N")
-    parser.add_argument("--steps", type=int, default=4, metavar="N", help="of each method a round")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
-    sys.exit(run_tool(parser, main))
+    sys.exit(run_tool(parser(), main))

@@ -7,7 +7,10 @@ python tools/search.py query people.gallery somebody.jpg                        
 python tools/search.py add people.gallery my/images                              # those that are new
 python tools/search.py remove people.gallery --identity alice
 python tools/search.py info people.gallery
+python tools/search.py reindex people.gallery --checkpoint newer.pt              # rollback people.gallery undoes it
+python tools/search.py migrate people.gallery milvus:http://127.0.0.1:19530/people
 
+A gallery is a file, or in Milvus: milvus:FILE.db or milvus:http://host:port/NAME; all commands are the same there.
 In a folder, names like 0002_c1s1_000451_03.jpg tell identity and camera; otherwise the first folder below it is the
 identity. A CSV file has the columns path,pid,camid,split; of it the gallery images are indexed, the queries calibrate.
 """
@@ -16,20 +19,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid import search
+from lreid import search, search_versions
 from lreid.cli import run_tool
+from lreid.retrieval.index import KINDS
+from lreid.search_gallery import Narrowing
 from lreid.search_results import verdict
 
 
 def build(args: argparse.Namespace) -> None:
     images = search.list_images(args.images, "gallery", identities=not args.no_identities)
     named = search.build(
-        args.gallery, args.checkpoint, images, kind=args.kind, adapt_norm=args.adapt_norm,
-        skip_bad=args.skip_bad, device=args.device,
+        args.gallery, args.checkpoint, images, kind=args.kind, shards=args.shards,
+        adapt_norm=args.adapt_norm, skip_bad=args.skip_bad, device=args.device,
     )  # fmt: skip
     print(f"{args.gallery}: {len(named.gallery)} images, {len(named.identities)} identities")
 
@@ -61,9 +67,12 @@ def calibrate(args: argparse.Namespace) -> None:
 
 
 def query(args: argparse.Namespace) -> None:
+    only = Narrowing(
+        args.only_camera, args.not_camera, args.only_identity, args.not_identity, args.since, args.until
+    )
     results = search.query(
         args.gallery, args.images, args.out, top=args.top, camera=args.camera, other_cameras=args.other_cameras,
-        checkpoint=args.checkpoint, cross_model=args.cross_model, blur=args.blur, device=args.device,
+        only=only, checkpoint=args.checkpoint, cross_model=args.cross_model, blur=args.blur, device=args.device,
     )  # fmt: skip
     for answer in results["queries"]:
         print(f"{answer['image']}: {verdict(answer, results['threshold'], results['false_accept_rate'])}")
@@ -75,14 +84,37 @@ def info(args: argparse.Namespace) -> None:
         print(f"{name:22} {value}")
 
 
+def reindex(args: argparse.Namespace) -> None:
+    told = search_versions.reindex(
+        args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
+    )
+    print(
+        f"{args.gallery}: {told['images']} images of the new model, {told['extracted']} extracted now; calibrate it "
+        "anew, or go back with rollback"
+    )
+
+
+def rollback(args: argparse.Namespace) -> None:
+    print(f"{args.gallery}: model {search_versions.roll_back(args.gallery)} is in use again")
+
+
+def migrate(args: argparse.Namespace) -> None:
+    told = search_versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
+    print(
+        f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}"
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(action: object, what: str, images: str, *, model: str = "") -> argparse.ArgumentParser:
+    def command(
+        action: Callable[[argparse.Namespace], None], what: str, images: str, *, model: str = ""
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(action.__name__, help=what)
         sub.set_defaults(action=action)
-        sub.add_argument("gallery", type=Path, metavar="GALLERY", help="the gallery file")
+        sub.add_argument("gallery", metavar="GALLERY", help="a file, milvus:FILE.db or milvus:http://…")
         if images:
             sub.add_argument("images", type=Path, nargs="+", metavar=images)
         if model:
@@ -94,7 +126,10 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command(build, "index images", "DIR|CSV", model="required")
-    sub.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat", help="flat is exact")
+    sub.add_argument("--kind", choices=KINDS, default="flat", help="flat is exact")
+    sub.add_argument(
+        "--shards", type=int, default=1, metavar="N", help="parts that are searched side by side"
+    )
     sub.add_argument(
         "--adapt-norm", choices=("gallery", "camera"),
         help="normalise with statistics of these images, as a whole or by camera",
@@ -133,6 +168,25 @@ def parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("matches"), metavar="DIR", help="where to write (default: matches)"
     )
     sub.add_argument("--blur", action="store_true", help="smear the pictures of the page")
+
+    for what in ("camera", "identity"):
+        for which in ("only", "not"):
+            sub.add_argument(
+                f"--{which}-{what}", action="append", default=[], metavar="NAME",
+                help=f"find {'images of this' if which == 'only' else 'no images of this'} {what} (repeat it for more)",
+            )  # fmt: skip
+    sub.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
+    sub.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
+
+    sub = command(reindex, "move to another model, beside the old one", "", model="required")
+    sub.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
+    sub.add_argument("--restart", action="store_true", help="drop what was begun for another model")
+    command(rollback, "go back to the version before", "")
+
+    sub = command(migrate, "copy to another place", "")
+    sub.add_argument("to", metavar="TO", help="where there is no gallery yet")
+    sub.add_argument("--kind", choices=KINDS, help="of the copy (default: as it was)")
+    sub.add_argument("--shards", type=int, default=1, metavar="N", help="parts of the copy, if it is a file")
 
     command(info, "say what is in a gallery", "")
     return top

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(action: object, what: str) -> argparse.ArgumentParser:
+    def command(action: Callable[[argparse.Namespace], None], what: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(action.__name__.rstrip("_"), help=what)
         sub.set_defaults(action=action)
         return sub

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class DiskCache:
             InputError: the folder cannot be written to, or the disk is full after all.
         """
 
-        def write(file: BinaryIO) -> None:
+        def write(file: IO[bytes]) -> None:
             kept = []
             for index, image in decoded:
                 file.write(np.ascontiguousarray(image).data)
@@ -112,7 +112,7 @@ class DiskCache:
         assert mapped is not None  # at least one image was written
         return mapped
 
-    def _unnamed(self, write: Callable[[BinaryIO], None], height: int, width: int) -> Mapped | None:
+    def _unnamed(self, write: Callable[[IO[bytes]], None], height: int, width: int) -> Mapped | None:
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 write(file)
@@ -134,7 +134,7 @@ class DiskCache:
         return Path(self.folder) / f"{digest.hexdigest()[:32]}.images"
 
 
-def _map(file: BinaryIO, height: int, width: int) -> Mapped | None:
+def _map(file: IO[bytes], height: int, width: int) -> Mapped | None:
     """Images, then their places as int64. Pages are shared by all processes and read when they are needed."""
     each = height * width * 3
     count, rest = divmod(os.fstat(file.fileno()).st_size, each + 8)

@@ -18,6 +18,8 @@ from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
 
 REMEDY = "replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out"
+# What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
 
 
@@ -185,15 +187,16 @@ def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | I
 def _require_file(path: str | Path) -> None:
     try:
         size = os.stat(path).st_size
-    except OSError as error:
-        raise InputError(f"{path}: image cannot be opened ({error.strerror}); {REMEDY}") from None
+    except (OSError, ValueError) as error:  # a NUL in the path
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"{path}: image cannot be opened ({reason}); {REMEDY}") from None
     if size == 0:
         raise InputError(f"{path}: image file is empty (0 bytes); {REMEDY}")
 
 
 def _decode(path: str | Path) -> np.ndarray:
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return np.array(image.convert("RGB"))
     except MemoryError:
         raise

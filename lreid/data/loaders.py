@@ -62,11 +62,13 @@ class WithExemplars(Sequence[np.ndarray]):
 
     Args:
         images: of the task.
-        exemplars: (n, H, W, 3) uint8, of the same size.
+        exemplars: n images (H, W, 3) uint8, of the same size.
         labels: their class labels (n,) int64.
     """
 
-    def __init__(self, images: Images, exemplars: np.ndarray, labels: np.ndarray) -> None:
+    def __init__(
+        self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray
+    ) -> None:
         self.images, self.exemplars = images, exemplars
         self.pids = np.concatenate([images.pids, labels])
 

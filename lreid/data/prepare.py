@@ -27,6 +27,7 @@ from tqdm import tqdm
 from lreid.data.datasets import LOADERS, cuhk03, cuhk_sysu
 from lreid.data.datasets.layout import describe_folder, find_home
 from lreid.data.datasets.matlab import MatlabFile, read_matlab
+from lreid.data.images import FORMATS
 from lreid.errors import InputError
 
 logger = logging.getLogger("lreid")
@@ -141,14 +142,7 @@ def unpack(archive: Path, folder: Path) -> None:
         raise InputError(
             f"{archive}: cannot be unpacked ({error}); unpack it by hand into {folder}"
         ) from None
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        NotImplementedError,
-    ) as error:
+    except Exception as error:  # damage shows in the many ways of two kinds of archives
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
 
@@ -320,9 +314,9 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
     ) as progress:
         for scene, in_scene in groupby(sorted(missing), key=lambda crop: crop.scene):
             try:
-                with Image.open(scenes / scene) as image:
+                with Image.open(scenes / scene, formats=FORMATS) as image:
                     image = image.convert("RGB")
-            except (OSError, SyntaxError) as error:
+            except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
                 raise InputError(
                     f"{scenes / scene}: cannot be read ({error}); get the archive again"
                 ) from None

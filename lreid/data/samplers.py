@@ -104,8 +104,8 @@ class EpisodeSampler(IdentitySampler):
     group = "EPISODE"
 
     def __init__(
-        self, labels: Sequence[int], *, identities: int, num_support: int, num_query: int, seed: Sequence[int],
-        **options: Any,
+        self, labels: Sequence[int] | np.ndarray, *, identities: int, num_support: int, num_query: int,
+        seed: Sequence[int], **options: Any,
     ) -> None:  # fmt: skip
         if min(num_support, num_query) < 1:
             raise InputError("EPISODE: SUPPORT and QUERY must be 1 or more")

@@ -83,7 +83,7 @@ class Augment:
         self.flip, self.erasing, self.path = flip, erasing, pipeline
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
-        self.pipeline = load_pipeline(pipeline) if pipeline else None
+        self.pipeline: Any = load_pipeline(pipeline) if pipeline else None
 
     def __call__(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)

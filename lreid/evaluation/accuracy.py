@@ -14,6 +14,7 @@ from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.classification import summarise_accuracies, task_accuracies
+from lreid.evaluation.drift import buffer_alignment
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.models import Embedder
 
@@ -107,6 +108,24 @@ class AccuracyEvaluator:
             }
             for name, each in scores.items()
         }
+
+    def alignment(self, learner: Learner, task: Task) -> dict[str, float]:
+        """How near the held-out images of each task come to the stored ones, see :func:`buffer_alignment`.
+
+        Returns:
+            The similarity in [-1, 1] by the index of a task, as text, of those tasks up to ``task`` that have images in
+            the memory; empty without a memory.
+        """
+        stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
+        rows = np.flatnonzero(self.class_tasks[stored] <= task.index)
+        if not len(rows):
+            return {}
+        found = buffer_alignment(
+            self._features(learner, learner.memory.images[rows]), stored[rows],
+            np.concatenate([self._features(learner, each) for each in self.images]),
+            np.concatenate([each.pids for each in self.images]), self.class_tasks,
+        )  # fmt: skip
+        return {str(index): similarity for index, similarity in found.items()}
 
     def _known(self, learner: Learner, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, dim) and labels (N,) of the images of the task and of past ones in the memory."""

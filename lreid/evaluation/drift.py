@@ -7,13 +7,14 @@ compares features of unit length, ``f / |f|``, as retrieval by cosine similarity
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lreid.data.images import Images
+from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.retrieval.arrays import as_comparable, as_labels, unit_rows
@@ -109,6 +110,56 @@ class DriftRecorder:
         return features
 
 
+class GradientRecorder:
+    """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
+
+    A method may call its network several times a step. Of a call on the batch, rows that are exemplars are stored
+    images; any other call is on stored ones. Calls without gradient, such as those of a teacher, do not count.
+
+    Args:
+        model: the network that is trained.
+        steps: updates that are measured; later ones cost nothing.
+
+    Attributes:
+        norms: ``stored`` and ``incoming``, one mean of :func:`feature_gradient_norm` an update; None where there
+            was no such image.
+    """
+
+    def __init__(self, model: Embedder, *, steps: int) -> None:
+        self.model, self.steps = model, steps
+        self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
+
+    def loss(self, method: Any, batch: Batch) -> dict[str, Tensor]:
+        """What ``method.loss(batch)`` gives; puts down the norms of the weighted sum."""
+        if len(self.norms["stored"]) >= self.steps:
+            return method.loss(batch)
+        calls: list[tuple[Tensor, Tensor]] = []  # images and features
+
+        def listen(_: nn.Module, inputs: tuple[Tensor, ...], features: Tensor) -> None:
+            if features.requires_grad:
+                calls.append((inputs[0], features))
+
+        hook = self.model.register_forward_hook(listen)
+        try:
+            terms = method.loss(batch)
+        finally:
+            hook.remove()
+        total = sum(method.weights.get(name, 1.0) * term for name, term in terms.items())
+        found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
+        for images, features in calls:
+            norms = gradient_norms(total, features)  # (n,)
+            own = batch.exemplars if len(images) == len(batch.labels) else None
+            stored = torch.full((len(norms),), images is not batch.images)
+            if images is batch.images and own is not None:
+                stored = own >= 0
+            found["stored"].append(norms[stored])
+            found["incoming"].append(norms[~stored])
+        for name, parts in found.items():
+            norms = torch.cat(parts) if parts else torch.empty(0)
+            self.norms[name].append(norms.mean().item() if len(norms) else None)
+        return terms
+
+
 def buffer_alignment(
     buffer_features: np.ndarray | Tensor, buffer_labels: np.ndarray | Tensor,
     held_out_features: np.ndarray | Tensor, held_out_labels: np.ndarray | Tensor,
@@ -171,13 +222,19 @@ def feature_gradient_norm(loss: Tensor, features: Tensor, rows: Tensor | None = 
     Raises:
         InputError: the features carry no gradient, or there are no such rows.
     """
+    norms = gradient_norms(loss, features)
+    if rows is not None:
+        norms = norms[rows]
+    if len(norms) == 0:
+        raise InputError("gradient norm of no feature; name rows of old images, or measure later")
+    return norms.mean().item()
+
+
+def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
+    """``|d loss / d f(x)|`` of each feature: (B,) float64, on the CPU. Arguments and errors as above."""
     if not features.requires_grad:
         raise InputError("features carry no gradient; compute them and the loss outside torch.no_grad")
-    gradient = torch.zeros_like(features)
-    if loss.requires_grad:
-        (gradient,) = torch.autograd.grad(loss, features, retain_graph=True, materialize_grads=True)
-    if rows is not None:
-        gradient = gradient[rows]
-    if len(gradient) == 0:
-        raise InputError("gradient norm of no feature; name rows of old images, or measure later")
-    return gradient.double().norm(dim=1).mean().item()
+    if not loss.requires_grad:
+        return torch.zeros(len(features), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(loss, features, retain_graph=True, materialize_grads=True)
+    return gradient.double().norm(dim=1).cpu()

@@ -78,9 +78,9 @@ class ExemplarMemory(ExemplarStore):
         new = np.unique(labels)
         if np.isin(new, self.labels).any():
             raise ValueError(f"identities {np.intersect1d(new, self.labels)} are in the memory already")
-        extras = {}
+        extras, old_scores = {}, np.asarray(kept_scores)
         if self.selection == "importance":
-            kept_scores, weights = np.asarray(kept_scores), importance_weights(kept_scores, self.labels)
+            weights = importance_weights(old_scores, self.labels)
             extras["weights"] = importance_weights(values, labels)
             self._extras.setdefault("weights", np.empty(self.budget))[: len(self)] = weights
         self.seen += len(new)
@@ -92,7 +92,7 @@ class ExemplarMemory(ExemplarStore):
                 come += rows[select(values[rows], count, self.selection, (self.seed, label))].tolist()
                 continue
             if self.selection == "importance":
-                rows = rows[draw_by_score(kept_scores[rows], count, (self.seed, label, self.seen))]
+                rows = rows[draw_by_score(old_scores[rows], count, (self.seed, label, self.seen))]
             stay += rows[:count].tolist()
         self._keep(np.sort(np.array(stay, np.int64)))
         self._write(

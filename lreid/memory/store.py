@@ -146,7 +146,7 @@ class ExemplarStore:
             self._write_extra(name, places, np.asarray(extras[name])[rows] if name in extras else None)
         self._count = max(self._count, 1 + max(places, default=-1))
 
-    def _write_image(self, place: int, images: Sequence[np.ndarray], row: int) -> None:
+    def _write_image(self, place: int, images: Any, row: int) -> None:
         as_paths, first = isinstance(images, ImagePaths), len(self._images) == 0
         if first and as_paths:
             self._images = ImagePaths([""] * self.budget, images.height, images.width)

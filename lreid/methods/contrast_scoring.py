@@ -118,7 +118,8 @@ class ContrastScoring(Method):
     def view(self) -> Tensor:
         """All images of the buffer (N, 3, H, W), augmented anew."""
         seed = int(torch.randint(2**31, (), generator=self.generator))
-        return self.augmented(self.memory.images, seed=seed)
+        pixels: Any = self.memory.images  # it keeps no paths
+        return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -9,12 +9,11 @@ from typing import Any
 
 from lreid.report.groups import Group, labels
 from lreid.report.page import section
-from lreid.report.results import Kind, Results, curve
+from lreid.report.results import KINDS, Kind, Results, curve
 from lreid.report.svg import Line, keys, line_chart, line_style, spread_ticks
 from lreid.report.tables import mean_and_std
 
 METRICS = (("mAP", "mAP"), ("rank1", "Rank-1"))
-KINDS: tuple[Kind, ...] = ("seen", "unseen")
 BAND = " Bands: one standard deviation over seeds."
 
 Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and a value of each run there
@@ -32,7 +31,9 @@ def learning_curves(groups: Sequence[Group], where: str) -> str:
     """
     charts = []
     for metric, title in METRICS:
-        lines = {kind: lines_of(groups, partial(_averages, metric=metric, kind=kind)) for kind in KINDS}
+        lines: dict[str, list[Line]] = {
+            kind: lines_of(groups, partial(_averages, metric=metric, kind=kind)) for kind in KINDS
+        }
         lines = {kind: each for kind, each in lines.items() if each}
         if len(groups) == 1:
             charts.append(_task_chart(groups, title, one_group(lines), legend=True))
@@ -123,9 +124,10 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
-        spreads = [(x, *mean_and_std(values)) for x, values in points(group.runs) if None not in values]
-        if spreads:
-            means, band = [(x, mean) for x, mean, _ in spreads], [std or 0.0 for *_, std in spreads]
+        spreads = [(x, *mean_and_std(values)) for x, values in points(group.runs)]
+        known = [(x, mean, std or 0.0) for x, mean, std in spreads if mean is not None]
+        if known:
+            means, band = [(x, mean) for x, mean, _ in known], [std for *_, std in known]
             lines.append(Line(group.name, means, line_style(place), band, label))
     return lines
 

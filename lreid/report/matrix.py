@@ -7,7 +7,7 @@ from html import escape
 
 from lreid.report.groups import Group, labels
 from lreid.report.page import scroll, section
-from lreid.report.results import Results, average, counted, is_trained, number
+from lreid.report.results import KINDS, Results, average, counted, is_trained, number
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> str:
@@ -46,7 +46,7 @@ def mean_results(runs: Sequence[Results]) -> Results:
 
 def _matrix(results: Results, largest: float, title: str) -> str:
     galleries = results["galleries"]
-    kinds = [kind for kind in ("seen", "unseen") if any(gallery["kind"] == kind for gallery in galleries)]
+    kinds = [kind for kind in KINDS if any(gallery["kind"] == kind for gallery in galleries)]
     heads = "".join(
         f'<th scope="col">{escape(gallery["name"])}<br><span class="soft">{gallery["kind"]}</span></th>'
         for gallery in galleries

@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from lreid.report.groups import DATA_KEYS, group_names
-from lreid.report.results import Results, curve, is_trained, number
+from lreid.report.results import Kind, Results, curve, is_trained, number
 
-LINES = {"seen": "-", "unseen": "--"}
+LINES: dict[Kind, str] = {"seen": "-", "unseen": "--"}
 MARKERS = ".x^s"  # the next one where the ten colours begin anew
 MOST_IN_AXES = 4  # groups whose names have room within the axes
 
@@ -140,7 +140,7 @@ def results_heat_map(results: Results, metric: str = "mAP") -> Figure:
 def _line(
     axes: Axes,
     place: int,
-    x: Sequence[float],
+    x: Sequence[float] | np.ndarray,
     mean: np.ndarray,
     std: np.ndarray | None,
     style: str,

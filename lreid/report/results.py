@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, Literal
 
 from lreid.errors import InputError
+from lreid.files import misfit, read_json
 
 Results = dict[str, Any]
 Kind = Literal["seen", "unseen"]
+KINDS: tuple[Kind, ...] = ("seen", "unseen")
 
-NEEDED = ("method", "benchmark", "seed", "ap", "tasks", "galleries", "mAP", "rank1", "summary")
+NUMBER = (int, float)
+FIGURE = (int, float, type(None))
+CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
+
+# What tables, plots and page read, in the notation of lreid.files.misfit.
+FORM = {
+    "method": str, "benchmark": str, "seed": int, "ap": str, "tasks": [str],
+    "galleries": [{"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}],
+    "mAP": [[NUMBER]], "rank1": [[NUMBER]], "rank5?": [[NUMBER]], "rank10?": [[NUMBER]], "summary": {str: FIGURE},
+    "protocol?": str, "config?": {}, "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
+    "seconds?": {str: NUMBER}, "images_per_second?": NUMBER, "peak_memory_mib?": NUMBER, "exemplars?": int,
+    "skipped_images?": int, "steps_trained?": int, "images_trained?": int,
+    "loss_history?": [{"task": int, "epoch": int, str: NUMBER}], "drift?": [{"task": int, str: CURVES}],
+    "versions?": {str: str},
+}  # fmt: skip
 
 
 def read_results(run: str | Path) -> Results:
@@ -22,11 +37,11 @@ def read_results(run: str | Path) -> Results:
         run: a run folder, or the ``results.json`` in one.
 
     Raises:
-        InputError: there is no such file, or it is not a results file of schema 1.
+        InputError: there is no such file, or it is not a results file of schema 1 that is whole.
     """
     path = Path(run) / "results.json" if Path(run).is_dir() else Path(run)
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = read_json(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; name the folder of a run that finished a task") from None
     except OSError as error:
@@ -35,10 +50,34 @@ def read_results(run: str | Path) -> Results:
         raise InputError(f"{path}: not valid JSON ({error}); go on with --resume to write it anew") from None
     if not isinstance(results, dict) or results.get("schema") != 1:
         raise InputError(f"{path}: not a results file of schema 1")
-    missing = [key for key in NEEDED if key not in results]
-    if missing:
-        raise InputError(f"{path}: has no {', '.join(missing)}; not a results file that is whole")
+    fault = results_fault(results)
+    if fault:
+        raise InputError(
+            f"{path}: {fault}; not a results file that is whole: go on with --resume to write it anew"
+        )
     return results
+
+
+def results_fault(results: Any) -> str | None:
+    """What is wrong with the content of a ``results.json``, in words; None where all fits together."""
+    if fault := misfit(results, FORM):
+        return fault
+    tasks, galleries = len(results["tasks"]), results["galleries"]
+    for metric in ("mAP", "rank1", "rank5", "rank10"):
+        rows = results.get(metric, results["mAP"])
+        if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
+            return f"{metric} is no matrix of finished tasks and galleries"
+    for gallery in galleries:
+        if ("queries" in gallery) != ("gallery" in gallery):
+            return f"gallery {gallery['name']!r} has one of queries and gallery, not both"
+        first = gallery["first_task"]
+        if (first is None) == (gallery["kind"] == "seen") or not (first is None or 0 <= first < tasks):
+            return f"first_task of gallery {gallery['name']!r} is {first}, of {tasks} tasks"
+    for name, history in results.get("identity_ap", {}).items():
+        rows = history["ap"]
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
+            return f"identity_ap of {name!r} is no matrix of finished tasks and identities"
+    return None
 
 
 def is_trained(gallery: dict[str, Any], row: int) -> bool:

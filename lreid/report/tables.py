@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from lreid.report.groups import Group, grouped
-from lreid.report.results import Results, average, is_trained, number
+from lreid.report.results import KINDS, Results, average, is_trained, number
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -59,7 +59,7 @@ def task_table(results: Results) -> str:
     if not rows:
         return head
 
-    kinds = ["seen", "unseen"] if any(gallery["kind"] == "unseen" for gallery in galleries) else ["seen"]
+    kinds = KINDS if any(gallery["kind"] == "unseen" for gallery in galleries) else KINDS[:1]
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
     averages = [
         [_pair(average(results, "mAP", row, kind), average(results, "rank1", row, kind)) for kind in kinds]
@@ -207,9 +207,10 @@ def group_figures(group: Group, columns: Sequence[Column]) -> list[tuple[float |
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
     """Mean, None where a value is; and the deviation of a sample (n - 1), None of a single value too."""
-    if None in values:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
         return None, None
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:

@@ -121,7 +121,7 @@ def as_all_labels(
     shape: tuple[int, int],
     *,
     camera_filter: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, Any, Any]:
     """Identities and cameras of queries and gallery as :func:`as_labels` has them.
 
     Args:

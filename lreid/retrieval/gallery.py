@@ -1,9 +1,9 @@
-"""A gallery: images of known people, kept as features in a faiss index, to be searched, saved and changed."""
+"""A gallery: images of known people, kept as features, to be searched, saved and changed, wherever they are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,32 @@ import numpy as np
 
 from lreid.errors import InputError
 from lreid.retrieval.arrays import as_features, as_labels, unit_rows
-from lreid.retrieval.gallery_file import read_gallery, write_gallery
-from lreid.retrieval.index import measure_recall, nearest, new_index, without
+from lreid.retrieval.faiss_store import FaissStore
+from lreid.retrieval.filters import EVERYTHING, NOBODY, Filter
 from lreid.retrieval.open_set import threshold_for
-
-NOBODY = -1  # identity or camera that is not known
+from lreid.retrieval.places import place_of
+from lreid.retrieval.store import About, Labels, Paths, Place, Store
 
 
 @dataclass(frozen=True)
 class Matches:
     """The best images of the gallery for each query, best first.
 
-    Where fewer than k images were found, a row ends with index, identity and camera -1, path "" and score -inf.
+    Where fewer than k images were found, a row ends with key, identity and camera -1, path "" and score -inf.
 
     Attributes:
         scores: ``(Q, k)`` float32, cosine similarity.
-        indices: ``(Q, k)`` int64, rows of the gallery as it is now.
-        ids, cams: ``(Q, k)`` int64.
+        keys: ``(Q, k)`` int64, what the gallery calls the images: see :meth:`Gallery.labels`.
+        ids, cams, times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
         known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold; without one, every image does.
     """
 
     scores: np.ndarray
-    indices: np.ndarray
+    keys: np.ndarray
     ids: np.ndarray
     cams: np.ndarray
+    times: np.ndarray
     paths: np.ndarray
     known: np.ndarray
 
@@ -47,108 +48,130 @@ class Matches:
 
 @dataclass
 class Gallery:
-    """Images as unit vectors with identity, camera and path. Make one with :meth:`build` or :meth:`load`.
+    """Images as unit vectors with identity, camera, time and path. Make one with :meth:`build` or :meth:`load`.
+
+    Everything is checked here; the store only stores and searches.
 
     Attributes:
-        index: the faiss index. It knows an image by its key, which stays when others are removed.
-        kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.retrieval.index`.
-        model: fingerprint of the model that made the features.
-        keys: ``(N,)`` int64, ascending.
-        ids, cams: ``(N,)`` int64; -1 is not known.
-        paths: ``(N,)`` strings, each once.
-        next_key: key of the next image.
-        recall: ``{k: recall@k}`` against exact search, measured when the gallery was built.
-        threshold: cosine similarity below which a search answers "unknown"; ``None`` before :meth:`calibrate`.
-        false_accept_rate: share of strangers that the threshold was set for.
-        extras: arrays that travel with the gallery, for instance statistics its features were normalised with.
-        read_only: memory-mapped, so images can neither be added nor removed.
+        store: faiss in this process, or Milvus.
     """
 
-    index: Any
-    kind: str
-    model: str
-    keys: np.ndarray
-    ids: np.ndarray
-    cams: np.ndarray
-    paths: np.ndarray
-    next_key: int
-    recall: dict[int, float]
-    threshold: float | None = None
-    false_accept_rate: float | None = None
-    extras: dict[str, np.ndarray] = field(default_factory=dict)
-    read_only: bool = False
+    store: Store
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return self.store.count(EVERYTHING)
+
+    def count(self, where: Filter) -> int:
+        """The number of images that a filter allows."""
+        return self.store.count(where)
+
+    @property
+    def about(self) -> About:
+        """Model, kind, threshold and names."""
+        return self.store.about
+
+    @property
+    def width(self) -> int:
+        """The numbers of a feature."""
+        return self.store.width
+
+    def features(self, keys: np.ndarray) -> np.ndarray:
+        """``(N, D)`` float32 unit vectors of images, by their keys.
+
+        Raises:
+            InputError: an ``ivfpq`` gallery, which has none.
+        """
+        return self.store.vectors(keys)
+
+    def holds(self, paths: Paths) -> np.ndarray:
+        """``(N,)`` bool: which of these images are in the gallery."""
+        return self.store.keys_of(paths) >= 0
+
+    def labels(self) -> Labels:
+        """Keys, identities, cameras, times and paths of all images. On a server, all of them are fetched."""
+        return self.store.labels()
 
     @classmethod
     def build(
         cls,
         features: Any,
-        paths: Sequence[str],
+        paths: Paths,
         ids: Any = None,
         cams: Any = None,
+        times: Any = None,
         *,
         model: str,
         kind: str = "flat",
+        shards: int = 1,
+        at: str | Path | Place | None = None,
+        names: dict[str, dict[int, str]] | None = None,
+        extras: dict[str, np.ndarray] | None = None,
+        whole: bool = True,
     ) -> Gallery:
         """A gallery of images.
 
         Args:
             features: ``(N, D)`` floats, array or tensor; normalised here.
             paths: N different names of images.
-            ids, cams: ``(N,)`` integers; ``None`` if not known.
+            ids, cams, times: ``(N,)`` integers; ``None`` if not known. Times are seconds, -1 is not known.
             model: fingerprint of the model that made the features; only its features can be added and searched.
             kind: ``flat``, ``hnsw`` or ``ivfpq``.
+            shards: parts of a faiss index, searched side by side.
+            at: where it will be, see :func:`lreid.retrieval.places.place_of`; ``None`` is in memory until
+                :meth:`save` names a file.
+            names, extras: see :class:`lreid.retrieval.store.About`.
+            whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
 
         Raises:
-            InputError: unusable input, an unknown kind, or faiss is not installed.
+            InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         vectors = _unit_vectors(features, "gallery features")
-        ids, cams, paths = _check_labels(len(vectors), ids, cams, paths)
-        index = new_index(kind, vectors)
-        recall = {1: 1.0, 10: 1.0} if kind == "flat" else measure_recall(index, vectors)
-        return cls(index, kind, model, np.arange(len(vectors)), ids, cams, paths, len(vectors), recall)
+        labels = _check_labels(len(vectors), ids, cams, times, paths)
+        about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
+        if at is None:
+            return cls(FaissStore.build(vectors, labels, about))
+        place = place_of(at) if isinstance(at, (str, Path)) else at
+        return cls(place.build(vectors, labels, about))
 
     def add(
-        self, features: Any, paths: Sequence[str], ids: Any = None, cams: Any = None, *, model: str
+        self,
+        features: Any,
+        paths: Paths,
+        ids: Any = None,
+        cams: Any = None,
+        times: Any = None,
+        *,
+        model: str,
     ) -> None:
         """Adds images. The threshold stays; calibrate anew if the gallery has grown much.
+
+        In Milvus they are kept when this returns, in a file when :meth:`save` does.
 
         Raises:
             InputError: unusable input, a path that is there already, another model, or a memory-mapped gallery.
         """
-        self._check_writable()
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "gallery features"))
-        ids, cams, paths = _check_labels(len(vectors), ids, cams, paths)
-        known = set(self.paths.tolist())
-        if twice := next((path for path in paths if path in known), None):
-            raise InputError(f"{twice}: is in the gallery already; remove it first")
-        keys = self.next_key + np.arange(len(vectors))
-        self.index.add_with_ids(vectors, keys)
-        self.next_key += len(vectors)
-        self.keys = np.concatenate([self.keys, keys])
-        self.ids = np.concatenate([self.ids, ids])
-        self.cams = np.concatenate([self.cams, cams])
-        self.paths = np.concatenate([self.paths, paths])
+        labels = _check_labels(len(vectors), ids, cams, times, paths)
+        there = self.holds(paths)
+        if there.any():
+            raise InputError(f"{labels.paths[there][0]}: is in the gallery already; remove it first")
+        self.store.add(vectors, labels)
 
-    def remove(self, paths: Sequence[str]) -> None:
-        """Deletes images with their features, for instance ``gallery.paths[gallery.ids == 7]``.
+    def remove(self, paths: Paths) -> None:
+        """Deletes images with their features.
 
-        An ``hnsw`` gallery is built anew from what stays.
+        An ``hnsw`` gallery of faiss is built anew from what stays.
 
         Raises:
             InputError: a path that is not there (then nothing is removed), or a memory-mapped gallery.
         """
-        self._check_writable()
-        wanted = set(paths)
-        drop = np.array([path in wanted for path in self.paths], dtype=bool)
-        if missing := sorted(wanted - set(self.paths[drop])):
-            raise InputError(f"{missing[0]}: is not in the gallery; nothing was removed")
-        self.index = without(self.index, self.kind, self.keys, drop)
-        self.keys, self.ids, self.cams = self.keys[~drop], self.ids[~drop], self.cams[~drop]
-        self.paths = self.paths[~drop]
+        paths = sorted(set(paths))
+        keys = self.store.keys_of(paths)
+        missing = next((path for path, key in zip(paths, keys, strict=True) if key < 0), None)
+        if missing is not None:
+            raise InputError(f"{missing}: is not in the gallery; nothing was removed")
+        self.store.remove(keys)
 
     def search(
         self,
@@ -158,6 +181,7 @@ class Gallery:
         query_cams: Any = None,
         *,
         model: str,
+        where: Filter = EVERYTHING,
         exclude_same_camera: bool = False,
         cross_model: bool = False,
     ) -> Matches:
@@ -168,6 +192,7 @@ class Gallery:
             k: images wanted; those beyond the gallery's size come out empty.
             query_ids, query_cams: ``(Q,)`` integers, needed for ``exclude_same_camera`` only.
             model: fingerprint of the model that made the features.
+            where: cameras, identities and times that may be found.
             exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
                 of them if ``query_ids`` is not given.
             cross_model: search a gallery of another model all the same, for models that are trained to be
@@ -182,18 +207,19 @@ class Gallery:
             raise InputError(f"k = {k}: ask for at least one image")
         vectors = self._check_width(_unit_vectors(features, "query features"))
         if not exclude_same_camera:
-            return self._matches(*nearest(self.index, self.kind, vectors, k))
+            return self._matches(*self.store.nearest(vectors, k, where))
         if query_cams is None:
             raise InputError("exclude_same_camera needs query_cams, the cameras of the queries")
-        groups = [as_labels(query_cams, "query cameras", len(vectors))]
-        if query_ids is not None:
-            groups.append(as_labels(query_ids, "query identities", len(vectors)))
-
-        def hidden(group: np.ndarray) -> np.ndarray:
-            same = (self.cams == group[0]) & (self.cams != NOBODY)
-            return same & (self.ids == group[1]) if len(group) == 2 else same
-
-        return self._matches(*self._search_groups(vectors, k, np.stack(groups, axis=1), hidden))
+        cams = as_labels(query_cams, "query cameras", len(vectors))
+        if query_ids is None:
+            filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
+        else:
+            ids = as_labels(query_ids, "query identities", len(vectors))
+            filters = [
+                replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)
+            ]
+        filters = [where if cam == NOBODY else each for each, cam in zip(filters, cams, strict=True)]
+        return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
         """Sets the threshold so that a stranger is taken for somebody known at the wanted rate.
@@ -217,95 +243,87 @@ class Gallery:
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "calibration features"))
         ids = as_labels(ids, "calibration identities", len(vectors))
-        if not (self.ids != NOBODY).any():
+        if not self.store.count(Filter(not_identities=(NOBODY,))):
             raise InputError(
                 "the gallery's images have no identities; a threshold cannot be calibrated on it"
             )
+        filters = [Filter(not_identities=(one, NOBODY)) for one in ids]
+        scores, best = self._search_each(vectors, 1, filters)
+        self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
+        self.about.false_accept_rate = false_accept_rate
+        return self.about.threshold
 
-        def hidden(group: np.ndarray) -> np.ndarray:
-            return (self.ids == group[0]) | (self.ids == NOBODY)
-
-        scores, keys = self._search_groups(vectors, 1, ids[:, None], hidden)
-        self.threshold = threshold_for(scores[keys >= 0], false_accept_rate)
-        self.false_accept_rate = false_accept_rate
-        return self.threshold
-
-    def save(self, path: str | Path) -> None:
-        """Writes the gallery to one file; what was there is replaced when the new file is complete."""
-        names = ("model", "kind", "next_key", "threshold", "false_accept_rate")
-        header = {name: getattr(self, name) for name in names} | {"recall": list(self.recall.items())}
-        arrays = {"keys": self.keys, "ids": self.ids, "cams": self.cams}
-        extras = {f"extra_{name}": array for name, array in self.extras.items()}
-        write_gallery(path, self.index, header | {"paths": self.paths.tolist()}, arrays | extras)
-
-    @classmethod
-    def load(cls, path: str | Path, *, memory_map: bool = False) -> Gallery:
-        """Reads a gallery that :meth:`save` wrote.
+    def save(self, path: str | Path | None = None) -> None:
+        """Keeps the gallery where it is, or writes one that is in memory to a file.
 
         Args:
-            path: the file.
-            memory_map: leave the features on disk and let searches read what they touch; the gallery cannot be
-                changed then.
+            path: of the file. What was there is replaced when the new file is complete.
 
         Raises:
-            InputError: the file is missing, cut short, of another version or no gallery at all.
+            InputError: it cannot be written, or another process has changed it since it was read.
         """
-        index, header, arrays = read_gallery(path, memory_map)
-        extras = {
-            name.removeprefix("extra_"): arrays.pop(name) for name in list(arrays) if name[:6] == "extra_"
-        }
-        header["recall"] = dict(header["recall"])
-        header["paths"] = np.array(header["paths"], dtype=object)
-        return cls(index=index, extras=extras, read_only=memory_map, **header, **arrays)
+        self.store.save(path)
 
-    def _search_groups(
-        self, vectors: np.ndarray, k: int, groups: np.ndarray, hidden: Callable[[np.ndarray], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and keys, both ``(Q, k)``, where ``hidden`` says for a row of ``groups`` what to leave out."""
-        scores = np.empty((len(vectors), k), dtype=np.float32)
-        keys = np.empty((len(vectors), k), dtype=np.int64)
-        distinct, group_of = np.unique(groups, axis=0, return_inverse=True)
-        for number, group in enumerate(distinct):
-            here = group_of.reshape(-1) == number
-            allowed = np.zeros(self.next_key, dtype=bool)
-            allowed[self.keys[~hidden(group)]] = True
-            scores[here], keys[here] = nearest(self.index, self.kind, vectors[here], k, allowed)
-        return scores, keys
+    def finish(self) -> None:
+        """Makes a gallery whole that was built with ``whole=False``, and saves it."""
+        self.store.finish()
 
-    def _matches(self, scores: np.ndarray, keys: np.ndarray) -> Matches:
-        found = keys >= 0
-        indices = np.where(found, np.searchsorted(self.keys, keys), -1)
+    def close(self) -> None:
+        """Lets go of the database, if there is one, so that another process can have it."""
+        self.store.close()
+
+    @classmethod
+    def load(
+        cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False
+    ) -> Gallery:
+        """Opens a gallery that :meth:`save` kept.
+
+        Args:
+            where: see :func:`lreid.retrieval.places.place_of`.
+            memory_map: leave the features of a file on disk and let searches read what they touch; the gallery
+                cannot be changed then.
+            unfinished: it need not be whole, as whoever calls will fill it.
+
+        Raises:
+            InputError: it is missing, cut short, of another version, no gallery at all, not whole, or cannot be
+                reached.
+        """
+        place = place_of(where) if isinstance(where, (str, Path)) else where
+        gallery = cls(place.load(memory_map))
+        if not (gallery.about.whole or unfinished):
+            raise InputError(f"{place}: is not complete yet; run the command that makes it again")
+        return gallery
+
+    def _search_each(
+        self, vectors: np.ndarray, k: int, filters: Sequence[Filter]
+    ) -> tuple[np.ndarray, Labels]:
+        """As :meth:`Store.nearest`, with a filter for each query. Equal filters are searched at once."""
+        rows: dict[Filter, list[int]] = {}
+        for row, where in enumerate(filters):
+            rows.setdefault(where, []).append(row)
+        found = [self.store.nearest(vectors[here], k, where) for where, here in rows.items()]
+        order = np.argsort(np.concatenate(list(rows.values())))
+        scores, labels = zip(*found, strict=True)
+        columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
+        return np.concatenate(scores)[order], Labels(*columns)[order]
+
+    def _matches(self, scores: np.ndarray, labels: Labels) -> Matches:
+        found, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(found, scores, -np.inf).astype(np.float32)
-
-        def look_up(column: np.ndarray, missing: Any) -> np.ndarray:
-            values = np.full(indices.shape, missing, dtype=column.dtype)
-            values[found] = column[indices[found]]
-            return values
-
-        return Matches(
-            scores=scores,
-            indices=indices,
-            ids=look_up(self.ids, NOBODY),
-            cams=look_up(self.cams, NOBODY),
-            paths=look_up(self.paths, ""),
-            known=found if self.threshold is None else scores >= np.float32(self.threshold),
-        )
+        known = found if threshold is None else scores >= np.float32(threshold)
+        return Matches(scores, **vars(labels), known=known)
 
     def _check_model(self, model: str) -> None:
-        if model != self.model:
+        if model != self.about.model:
             raise InputError(
-                f"the gallery holds features of model {self.model}, these are of model {model}; index the images "
+                f"the gallery holds features of model {self.about.model}, these are of model {model}; index the images "
                 "again with the new model, or search with cross_model=True if the two were made comparable"
             )
 
     def _check_width(self, vectors: np.ndarray) -> np.ndarray:
-        if vectors.shape[1] != self.index.d:
-            raise InputError(f"features have {vectors.shape[1]} numbers a row, the gallery's {self.index.d}")
+        if vectors.shape[1] != self.width:
+            raise InputError(f"features have {vectors.shape[1]} numbers a row, the gallery's {self.width}")
         return vectors
-
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise InputError("a memory-mapped gallery cannot be changed; load it with memory_map=False")
 
 
 def _unit_vectors(features: Any, name: str) -> np.ndarray:
@@ -313,14 +331,16 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     return unit_rows(as_features(features, name, "cpu").float(), name).numpy()
 
 
-def _check_labels(
-    count: int, ids: Any, cams: Any, paths: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: Paths) -> Labels:
+    """Labels of new images, whose keys are not known yet."""
     if len(paths) != count:
         raise InputError(f"gallery paths: expected {count}, one a feature row, got {len(paths)}")
     if len(set(paths)) != count:
         raise InputError("gallery paths: some name comes twice; give every image a name of its own")
     unknown = np.full(count, NOBODY)
-    ids = unknown if ids is None else as_labels(ids, "gallery identities", count)
-    cams = unknown if cams is None else as_labels(cams, "gallery cameras", count)
-    return ids, cams, np.array([str(path) for path in paths], dtype=object)
+    identities, cameras, seconds = (
+        unknown if column is None else as_labels(column, f"gallery {name}", count)
+        for name, column in (("identities", ids), ("cameras", cams), ("times", times))
+    )
+    names = np.array([str(path) for path in paths], dtype=object)
+    return Labels(unknown, identities, cameras, seconds, names)

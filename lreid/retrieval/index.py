@@ -18,6 +18,7 @@ import numpy as np
 from lreid.errors import InputError
 
 KINDS = ("flat", "hnsw", "ivfpq")
+FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
 IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
 
 
@@ -36,13 +37,14 @@ def import_faiss() -> Any:
     return faiss
 
 
-def new_index(kind: str, vectors: np.ndarray) -> Any:
-    """An index with ``vectors`` in it, under the keys 0, 1, …
+def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
+    """An index with ``vectors`` in it.
 
     Args:
         kind: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; or ``ivfpq`` (Jégou et al., 2011):
             about four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers.
         vectors: ``(N, D)`` float32 of unit length.
+        keys: ``(N,)`` int64 that the index shall know them by; ``None`` is 0, 1, …
 
     Raises:
         InputError: unknown kind, or too few images to train one.
@@ -66,7 +68,7 @@ def new_index(kind: str, vectors: np.ndarray) -> Any:
         index.nprobe = 32
     else:
         raise InputError(f"index kind {kind!r}: unknown; use flat, hnsw or ivfpq")
-    index.add_with_ids(vectors, np.arange(count))
+    index.add_with_ids(vectors, np.arange(count) if keys is None else keys)
     return index
 
 
@@ -97,25 +99,67 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     return index
 
 
-def nearest(index: Any, kind: str, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> Any:
+def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
+    """``(N, D)`` float32 vectors of an index, by their rows in it.
+
+    Raises:
+        InputError: an ``ivfpq`` index, which holds codes.
+    """
+    if kind == "ivfpq":
+        raise InputError(
+            "an ivfpq gallery holds short codes and no features; build the other one from the images"
+        )
+    stored = import_faiss().downcast_index(index.index)
+    return stored.reconstruct_batch(np.ascontiguousarray(rows))
+
+
+def nearest(
+    index: Any, kind: str, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None, count: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores and keys of the best ``k`` images, both ``(Q, k)``; where fewer are found, the key is -1.
+
+    A graph and lists are made for finding the nearest images, allowed or not. So the fewer are allowed the further they
+    are searched, and a query that found fewer than there are is compared with all.
 
     Args:
         allowed: ``(max key + 1,)`` bool, the keys that may be found; ``None`` allows all.
+        count: images of this index that are allowed.
     """
     if allowed is None:
         return index.search(vectors, k)
     faiss = import_faiss()
-    bitmap = np.packbits(allowed, bitorder="little")
-    selector = faiss.IDSelectorBitmap(bitmap)
+    selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+    if kind == "flat":
+        return index.search(vectors, k, params=faiss.SearchParameters(sel=selector))
+    share = max(count, 1) / max(index.ntotal, 1)
     if kind == "hnsw":
-        ef_search = faiss.downcast_index(index.index).hnsw.efSearch
-        parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=ef_search)
-    elif kind == "ivfpq":
-        parameters = faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+        graph = faiss.downcast_index(index.index)
+        if count * share <= FEW:
+            return _compared_with_all(index, vectors, k, allowed)
+        parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=int(graph.hnsw.efSearch / share))
     else:
-        parameters = faiss.SearchParameters(sel=selector)
-    return index.search(vectors, k, params=parameters)
+        lists = min(index.nlist, int(index.nprobe / share))
+        parameters = faiss.SearchParametersIVF(sel=selector, nprobe=lists)
+    scores, keys = index.search(vectors, k, params=parameters)
+    short = (keys >= 0).sum(1) < min(k, count)
+    if short.any() and kind == "hnsw":
+        scores[short], keys[short] = _compared_with_all(index, vectors[short], k, allowed)
+    elif short.any():
+        parameters = faiss.SearchParametersIVF(sel=selector, nprobe=index.nlist)
+        scores[short], keys[short] = index.search(vectors[short], k, params=parameters)
+    return scores, keys
+
+
+def _compared_with_all(
+    index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What :func:`nearest` gives for a graph, found without the graph."""
+    faiss = import_faiss()
+    keys = faiss.vector_to_array(index.id_map)  # (N,) by row
+    selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))
+    stored = faiss.downcast_index(faiss.downcast_index(index.index).storage)
+    scores, rows = stored.search(vectors, k, params=faiss.SearchParameters(sel=selector))
+    return scores, np.where(rows >= 0, keys[rows], -1) if len(keys) else rows
 
 
 def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:

@@ -115,12 +115,12 @@ def any_of(flag: bool) -> bool:
     return count.item() > 0
 
 
-def _take_share(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-    model.batch_size = len(inputs[0])
+def _take_share(model: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    model.batch_size = len(inputs[0])  # Any, as torch's types take what a module holds for tensors
     return (inputs[0][own_rows()],)
 
 
-def _gather_features(model: nn.Module, inputs: tuple[Tensor], features: Tensor) -> Tensor:
+def _gather_features(model: Any, inputs: tuple[Tensor], features: Tensor) -> Tensor:
     return _Gather.apply(features, model.batch_size)
 
 
@@ -145,16 +145,26 @@ def _with_global_norms(module: nn.Module) -> nn.Module:
     """A network whose BatchNorms take the statistics of all processes; the parameters are the same ones."""
     if next(module.parameters()).is_cuda:
         return nn.SyncBatchNorm.convert_sync_batchnorm(module)
-    for each in module.modules():
-        if isinstance(each, _BatchNorm):
-            each.forward = _global_norm.__get__(each)  # torch's own, SyncBatchNorm, is for GPUs alone
+    norms: list[Any] = [each for each in module.modules() if isinstance(each, _BatchNorm)]
+    for norm in norms:
+        norm.forward = _global_norm.__get__(norm)  # torch's own, SyncBatchNorm, is for GPUs alone
     return module
 
 
 def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
-    """BatchNorm in training mode over the images of all processes; in evaluation mode as it is."""
+    """BatchNorm in training mode over the images of all processes; in evaluation mode as it is.
+
+    Raises:
+        InputError: it has no weights, or no moving averages with a momentum.
+    """
     if not norm.training:
         return type(norm).forward(norm, inputs)
+    batches, momentum = norm.num_batches_tracked, norm.momentum
+    running_mean, running_var = norm.running_mean, norm.running_var  # (channels,)
+    if batches is None or momentum is None or running_mean is None or running_var is None or not norm.affine:
+        raise InputError(
+            "MODEL.BACKBONE: it has a BatchNorm without weights or moving averages; start it without torchrun"
+        )
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
     dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # half precision sums badly
@@ -163,9 +173,9 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     centred = inputs - mean.view(shape)
     variance = _Sum.apply(centred.square().sum(dims)) / count  # (channels,)
     with torch.no_grad():
-        norm.num_batches_tracked += 1
-        norm.running_mean.lerp_(mean, norm.momentum)
-        norm.running_var.lerp_(variance * count / (count - 1), norm.momentum)
+        batches += 1
+        running_mean.lerp_(mean, momentum)
+        running_var.lerp_(variance * count / (count - 1), momentum)
     scale = norm.weight * (variance + norm.eps).rsqrt()
     return (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
 

@@ -24,7 +24,7 @@ from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
 from lreid.training import distributed
 from lreid.training.allocator import keep_freed_memory
-from lreid.training.checkpoint import checkpoints_of, load_model_state, load_newest, set_random_state
+from lreid.training.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
 from lreid.training.precision import set_precision
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
@@ -92,7 +92,8 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
     if start is not None:
         path, checkpoint = start
         load_model_state(method.model, checkpoint["model"], path)
-        method.load_state_dict(checkpoint["method"])
+        with fitting(path):
+            method.load_state_dict(checkpoint["method"])
         set_random_state(checkpoint["random"])
         results |= checkpoint["results"]
 
@@ -102,7 +103,8 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
             folder.write_config(cfg.dump())
             trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device, accuracy, stop)
             if start is not None:
-                trainer.resume(checkpoint)
+                with fitting(path):
+                    trainer.resume(checkpoint)
                 logger.info("going on from %s", path)
             _announce(cfg, benchmark, results, out)
             trainer.run()
@@ -168,7 +170,7 @@ def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method
             f"METHOD.NAME: {cfg.METHOD.NAME} looks at gradients by itself, so one process alone can train it; "
             "start it without torchrun"
         )
-    model = model_of(cfg, pretrained=pretrained).to(device, memory_format=torch.channels_last)
+    model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
     distributed.divide(model)
     return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
@@ -243,10 +245,12 @@ def new_results(
         "summary": {},
         "accuracy": {},  # of classification, with EVAL.ACCURACY: a matrix for each classifier
         "accuracy_summary": {},
+        "alignment": [],  # after each task, by task: of held-out images with those in the memory
         "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
         "peak_memory_mib": 0,
         "loss_history": [],
         "drift": [],  # of stored and of test images at task switches
+        "gradient_norms": [],  # of stored and of incoming features there
         "teacher_divergence": {},  # by task: what TRAIN.TEACHER_PRECISION changes, KL in nats
         "exemplars": method.exemplars,
         "exemplar_bytes": 0,  # of their pixels, or of their paths

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 from yacs.config import CfgNode
@@ -130,15 +130,16 @@ def plan(
         for group, values in zip(groups, vary.values(), strict=True)
     ]
     runs = []
+    each_benchmark: Sequence[Path | None] = benchmarks or [None]
     for seed, benchmark, method, chosen in itertools.product(
-        seeds, benchmarks or [None], methods, itertools.product(*choices)
+        seeds, each_benchmark, methods, itertools.product(*choices)
     ):
         pairs = list(itertools.chain(*chosen))
         words = [method, *(f"{short_key(key, known)}={value}" for key, value in pairs), f"seed{seed}"]
         name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # lists and paths may be values
         runs.append(
             PlannedRun(
-                out / (benchmark.stem if len(benchmarks) > 1 else "") / name,
+                out / (benchmark.stem if benchmark and len(benchmarks) > 1 else "") / name,
                 (*files, *([benchmark] if benchmark else [])) or (DEFAULTS,),
                 ("METHOD.NAME", method, *overrides, *itertools.chain(*pairs), "SEED", str(seed)),
             )
@@ -189,7 +190,8 @@ def sweep(
     finished = [read_run(run.folder) for run in runs if str(run.folder) not in failed]
     if not finished:
         return "no run is finished", failed
-    for suffix, form in (("md", "markdown"), ("csv", "csv"), ("tex", "latex")):
+    forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}
+    for suffix, form in forms.items():
         write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n")
     _save(learning_curve(finished), out / "curves.png")
     if all(type(run.get("config", {}).get(key)) in (int, float) for run in finished):

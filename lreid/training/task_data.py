@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from yacs.config import CfgNode
 
 from lreid.data.disk_cache import DiskCache
@@ -25,23 +27,23 @@ def task_batches(
     Raises:
         InputError: an image cannot be read, or the task is too small.
     """
-    images: Images | WithExemplars = Images(
+    images = Images(
         task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
         disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB), skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
     )  # fmt: skip
     memory = method.memory if method.exemplar_share is not None else None
     sampler = task_sampler(cfg, method, task, images.pids, memory.labels if memory else ())
-    if memory:
-        images = WithExemplars(images, memory.images, memory.labels)
+    shown = WithExemplars(images, memory.images, memory.labels) if memory else images
     return TaskBatches(
-        images, sampler, augment, epochs=cfg.TRAIN.EPOCHS, first=first, views=method.views, pixels=method.pixels,
+        shown, sampler, augment, epochs=cfg.TRAIN.EPOCHS, first=first, views=method.views, pixels=method.pixels,
         on_device=cfg.DATA.AUGMENT_ON == "device", rows=distributed.own_rows(),
     )  # fmt: skip
 
 
 def task_sampler(
-    cfg: CfgNode, method: Method, task: Task, labels: Sequence[int], exemplars: Sequence[int] = ()
-) -> IdentitySampler | StreamSampler:
+    cfg: CfgNode, method: Method, task: Task, labels: Sequence[int] | np.ndarray,
+    exemplars: Sequence[int] | np.ndarray = (),
+) -> IdentitySampler | StreamSampler:  # fmt: skip
     """The sampler that a config describes, for a method and the class labels of a task's images.
 
     Raises:
@@ -56,7 +58,7 @@ def task_sampler(
             )
         segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
         return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
-    common = {
+    common: dict[str, Any] = {
         "seed": seed, "task_name": task.name,
         "exemplars": exemplars, "exemplar_share": method.exemplar_share or 0.0,
     }  # fmt: skip

@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -34,12 +34,14 @@ from lreid.evaluation import (
     AccuracyEvaluator,
     DriftRecorder,
     Evaluator,
+    GradientRecorder,
     accuracy_line,
     append_rows,
     summarise,
 )
 from lreid.methods import Method
 from lreid.training import distributed
+from lreid.training.checkpoint import fitting
 from lreid.training.precision import teacher_divergence
 from lreid.training.run_folder import RunFolder
 from lreid.training.schedule import decay_factor
@@ -88,6 +90,7 @@ class Trainer:
         # Position: the task at hand, its epochs that are done, and the steps of the next epoch that are.
         self.task, self.epoch, self.step = 0, 0, 0
         self.updates_state: dict[str, Any] | None = None
+        self.gradients: GradientRecorder | None = None
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.clock = (time.perf_counter(), time.process_time())
 
@@ -96,6 +99,9 @@ class Trainer:
         position = checkpoint["position"]
         self.task, self.epoch, self.step = position["task"], position["epoch"], position["step"]
         self.updates_state = checkpoint["updates"]
+        tasks = self.epoch_steps[self.task : self.task + 1]  # none where the run had ended
+        if self.epoch > self.cfg.TRAIN.EPOCHS or any(self.step >= steps for steps in tasks):
+            raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 
     def run(self) -> None:
         """Trains what is left of the benchmark."""
@@ -139,6 +145,9 @@ class Trainer:
         )
         self._note_skipped(task, batches)
         drift = self._drift_recorder(task)
+        self.gradients = (
+            GradientRecorder(self.method.model, steps=self.cfg.EVAL.DRIFT_STEPS) if drift else None
+        )
         updates = self._updates()
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
@@ -149,8 +158,9 @@ class Trainer:
         )  # fmt: skip
         with self.stop.deferred(), naming_dead_workers(self.cfg.DATA.WORKERS):
             self._train_epochs(batches, updates, drift)
-        if drift is not None:
+        if drift is not None and self.gradients is not None:
             self.results["drift"].append({"task": task.index, **drift.curves})
+            self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
 
     def _train_epochs(self, batches: TaskBatches, updates: Updates, drift: DriftRecorder | None) -> None:
         """What is left of a task, from the position on."""
@@ -182,7 +192,7 @@ class Trainer:
             group = [batch.to(self.device, self.augment) for batch in group]
             seen = updates.images + self.method.replayed
             for _ in range(stream.ITERATIONS):
-                updates.update(group)
+                updates.update(group, self.gradients)
                 if drift is not None:
                     drift.after_step()
             for batch in group:
@@ -225,7 +235,8 @@ class Trainer:
             fp16=train.PRECISION == "fp16", device=self.device,
         )  # fmt: skip
         if self.updates_state is not None:
-            updates.load_state_dict(self.updates_state)
+            with fitting(self.folder.checkpoints):
+                updates.load_state_dict(self.updates_state)
             self.updates_state = None
         return updates
 
@@ -233,9 +244,11 @@ class Trainer:
         """Watches stored images and test images of earlier places through the first steps of a task."""
         if self.cfg.EVAL.DRIFT_STEPS == 0 or task.index == 0 or self.epoch > 0 or self.step > 0:
             return None
-        sets = {"buffer": self.method.memory.images if self.method.memory else []}
+        sets: dict[str, Sequence[np.ndarray] | np.ndarray] = {
+            "buffer": self.method.memory.images if self.method.memory else []
+        }
         for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True):
-            if test.kind == "seen" and test.first_task < task.index:
+            if test.kind == "seen" and test.first_task is not None and test.first_task < task.index:
                 sets[f"held out: {test.name}"] = query
         chosen = {
             name: np.stack([images[row] for row in spread(len(images), DRIFT_IMAGES)])
@@ -289,6 +302,7 @@ class Trainer:
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
         if self.accuracy is not None:
             append_rows(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
+            self.results["alignment"].append(self.accuracy.alignment(self.method, task))
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         for name in ("mAP", "rank1", "rank5", "rank10"):
             self.results[name].append([round(getattr(figure, name), 4) for figure in figures])

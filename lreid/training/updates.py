@@ -12,6 +12,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
+from lreid.evaluation import GradientRecorder
 from lreid.methods import Method
 from lreid.training import distributed
 
@@ -43,7 +44,7 @@ class Updates:
         device: torch.device,
     ) -> None:  # fmt: skip
         self.method, self.device = method, device
-        common = {"weight_decay": weight_decay, "fused": device.type in ("cpu", "cuda")}
+        common: dict[str, Any] = {"weight_decay": weight_decay, "fused": device.type in ("cpu", "cuda")}
         self.optimizer: Optimizer = (
             SGD(method.parameters(), lr=0.0, momentum=momentum, **common)
             if optimizer == "sgd"
@@ -60,16 +61,21 @@ class Updates:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
 
-    def update(self, batches: Sequence[Batch]) -> None:
+    def update(self, batches: Sequence[Batch], gradients: GradientRecorder | None = None) -> None:
         """One update by the mean gradient over some batches, which need not fit into memory at once.
+
+        Args:
+            batches: at least one.
+            gradients: looks at those of features on the way.
 
         Raises:
             NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.
         """
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
-            terms = self.method.loss(batch)
-            loss = sum(self.method.weights.get(name, 1.0) * term for name, term in terms.items())
+            terms = gradients.loss(self.method, batch) if gradients else self.method.loss(batch)
+            weighted = [self.method.weights.get(name, 1.0) * term for name, term in terms.items()]
+            loss: Any = sum(weighted)  # a tensor, as there is a term
             self.scaler.scale(loss / len(batches)).backward()
             for name, term in terms.items():
                 self.sums[name] = self.sums.get(name, 0) + term.detach() / len(batches)
@@ -124,6 +130,9 @@ class Updates:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         self.optimizer.load_state_dict(state["optimizer"])
+        for parameter, moments in self.optimizer.state.items():
+            if any(each.shape not in ((), parameter.shape) for each in moments.values()):
+                raise ValueError("moments of another shape than their parameter")
         self.scaler.load_state_dict(state["scaler"])
         self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
         self.count = state["count"]

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import write_text
+from lreid.files import misfit, read_json, write_text
 
 PREFIX = "zoo:"
 BUNDLED = Path(__file__).parents[1] / "weights"
+NUMBER = (int, float)
+FORM = {  # of what is in the card's lists and mappings
+    "mean": [NUMBER], "std": [NUMBER], "mirrors": [str], "config": {},
+    "figures": {str: {"kind": str, "queries": int, "images": int}
+                | dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER)},
+}  # fmt: skip
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -105,7 +111,7 @@ def read_card(file: Path) -> Card:
         InputError: it is missing or no card.
     """
     try:
-        keys = json.loads(file.read_text(encoding="utf-8"))
+        keys = read_json(file)
     except FileNotFoundError:
         raise InputError(
             f"{file}: no such card; weights of the zoo need it beside them, see tools/zoo.py publish"
@@ -122,6 +128,8 @@ def read_card(file: Path) -> Card:
         kind = typing.get_origin(hint) or hint
         if type(keys[key]) is not kind:
             raise InputError(f"{file}: {key} must be of type {kind.__name__}, got {keys[key]!r}")
+    if fault := misfit(keys, FORM):
+        raise InputError(f"{file}: {fault}; fetch it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
         raise InputError(
             f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lreid.data.transforms import Augment, erased_box
 from lreid.errors import InputError
@@ -163,3 +164,22 @@ def test_a_pipeline_must_keep_size_and_kind(tmp_path: Path, step: A.BasicTransfo
     augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=saved(tmp_path, step))
     with pytest.raises(InputError, match=r"mine.yaml: INPUT.PIPELINE makes .* it must keep both"):
         augment(IMAGES[:2], seed=0, progress=0.0)
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.9])
+def test_a_device_makes_the_same_batch(progress: float) -> None:
+    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    expected = augment(IMAGES, seed=7, progress=progress)
+    changes = augment.draw(len(IMAGES), *IMAGES[0].shape[:2], seed=7, progress=progress)
+    batch = augment.on_device(torch.from_numpy(np.stack(IMAGES)), changes)
+    assert batch.shape == expected.shape and batch.is_contiguous(memory_format=torch.channels_last)
+    np.testing.assert_allclose(batch.numpy(), expected, rtol=1e-6, atol=1e-6)
+    assert changes.flips.any() and (changes.boxes[:, 1] > 0).any()
+
+
+def test_rows_that_are_not_wanted_are_nan() -> None:
+    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    whole = augment(IMAGES, seed=7, progress=0.5)
+    part = augment(IMAGES, seed=7, progress=0.5, rows=slice(1, None, 3))
+    np.testing.assert_array_equal(part[1::3], whole[1::3])
+    assert np.isnan(part[0::3]).all() and np.isnan(part[2::3]).all()

@@ -10,8 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.evaluation import DriftRecorder, buffer_alignment, feature_drift, feature_gradient_norm
+from lreid.evaluation import (
+    DriftRecorder,
+    GradientRecorder,
+    buffer_alignment,
+    feature_drift,
+    feature_gradient_norm,
+)
 from lreid.models import Embedder
 
 
@@ -193,3 +200,37 @@ def test_gradient_norm_says_what_it_lacks() -> None:
     points.requires_grad_()
     with pytest.raises(InputError, match="no feature"):
         feature_gradient_norm(points.sum(), points, torch.zeros(3, dtype=torch.bool))
+
+
+class TwoCalls:
+    """Pulls at features of a batch by 3, and at those of stored images by 4 and 0."""
+
+    weights = {"stored": 2.0}
+
+    def __init__(self, model: Embedder, stored: torch.Tensor) -> None:
+        self.model, self.stored = model, stored
+
+    def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
+        with torch.no_grad():
+            self.model(batch.images)  # a look without gradient does not count
+        terms = {"incoming": 3 * self.model(batch.images)[:, 0].sum()}
+        if len(self.stored):
+            terms["stored"] = 2 * self.model(self.stored)[:1, 1].sum()
+        return terms
+
+
+def test_gradients_of_stored_and_incoming_features_are_told_apart() -> None:
+    model = Embedder("small", height=32, width=16).eval()
+    images = torch.randn(4, 3, 32, 16)
+    recorder = GradientRecorder(model, steps=3)
+    batch = Batch(images, torch.arange(4))
+    recorder.loss(TwoCalls(model, images[:2].clone()), batch)
+    recorder.loss(TwoCalls(model, images[:0]), batch)
+    mixed = batch._replace(exemplars=torch.tensor([-1, -1, 5, -1]))
+    terms = recorder.loss(TwoCalls(model, images[:0]), mixed)
+    recorder.loss(TwoCalls(model, images[:0]), mixed)  # beyond the steps
+    assert recorder.norms["incoming"] == pytest.approx([3.0, 3.0, 3.0])
+    assert recorder.norms["stored"][0] == pytest.approx(2.0) and recorder.norms["stored"][1] is None
+    assert recorder.norms["stored"][2] == pytest.approx(3.0)
+    assert not model._forward_hooks
+    sum(terms.values()).backward()  # the graph is still there

@@ -94,7 +94,7 @@ def test_hardest_identities_come_first(results, run_folder):
 
 def test_every_name_is_escaped(results, run_folder):
     evil = '<script>alert("x")</script>&amp;\'"'
-    run = results(method=evil, benchmark=evil, seen=(evil, "b"), tasks=[evil] * 4, ap=evil, seed=evil)
+    run = results(method=evil, benchmark=evil, seen=(evil, "b"), tasks=[evil] * 4, ap=evil)
     run["versions"] = {evil: evil}
     run["loss_history"] = [{"task": 0, "epoch": 1, "lr": 0.1, evil: 1.0}]
     run["identity_ap"][evil]["ids"] = [evil, evil]

@@ -13,11 +13,24 @@ from tiny import TINY
 ARGUMENTS = [str(part) for pair in (TINY | {"METHOD.MARGIN": 0.5}).items() for part in pair]
 
 
+def run(
+    repository: Path, tool: str, command: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> list[str]:  # fmt: skip
+    """The lines that a benchmark prints."""
+    monkeypatch.setattr(sys, "argv", [tool, *command, *ARGUMENTS])
+    monkeypatch.syspath_prepend(repository / "tools")
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(repository / "tools" / tool), run_name="__main__")
+    assert end.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
 def test_every_method_stands_beside_dmml_ft(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [
-        "bench_train.py",
+        "methods",
         "--methods",
         "dwopp",
         "bot_ft_plus",
@@ -26,13 +39,10 @@ def test_every_method_stands_beside_dmml_ft(
         "2",
         "--steps",
         "1",
+        "--json",
     ]
-    monkeypatch.setattr(sys, "argv", [*command, "--json", str(tmp_path / "steps.json"), *ARGUMENTS])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(repository / "tools" / "bench_train.py"), run_name="__main__")
-    out = capsys.readouterr().out.splitlines()
-    assert end.value.code == 0
-    assert out[0].startswith("small, 32 x 16, ") and out[0].endswith("median of 2 rounds of 1 steps")
+    out = run(repository, "bench_train.py", [*command, str(tmp_path / "steps.json")], monkeypatch, capsys)
+    assert out[0].startswith("small, 32 x 16, ") and out[0].endswith("median of 2 rounds, 1 steps each")
     methods = ["dmml_ft", "dwopp", "bot_ft_plus", "joint"]
     assert [line.split()[0] for line in out[-4:]] == methods
     figures = json.loads((tmp_path / "steps.json").read_text())["methods"]
@@ -41,3 +51,36 @@ def test_every_method_stands_beside_dmml_ft(
         assert len(each["rounds_ms"]) == 2
         assert each["step_ms"] == pytest.approx(sum(each["rounds_ms"]) / 2)
         assert each["images_per_second"] * each["step_ms"] == pytest.approx(6 * 1000)  # six images a step
+
+
+@pytest.mark.parametrize("method", ["dwopp", "dmml_ft"])
+def test_a_step_is_split_into_its_parts(
+    repository: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["step", "--rounds", "2", "--method", method, "--evaluate"]
+    out = run(repository, "bench_train.py", command, monkeypatch, capsys)
+    parts = [line.split("  ")[0] for line in out[4:-3]]
+    teacher = ["teacher, forward"] if method == "dwopp" else []
+    assert parts == [
+        "whole step", "data", "student, forward and backward", *teacher, "losses, forward and backward", "optimiser"
+    ]  # fmt: skip
+    assert float(out[-2].split()[-1]) > 0 and out[-1].startswith("evaluation of ")
+
+
+def test_growth_compares_tasks(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["growth", "--methods", "dwopp", "--rounds", "1", "--steps", "1", "--tasks", "3"]
+    out = run(repository, "bench_train.py", command, monkeypatch, capsys)
+    name, *figures = out[-1].split()
+    assert name == "dwopp" and len(figures) == 6 and all(float(each) > 0 for each in figures)
+
+
+def test_the_plain_way_learns_from_the_same_losses(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("plain", "bf16"):
+        (seconds,) = run(
+            repository, "bench_plain.py", ["--steps", "1", "--variant", name], monkeypatch, capsys
+        )
+        assert float(seconds) > 0

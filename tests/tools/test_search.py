@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from checkpoints import write_checkpoint
+from milvus_lite_server import require_milvus
 
 from lreid import search
 
@@ -26,6 +28,42 @@ def test_the_life_of_a_gallery(
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
     text = said("query", "life", "q", "--top", "2", "--out", "found")
     assert text.count(" for 50 % false accepts\n") == 8 and (world / "found" / "matches.html").exists()
+
+
+@pytest.mark.parametrize("engine", ["file", "milvus"])
+def test_a_gallery_moves_and_is_narrowed(
+    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
+    def said(*arguments: str) -> str:
+        assert tool("search.py", *arguments) == 0
+        return capsys.readouterr().out
+
+    if engine == "milvus":
+        require_milvus()
+    where = {"file": "moving", "milvus": "milvus:moving.db/people"}[engine]
+    write_checkpoint(world / "newer.pt", seed=1)
+    assert said("build", where, "g", "--checkpoint", "model.pt") == f"{where}: 9 images, 4 identities\n"
+    old = said("info", where)
+    text = said(
+        "query", where, "q", "--only-camera", "1", "--not-identity", "2", "--top", "9", "--out", "narrow"
+    )
+    assert text.count("nearest: ") == 8
+    answers = json.loads((world / "narrow" / "matches.json").read_text())["queries"]
+    assert {(match["camera"], match["identity"] == "2") for each in answers for match in each["matches"]} == {
+        ("1", False)
+    }
+    assert (
+        said("query", where, "q", "--since", "5").count("nothing to compare with") == 8
+    )  # no times are known
+    assert said("reindex", where, "--checkpoint", "newer.pt") == (
+        f"{where}: 9 images of the new model, 9 extracted now; calibrate it anew, or go back with rollback\n"
+    )
+    assert said("info", where) != old
+    assert said("rollback", where).startswith(f"{where}: model ")
+    assert said("info", where) == old
+    told = said("migrate", where, f"copy.{engine}", "--shards", "2", "--kind", "hnsw")
+    assert told == f"copy.{engine}: 9 images, 100.0 % of sampled matches as in {where}\n"
+    assert "hnsw" in said("info", f"copy.{engine}")
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +103,11 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("build good.gallery q --checkpoint model.pt", "good.gallery: is there already"),
         (
             "build new.gallery g --checkpoint diverged.pt",
-            "gallery features: 9 of 9 rows hold NaN, infinite or overflowing values (rows 0, 1, 2, 3, 4 …)",
+            "diverged.pt: backbone.stem.0.weight is no tensor of finite numbers",
         ),
         (
             "query good.gallery q --checkpoint diverged.pt --cross-model",
-            "query features: 8 of 8 rows hold NaN, infinite or overflowing values (rows 0, 1, 2, 3, 4 …)",
+            "diverged.pt: backbone.stem.0.weight is no tensor of finite numbers",
         ),
         ("query good.gallery q --checkpoint wide.pt", "wide.pt: is not the model whose features are in the"),
         (
@@ -78,6 +116,17 @@ def damage(world: Path) -> dict[Path, bytes]:
         ),
         ("query good.gallery model.pt", "model.pt: image cannot be decoded"),
         ("query good.gallery gone.png", "gone.png: image cannot be opened"),
+        ("query good.gallery q --only-camera 77", "good.gallery: has no camera '77'"),
+        ("query good.gallery q --not-identity nobody", "good.gallery: has no identity 'nobody'"),
+        ("query milvus:gone.db q", "milvus:gone.db: no such gallery; build one first"),
+        (
+            "query milvus:gone q",
+            "milvus:gone: no address; write milvus:FILE.db or milvus:http://host:port/NAME",
+        ),
+        ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
+        ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
+        ("migrate good.gallery cut.gallery", "cut.gallery: is there already; choose another name"),
+        ("migrate empty.gallery new.gallery", "empty.gallery: holds no images; add some"),
         ("query good.gallery q --top 0", "--top 0: ask for at least one match"),
         ("query good.gallery q --camera 77", "good.gallery: has no camera '77'"),
         (

@@ -148,6 +148,12 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
         assert message.startswith("METHOD.NAME: mir looks at gradients by itself")
 
 
+@pytest.mark.parametrize("option", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}])
+def test_norms_that_cannot_be_divided_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="MODEL.BACKBONE"):
+        distributed._global_norm(torch.nn.BatchNorm2d(3, **option), torch.zeros(2, 3, 4, 4))
+
+
 def test_alone_nothing_is_divided() -> None:
     model = Embedder("small", height=32, width=16)
     distributed.divide(model)

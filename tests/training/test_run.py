@@ -382,3 +382,5 @@ def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) ->
         for curves in (entry["buffer"], entry["held out: plaza"]):
             assert len(curves["step"]) == len(curves["since_switch"]) == 2
             assert 0 < curves["step"][0] == curves["since_switch"][0] < 2
+    for entry in watched["gradient_norms"]:
+        assert len(entry["stored"]) == len(entry["incoming"]) == 2 and min(entry["stored"]) > 0

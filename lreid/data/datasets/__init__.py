@@ -6,6 +6,7 @@ A new data set is one file with ``load(root) -> DataSet`` and one line in :data:
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,6 @@ def _load_csv(path: str, domain: str, root: Path) -> list[DataSet]:
 def _existing(path: str, root: Path, kind: str) -> Path:
     """The path as it stands or below ``root``, the first that exists."""
     for place in (Path(path), root / path):
-        if place.exists():
+        if os.path.exists(place):  # of impossible paths it says no
             return place
     raise InputError(f"{path}: no such {kind}, neither here nor in {root}; check the path")

@@ -54,7 +54,7 @@ def load(file: Path) -> list[DataSet]:
     rows = read_rows(file)
     # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
     # images of a run's past tasks may have been deleted before it is resumed.
-    if not any((file.parent / row.path).exists() for row in rows):
+    if not any(os.path.exists(file.parent / row.path) for row in rows):  # of impossible paths it says no
         raise InputError(
             f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
             f"paths must be relative to {file.parent}, or absolute"
@@ -86,7 +86,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
     """Each name's position in ascending order: as numbers where all are integers, else as text."""
     distinct = sorted(set(names))
-    if all(re.fullmatch(r"[+-]?[0-9]+", name) for name in distinct):
+    if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)
     return {name: rank for rank, name in enumerate(distinct)}
 
@@ -101,7 +101,7 @@ def read_rows(file: Path) -> list[Row]:
         raise InputError(f"{file}: no such CSV file; check the path") from None
     except IsADirectoryError:
         raise InputError(f"{file}: is a folder; name the CSV file in it") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
         raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
     header = table[0][1] if table else []
     missing = [name for name in COLUMNS if name not in header]

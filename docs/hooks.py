@@ -1,0 +1,53 @@
+"""For mkdocs: a page is written once, for those who read it in the repository, and fits the site as well.
+
+Pages outside ``docs/`` join the others, links are turned to where their targets are, and a line
+``<!-- include FILE -->`` becomes that file, so that an example on a page is the one that is tested.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+OUTSIDE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "REPRODUCIBILITY.md": "REPRODUCIBILITY.md",
+    "MODEL_ZOO.md": "MODEL_ZOO.md",
+    "datasets/README.md": "dataset-folders.md",
+}  # file in the repository: page of the site
+LINK = re.compile(r"(?P<text>!?\[[^\]\n]*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
+INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages that are not in ``docs/``."""
+    for source, page in OUTSIDE.items():
+        files.append(File.generated(config, page, content=(REPOSITORY / source).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
+    """Puts included files in and turns links; what the site does not hold loses its link and keeps its name."""
+    pages = {page: source for source, page in OUTSIDE.items()}
+    source = pages.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def turned(link: re.Match[str]) -> str:
+        path = os.path.normpath(os.path.join(os.path.dirname(source), link["target"]))
+        if not (REPOSITORY / path).exists():  # an address on the web, or no link at all
+            return link[0]
+        inside = OUTSIDE.get(path, path.removeprefix("docs/"))
+        if files.get_file_from_path(inside) is None:
+            return link["text"][1:-1]
+        return f"{link['text']}({inside}{link['anchor'] or ''})"
+
+    def included(line: re.Match[str]) -> str:
+        return f"```python\n{(REPOSITORY / line[1]).read_text(encoding='utf-8').rstrip()}\n```"
+
+    return INCLUDE.sub(included, LINK.sub(turned, markdown))

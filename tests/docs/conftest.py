@@ -1,0 +1,39 @@
+"""The pages, and a way to call a tool as they tell people to."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def pages(repository: Path) -> dict[str, str]:
+    """Text by path in the repository, of all pages that it holds."""
+    files = [
+        file
+        for folder in (".", "docs", "datasets", "examples")
+        for file in (repository / folder).glob("*.md")
+    ]
+    return {file.relative_to(repository).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+@pytest.fixture
+def typed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What ``python tools/NAME …`` prints, within this process, which saves importing torch again."""
+
+    def call(tool: str, *arguments: str) -> str:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", [tool, *arguments])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(repository / tool), run_name="__main__")
+        said = capsys.readouterr()
+        assert end.value.code == 0, said.err
+        return said.out
+
+    return call

@@ -1,0 +1,83 @@
+"""What the pages tell people to type works: commands with their options, the quickstart, and Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+COMMAND = re.compile(r"(tools/\w+\.py)([^`\n#…]*)")
+WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/bench_train.py")
+
+
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """Tools and their arguments, wherever a page has them; a backslash at the end of a line goes on."""
+    found = COMMAND.findall(re.sub(r"\\\n\s*", "", text))
+    return [(tool, shlex.split(rest.replace("'", " "))) for tool, rest in found if "--" in rest]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Code blocks of a page."""
+    return [
+        code for name, code in re.findall(r"^```(\w*)\n(.*?)^```$", page, re.S | re.M) if name == language
+    ]
+
+
+def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -> None:
+    told: dict[tuple[str, ...], set[str]] = {}
+    for text in pages.values():
+        for tool, words in commands(text):
+            asked = (
+                (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z]+", words[0]) else (tool,)
+            )
+            told.setdefault(asked, set()).update(word for word in words if re.fullmatch("--[a-z-]+", word))
+    assert len(told) > 10
+    unknown = {
+        asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help")))
+        for asked, options in told.items()
+    }
+    assert not {asked: options for asked, options in unknown.items() if options}
+
+
+def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> None:
+    files = set(re.findall(r"\bconfigs/[\w/.-]+\.yaml", "\n".join(pages.values())))
+    assert len(files) > 8
+    missing = {file for file in files if not (repository / file).exists()}
+    assert {Path(file).stem for file in missing} <= {
+        "stay_near",
+        "NAME",
+        "B",
+        "M",
+    }  # whatever the reader calls it
+
+
+def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
+    pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = pages["docs/quickstart.md"]
+    (four,) = (block for block in blocks(page, "") if "zoo.py list" in block)
+    assert four in blocks(pages["README.md"], "")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks(page, "python")[0], "draw.py", "exec"), {})
+    said = [typed(*line.split()[1:]) for line in four.splitlines()]
+    assert len(said) == 4 and "dwopp-synthetic-10" in said[0]
+    assert said[1] == "people.gallery: 24 images, 12 identities\n"
+    assert said[3].startswith("my/new/person-0/0.png: nearest: person-") and len(said[3].splitlines()) == 13
+    answers = json.loads(Path("matches/matches.json").read_text())["queries"]
+    right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
+    assert right >= 9  # of twelve; one by chance
+    html = Path("matches/matches.html").read_text()
+    assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
+
+
+@pytest.mark.parametrize("page", ["docs/concepts.md", "docs/protocol.md"])
+def test_python_of_the_pages_runs(pages: dict[str, str], page: str) -> None:
+    found = blocks(pages[page], "python")
+    assert found
+    for block in found:
+        assert "assert" in block
+        exec(compile(block, page, "exec"), {})

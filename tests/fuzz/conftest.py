@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from checkpoints import write_checkpoint, write_images
+from tiny import TINY
+
+from lreid.config import load_config
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.training.run import train
+from lreid.training.updates import Updates
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``model.pt``, and ``q/`` and ``g/`` with drawn images of two people."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    drawn = load_synthetic(
+        "plaza", train_identities=1, test_identities=2, images_per_identity=3, distractors=1, seed=0
+    )
+    write_images(folder / "q", drawn.query)
+    write_images(folder / "g", drawn.gallery)
+    write_checkpoint(folder / "model.pt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def broken_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that ended in the middle of its second task, with ``task-01.pt``, ``previous.pt`` and ``last.pt``."""
+    out, update, updates = tmp_path_factory.mktemp("broken") / "run", Updates.update, 0
+
+    def some(self: Updates, *args: Any) -> None:
+        nonlocal updates
+        updates += 1
+        if updates == 8:
+            raise InputError("enough")
+        update(self, *args)
+
+    keys = TINY | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2}
+    cfg = load_config([], [str(part) for pair in keys.items() for part in pair])
+    with mock.patch.object(Updates, "update", some), pytest.raises(InputError, match="enough"):
+        train(cfg, out)
+    assert {"task-01.pt", "previous.pt", "last.pt"} <= {path.name for path in (out / "checkpoints").iterdir()}
+    return out
+
+
+@pytest.fixture(scope="session")
+def results(broken_run: Path) -> dict:
+    """The content of a ``results.json``."""
+    return json.loads((broken_run / "results.json").read_text())

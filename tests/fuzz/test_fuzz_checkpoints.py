@@ -1,0 +1,205 @@
+"""Checkpoints that are damaged, of another kind, or made to do harm."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from fuzzing import damaged, fuzz, refused, spoilt, state_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lreid.training.checkpoint import load_newest
+from lreid.training.trainer import Trainer
+
+
+class Evil:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, marker: Path, call: Callable = open) -> None:
+        self.marker, self.call = marker, call
+
+    def __reduce__(self) -> tuple:
+        return self.call, (str(self.marker), "w") if self.call is open else (
+            f"open({str(self.marker)!r}, 'w')",
+        )
+
+
+def evaluated(world: Path, file: Path, *, maybe: bool = False) -> None:
+    """Has a model tested, and asserts that what is no model writes nothing."""
+    before = state_of(world)
+    folders = ("--query", world / "q", "--gallery", world / "g", "--out", file.parent / "out")
+    refused("test.py", "--checkpoint", file, *folders, named=file, maybe=maybe)
+    assert state_of(world) == before
+    assert maybe or not (file.parent / "out").exists()
+
+
+@fuzz(15)
+@given(data=st.data())
+def test_models_that_are_damaged(data: st.DataObject, world: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(data.draw(damaged((world / "model.pt").read_bytes())))
+    evaluated(world, tmp_path / "a.pt", maybe=True)
+
+
+def legacy(content: Any, file: Path) -> None:
+    torch.save(content, file, _use_new_zipfile_serialization=False)
+
+
+def with_entry(source: Path, file: Path, name: str, content: bytes, kind: int = zipfile.ZIP_STORED) -> None:
+    """Copies a checkpoint with another content of one part, and the checksum of that."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(file, "w", kind) as new:
+        for part in old.namelist():
+            new.writestr(part, content if part.endswith(name) else old.read(part))
+
+
+@pytest.mark.parametrize("call", [open, eval], ids=lambda call: call.__name__)
+def test_code_is_not_run(call: Callable, world: Path, tmp_path: Path) -> None:
+    file, marker = tmp_path / "evil.pt", tmp_path / "made"
+    evil = torch.load(world / "model.pt", weights_only=True) | {"random": Evil(marker, call)}
+    pickled = io.BytesIO()
+    pickle.dump(evil["random"], pickled, protocol=2)
+    for write in (
+        lambda: torch.save(evil, file),
+        lambda: legacy(evil, file),
+        lambda: file.write_bytes(pickle.dumps(evil["random"])),
+        lambda: with_entry(world / "model.pt", file, "data.pkl", pickled.getvalue()),
+        lambda: with_entry(world / "model.pt", file, "data.pkl", b"\x80\x02" + b"(" * 100_000),
+        lambda: with_entry(
+            world / "model.pt", file, "data.pkl", b"\x80\x02\x8b\xff\xff\xff\x7f"
+        ),  # 2 GiB of text
+        lambda: with_entry(world / "model.pt", file, "/1", b"short"),
+        lambda: with_entry(world / "model.pt", file, "none", b"", zipfile.ZIP_DEFLATED),
+        lambda: file.write_bytes(b""),
+        lambda: file.write_bytes(b"PK\x05\x06" + bytes(18)),
+        lambda: file.write_bytes(b"\x80\x02]q\x00."),
+    ):
+        write()
+        evaluated(world, file)
+    assert not marker.exists()
+
+
+def tampered(model: dict[str, torch.Tensor], change: str) -> Any:
+    first = next(iter(model))
+    values = {
+        "no tensor": 1.0, "shape": torch.zeros(1), "nan": torch.full_like(model[first], float("nan")),
+        "sparse": model[first].to_sparse(), "meta": model[first].to("meta"), "complex": model[first].cfloat(),
+        "none": None,
+    }  # fmt: skip
+    if change in values:
+        return model | {first: values[change]}
+    if change == "number as key":
+        return model | {1: model[first]}
+    return {"missing": {key: model[key] for key in list(model)[1:]}, "list": list(model), "empty": {}}[change]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "no tensor",
+        "shape",
+        "nan",
+        "sparse",
+        "meta",
+        "complex",
+        "none",
+        "number as key",
+        "missing",
+        "list",
+        "empty",
+    ],
+)
+def test_weights_of_another_kind(change: str, world: Path, tmp_path: Path) -> None:
+    state = torch.load(world / "model.pt", weights_only=True)
+    torch.save(state | {"model": tampered(state["model"], change)}, tmp_path / "a.pt")
+    evaluated(world, tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    "config", [None, 1, "", "[]", "a: &a [*a]", "_BASE_: /etc/passwd", "!!python/name:os.system"]
+)
+def test_configs_of_another_kind(config: Any, world: Path, tmp_path: Path) -> None:
+    state = torch.load(world / "model.pt", weights_only=True)
+    torch.save(state | {"config": config}, tmp_path / "a.pt")
+    evaluated(world, tmp_path / "a.pt")
+    del state["config"]
+    torch.save(state, tmp_path / "a.pt")
+    evaluated(world, tmp_path / "a.pt")
+
+
+@pytest.fixture
+def taken_up(broken_run: Path, tmp_path: Path) -> Path:
+    """A copy of a run with ``last.pt`` alone, so that no other checkpoint can stand in for it."""
+    shutil.copytree(broken_run, tmp_path / "run")
+    for name in ("task-01.pt", "previous.pt"):
+        (tmp_path / "run" / "checkpoints" / name).unlink()
+    return tmp_path / "run"
+
+
+def resumed(out: Path, *, maybe: bool = False) -> None:
+    """Goes on with a run up to the first step, and asserts that all that was saved is as it was."""
+    before = state_of(out / "checkpoints")
+    with mock.patch.object(Trainer, "run", lambda self: None):
+        refused("train.py", "--resume", "--out", out, named=out / "checkpoints", maybe=maybe)
+    assert state_of(out / "checkpoints") == before
+
+
+PARTS = ("position", "results", "random", "format", "updates", "method")
+
+
+@fuzz(5)
+@given(data=st.data())
+def test_runs_are_not_taken_up_from_what_does_not_fit(
+    data: st.DataObject, broken_run: Path, taken_up: Path
+) -> None:
+    state = torch.load(broken_run / "checkpoints" / "last.pt", weights_only=True)
+    part = data.draw(st.sampled_from(PARTS[:3]))
+    torch.save(state | {part: data.draw(spoilt(state[part]))}, taken_up / "checkpoints" / "last.pt")
+    resumed(taken_up, maybe=True)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_is_needed(part: str, taken_up: Path) -> None:
+    last = taken_up / "checkpoints" / "last.pt"
+    state = torch.load(last, weights_only=True)
+    for others in (
+        {key: value for key, value in state.items() if key != part},
+        state | {part: "x"},
+    ):
+        torch.save(others, last)
+        resumed(taken_up)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("position", {"task": 7}), ("position", {"task": -1}), ("position", {"epoch": -1}),
+        ("position", {"task": 0}), ("position", {"task": True}), ("results", {"mAP": []}),
+        ("random", {"torch": torch.zeros(3, dtype=torch.uint8)}), ("random", {"torch": torch.zeros(5056)}),
+        ("random", {"numpy": ["MT19937", torch.zeros(9, dtype=torch.int64), 0, 0, 0.0]}),
+        ("random", {"numpy": ["MT19937", torch.zeros(624, dtype=torch.int64), 10**6, 0, 0.0]}),
+        ("random", {"python": [3, [0] * 5, None]}), ("random", {"python": [3, [0] * 624 + [10**6], None]}),
+    ],
+)  # fmt: skip
+def test_positions_and_random_states_out_of_range(part: str, change: dict[str, Any], taken_up: Path) -> None:
+    last = taken_up / "checkpoints" / "last.pt"
+    state = torch.load(last, weights_only=True)
+    torch.save(state | {part: state[part] | change}, last)
+    resumed(taken_up)
+
+
+def test_the_checkpoint_before_is_used_for_one_that_does_not_fit(broken_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(broken_run, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    state = torch.load(checkpoints / "last.pt", weights_only=True)
+    torch.save(state | {"random": {}}, checkpoints / "last.pt")
+    (checkpoints / "previous.pt").write_bytes((checkpoints / "previous.pt").read_bytes()[:1000])
+    path, _ = load_newest(checkpoints)
+    assert path.name == "task-01.pt"

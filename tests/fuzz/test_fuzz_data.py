@@ -1,0 +1,243 @@
+"""Images, CSV files and archives of any kind."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import struct
+import subprocess
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from fuzzing import damaged, fuzz, refused, state_of
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from lreid.data.images import read_image
+from lreid.errors import InputError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (24, 12, 3), np.uint8)
+
+
+def encoded(form: str, image: Image.Image | None = None, **options: object) -> bytes:
+    file = io.BytesIO()
+    (image or Image.fromarray(PIXELS)).save(file, form, **options)
+    return file.getvalue()
+
+
+def frames() -> list[Image.Image]:
+    return [Image.fromarray(PIXELS), Image.fromarray(255 - PIXELS)]
+
+
+WHOLE = {
+    "a.jpg": encoded("JPEG"), "a.png": encoded("PNG"), "a.gif": encoded("GIF"), "a.bmp": encoded("BMP"),
+    "a.tif": encoded("TIFF", compression="tiff_lzw"), "a.webp": encoded("WEBP"), "a.ppm": encoded("PPM"),
+    "progressive.jpg": encoded("JPEG", progressive=True),
+    "cmyk.jpg": encoded("JPEG", Image.fromarray(PIXELS).convert("CMYK")),
+    "16bit.png": encoded("PNG", Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257)),
+    "palette.png": encoded("PNG", Image.fromarray(PIXELS).convert("P"), transparency=b"\0" * 9),
+    "float.tif": encoded("TIFF", Image.fromarray(PIXELS[..., 0].astype(np.float32))),
+    "bits.png": encoded("PNG", Image.fromarray(PIXELS).convert("1")),
+    "animated.gif": encoded("GIF", frames()[0], save_all=True, append_images=frames()[1:]),
+    "animated.webp": encoded("WEBP", frames()[0], save_all=True, append_images=frames()[1:]),
+    "pages.tif": encoded("TIFF", frames()[0], save_all=True, append_images=frames()[1:]),
+    "png.jpg": encoded("PNG"),
+}  # fmt: skip
+
+
+def png(width: int, height: int, data: bytes = b"") -> bytes:
+    """A PNG whose header tells this size."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(data))
+        + chunk(b"IEND", b"")
+    )
+
+
+HARMFUL = {
+    "empty.jpg": b"", "text.jpg": b"no picture\n" * 99, "pickle.png": b"\x80\x04K\x01.", "page.jpg": b"<svg></svg>",
+    "none.png": png(0, 0), "thin.png": png(0, 9), "bomb.png": png(60_000, 60_000),
+    "most.png": png(2**31 - 1, 2**31 - 1),
+    "lacking.png": png(100, 100), "stump.jpg": b"\xff\xd8\xff",
+    "eps.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "bomb.ppm": b"P6 99999999 99999999 255\n", "negative.bmp": b"BM" + bytes(16) + b"\xff" * 40,
+    "tiff.tif": b"II*\0\xff\xff\xff\xff",
+    "cut.webp": WHOLE["a.webp"][:30],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_images_of_all_kinds_are_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(WHOLE[name])
+    image = read_image(tmp_path / name, height=8, width=4)
+    assert image.shape == (8, 4, 3) and image.dtype == np.uint8
+
+
+def searched(world: Path, folder: Path, name: str, content: bytes, *, maybe: bool = False) -> None:
+    """Has a model tested with an image of a stranger among the queries."""
+    query = folder / "q" / "1" / name
+    query.parent.mkdir(parents=True, exist_ok=True)
+    query.write_bytes(content)
+    refused(
+        "test.py", "--checkpoint", world / "model.pt", "--query", folder / "q", "--gallery", folder / "q",
+        "--out", folder / "out", named=query, maybe=maybe,
+    )  # fmt: skip
+    assert maybe or not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_what_is_no_image_is_named(name: str, world: Path, tmp_path: Path) -> None:
+    with mock.patch.object(subprocess, "Popen", side_effect=AssertionError("a program was started")):
+        searched(world, tmp_path, name, HARMFUL[name])
+
+
+@fuzz(60)
+@given(data=st.data())
+def test_images_that_are_damaged(data: st.DataObject, tmp_path: Path) -> None:
+    name = data.draw(st.sampled_from(sorted(WHOLE)))
+    (tmp_path / name).write_bytes(data.draw(damaged(WHOLE[name])))
+    try:
+        assert read_image(tmp_path / name, height=8, width=4).shape == (8, 4, 3)
+    except InputError as error:
+        assert str(tmp_path / name) in str(error) and "\n" not in str(error)
+
+
+HEAD = "path,pid,camid,split\n"
+LINES = "a.png,1,1,train\nb.png,1,2,train\nc.png,2,1,query\nd.png,2,2,gallery\n"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder with the four pictures of ``LINES``."""
+    for name in "abcd":
+        (tmp_path / f"{name}.png").write_bytes(WHOLE["a.png"])
+    return tmp_path
+
+
+def checked(folder: Path, content: bytes | str, *, maybe: bool = False) -> None:
+    """Has the data set of a CSV file checked, which reads no pixel; faults of a domain alone name the domain."""
+    file = folder / "index.csv"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused("datasets.py", "check", f"csv:{file}", named="index", maybe=maybe)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "\n\n", HEAD, "\ufeff" + HEAD, LINES, "path,pid,split\na.png,1,train\n", HEAD + "a.png,1,train\n",
+        HEAD + "a.png,1,1,train,extra\n", HEAD + 'a.png,"1,1,train\n', HEAD + "a\0.png,1,1,train\n", HEAD + "\0" * 99,
+        (HEAD + LINES).encode("utf-16"), HEAD.encode() + b"\xe9.png,1,1,train\n", HEAD + "a" * 200_000 + ",1,1,train\n",
+        HEAD + LINES + "/etc/passwd,3,1,train\n", HEAD + LINES + "../b.png,3,1,train\n", HEAD + LINES * 2,
+        HEAD + LINES + "e.png,2,1,train\n", HEAD + LINES + "e.png,5,1,test\n", HEAD + LINES + "e.png,,1,train\n",
+        HEAD + LINES + "e\0.png,3,1,train\n", HEAD + LINES + "e" * 5000 + ".png,3,1,train\n",
+        HEAD + "a" * 5000 + ".png,3,1,train\n", HEAD + "a.png,1,1,train\n", HEAD + "a.png,-1,1,train\n",
+        HEAD + LINES + "x/../../x.png,3,1,train\n", HEAD + LINES + "e\n.png,3,1,train\n", HEAD + ",,,\n",
+    ],
+    ids=range(28),
+)  # fmt: skip
+def test_lists_with_something_hostile(content: bytes | str, pictures: Path) -> None:
+    checked(pictures, content)
+
+
+@pytest.mark.parametrize("content", [
+    "\ufeff" + HEAD + LINES, "path,pid,camid,split,x\n" + LINES.replace("\n", ",y\n"),
+    HEAD + LINES.replace("\n", "\r\n"),
+    HEAD + LINES.replace(",2,", "," + "9" * 6000 + ","), HEAD + LINES.replace(",2,", ",<script>,"),
+], ids=range(5))  # fmt: skip
+def test_lists_that_are_only_odd(content: str, pictures: Path) -> None:
+    (pictures / "index.csv").write_text(content)
+    assert refused("datasets.py", "check", f"csv:{pictures / 'index.csv'}", maybe=True) == ""
+
+
+@fuzz(40)
+@given(data=st.data())
+def test_lists_that_are_damaged(data: st.DataObject, pictures: Path) -> None:
+    checked(pictures, data.draw(damaged((HEAD + LINES).encode())), maybe=True)
+
+
+def test_a_path_that_cannot_be_is_named_in_training(pictures: Path) -> None:
+    """Where other images of the list are there."""
+    (pictures / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
+    refused(
+        "train.py", "--out", pictures / "out", "BENCHMARK.TRAIN", f"['csv:{pictures / 'index.csv'}']",
+        "BENCHMARK.TASKS_PER_DATASET", "1", "EPISODE.IDENTITIES", "1", "EPISODE.SUPPORT", "2", named="e .png",
+    )  # fmt: skip
+
+
+def zipped(names: dict[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        for name, content in names.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def tarred(mode: str, *members: tuple[str, bytes, str]) -> bytes:
+    """A tar file of members ``(name, type, target of the link)``."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, kind, link in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            archive.addfile(member, io.BytesIO(b""))
+    return file.getvalue()
+
+
+def harmful_archives() -> Iterator[bytes]:
+    for name in ("../out.txt", "/out.txt", "a/../../out.txt", "..\\out.txt", "C:/out.txt"):
+        yield zipped({name: b"x"})
+        yield tarred("w:gz", (name, tarfile.REGTYPE, ""))
+    yield tarred("w", ("a", tarfile.SYMTYPE, ".."), ("a/out.txt", tarfile.REGTYPE, ""))
+    yield tarred("w", ("a", tarfile.LNKTYPE, "/etc/passwd"))
+    yield tarred("w", ("a", tarfile.CHRTYPE, ""))
+    yield tarred("w", ("a", tarfile.FIFOTYPE, ""))
+    yield zipped({"a": b"x", "a/b": b"x"})
+    yield b""
+    yield b"PK\x03\x04"
+
+
+ARCHIVES = [
+    zipped({f"campus/{number}.png": WHOLE["a.png"] for number in range(4)}),
+    tarred("w:gz", ("campus/1.png", tarfile.REGTYPE, "")), tarred("w:xz", ("campus/1.png", tarfile.REGTYPE, "")),
+    tarred("w:bz2", ("campus/1.png", tarfile.REGTYPE, "")),
+]  # fmt: skip
+
+
+def unpacked(folder: Path, content: bytes) -> None:
+    """Has an archive unpacked, and asserts that nothing lies outside the folder of the data set."""
+    archive = folder / "a.zip"
+    archive.write_bytes(content)
+    refused("datasets.py", "prepare", "cuhk01", "--root", folder / "root", "--archive", archive)
+    assert {path.name for path in folder.iterdir()} <= {"a.zip", "root"}
+    assert all(
+        path.startswith(str(folder / "root" / "cuhk01") + os.sep) for path in state_of(folder / "root")
+    )
+    assert not any(path.is_symlink() for path in folder.rglob("*"))
+
+
+def test_archives_with_something_hostile(tmp_path: Path) -> None:
+    for number, content in zip(itertools.count(), harmful_archives(), strict=False):
+        (tmp_path / str(number)).mkdir()
+        unpacked(tmp_path / str(number), content)
+
+
+@fuzz(40)
+@given(data=st.data())
+def test_archives_that_are_damaged(data: st.DataObject, tmp_path: Path) -> None:
+    unpacked(tmp_path, data.draw(damaged(data.draw(st.sampled_from(ARCHIVES)))))

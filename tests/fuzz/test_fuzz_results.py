@@ -1,0 +1,157 @@
+"""``results.json`` of strangers, and cards and weights of the zoo."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entries import write_entry
+from fuzzing import damaged, fuzz, places, refused, spoilt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lreid.report.results import results_fault
+
+PAYLOAD = "<script>alert(1)</script>"
+
+
+def report(folder: Path, content: str | bytes, *, maybe: bool = False) -> str:
+    """Has the tool report on a ``results.json``."""
+    file = folder / "results.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    return refused("report.py", folder, "--cost", named=file, maybe=maybe)
+
+
+@fuzz(25)
+@given(data=st.data())
+def test_results_of_any_kind(data: st.DataObject, results: dict[str, Any], tmp_path: Path) -> None:
+    report(tmp_path, json.dumps(data.draw(spoilt(results))), maybe=True)
+
+
+@fuzz(25)
+@given(data=st.data())
+def test_results_that_are_damaged(data: st.DataObject, results: dict[str, Any], tmp_path: Path) -> None:
+    report(tmp_path, data.draw(damaged(json.dumps(results).encode())), maybe=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "null",
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        '{"schema": 1, "method": "\\ud800"}',
+        "\ufeff{}",
+        "9" * 10_000,
+        "\0",
+    ],
+    ids=range(8),
+)
+def test_results_that_are_none(content: str, tmp_path: Path) -> None:
+    report(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("mAP",), []), (("mAP", 0), []), (("rank5",), [[1.0], [2.0]]), (("tasks",), []), (("mAP", 0, 0), None),
+        (("galleries", 0, "first_task"), 7), (("galleries", 0, "first_task"), None),
+        (("galleries", 0, "kind"), "unseen"),
+        (("identity_ap", "plaza", "ap"), []), (("identity_ap", "plaza", "ids"), []), (("summary",), {"seen_mAP": "x"}),
+        (("galleries", 0), {"name": "plaza", "kind": "seen", "first_task": 0, "queries": 1}), (("config",), [1]),
+    ],
+)  # fmt: skip
+def test_results_that_do_not_fit_together(
+    path: tuple, value: Any, results: dict[str, Any], tmp_path: Path
+) -> None:
+    inner = hostile = json.loads(json.dumps(results))
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    report(tmp_path, json.dumps(hostile))
+
+
+def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever is text in them stands on the page as text."""
+    hostile = json.loads(json.dumps(results))
+    for path in list(places(hostile)):
+        *parents, last = path or (None,)
+        inner = hostile
+        for key in parents:
+            inner = inner[key]
+        if path and isinstance(inner[last], str) and last != "kind":
+            inner[last] = PAYLOAD
+    hostile["galleries"][0]["name"], hostile["identity_ap"] = PAYLOAD, {}
+    hostile["loss_history"][0][PAYLOAD] = 1.0
+    assert results_fault(hostile) is None
+    (tmp_path / "results.json").write_text(json.dumps(hostile))
+    assert refused("report.py", tmp_path, maybe=True) == ""
+    page = (tmp_path / "report.html").read_text()
+    assert PAYLOAD not in page and "&lt;script&gt;alert(1)" in page
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> tuple[Path, bytes]:
+    """The path of a card, and the weights that lie beside it."""
+    card = write_entry(tmp_path, "mine")
+    return card.file, card.file.with_suffix(".safetensors").read_bytes()
+
+
+def write_weights(card: Path, content: bytes) -> None:
+    """Puts other weights beside a card, which it says are its own."""
+    keys = json.loads(card.read_text())
+    keys["sha256"], keys["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
+    card.write_text(json.dumps(keys))
+    card.with_suffix(".safetensors").write_bytes(content)
+
+
+@fuzz(15)
+@given(data=st.data())
+def test_cards_of_any_kind(data: st.DataObject, entry: tuple[Path, bytes]) -> None:
+    card, _ = entry
+    if not card.with_suffix(".whole").exists():
+        card.rename(card.with_suffix(".whole"))
+    card.write_text(json.dumps(data.draw(spoilt(json.loads(card.with_suffix(".whole").read_text())))))
+    if not refused("zoo.py", "show", card, named=card, maybe=True):
+        refused("export.py", f"zoo:{card}", "--out", card.with_suffix(".none"), named=card.stem)
+
+
+@fuzz(12)
+@given(data=st.data())
+def test_weights_that_are_damaged(data: st.DataObject, entry: tuple[Path, bytes], world: Path) -> None:
+    """Also those whose card has their hash."""
+    card, content = entry
+    write_weights(card, data.draw(damaged(content)))
+    refused(
+        "test.py", "--checkpoint", f"zoo:{card}", "--query", world / "q", "--gallery", world / "g", "--out",
+        card.parent / "out", named=card.stem, maybe=True,
+    )  # fmt: skip
+
+
+def header(text: str, size: int | None = None) -> bytes:
+    """A safetensors file with this header, whose length is told as it is or as ``size``."""
+    return struct.pack("<Q", len(text) if size is None else size) + text.encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", header("{}"), header("[]"), header("{}", 2**63), header("{}", 10**8),
+        header('{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'),
+        header('{"a": {"dtype": "F9", "shape": [1], "data_offsets": [0, 4]}}') + bytes(4),
+        header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}') + bytes(4),
+        header('{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}') + bytes(4),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_weights_with_hostile_headers(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
+    write_weights(entry[0], content)
+    refused("export.py", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")
+    weights = str(entry[0].with_suffix(".safetensors"))
+    refused("train.py", "--out", entry[0].parent / "out", "MODEL.WEIGHTS", weights, named="mine")
+    assert not (entry[0].parent / "out").exists()

@@ -1,0 +1,127 @@
+"""The examples run, and say what they should."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lreid
+from lreid import methods
+from lreid.data import datasets
+from lreid.errors import InputError
+
+
+@pytest.fixture
+def run(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[str, dict]]:
+    """What an example prints, and its variables. Names that it registers are gone afterwards."""
+    monkeypatch.setattr(methods, "_registered", {})
+    monkeypatch.setattr(datasets, "LOADERS", dict(datasets.LOADERS))
+
+    def call(name: str, *arguments: str) -> tuple[str, dict]:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        variables = runpy.run_path(str(repository / "examples" / name), run_name="__main__")
+        return capsys.readouterr().out, variables
+
+    return call
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """The groups of the only place that a pattern fits."""
+    (found,) = re.findall(pattern, text)
+    return [float(number) for number in ([found] if isinstance(found, str) else found)]
+
+
+def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> None:
+    examples = sorted((repository / "examples").glob("*.py"))
+    tested = Path(__file__).read_text(encoding="utf-8")
+    for example in examples:
+        assert f'run("{example.name}")' in tested
+        assert f"python examples/{example.name}" in example.read_text(encoding="utf-8")
+    assert len(examples) == 5
+
+
+def test_the_names_of_the_package() -> None:
+    assert set(lreid.__all__) == {"Gallery", "evaluate", "fingerprint", "load_model"}
+    assert all(callable(getattr(lreid, name)) for name in lreid.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'extract_all'"):
+        lreid.extract_all  # noqa: B018
+
+
+def test_extract_and_search(run: Callable[..., tuple[str, dict]]) -> None:
+    said, variables = run("extract_and_search.py")
+    assert "90 pictures in the gallery, 256 numbers each" in said
+    right, of = numbers(r"same person for (\d+) of (\d+) new pictures", said)
+    assert of == 40 and right >= 36  # of twenty people and ten others: one or two by chance
+    gallery, model = variables["gallery"], variables["model"]
+    features = model.extract(variables["known_paths"])
+    again = gallery.search(features, 1, model=lreid.fingerprint(model))
+    assert again.paths[:, 0].tolist() == list(variables["known_paths"])
+    assert said.splitlines()[-1].startswith("synthetic:plaza/8/1000/1/0: unknown")
+
+
+def test_evaluate_features(run: Callable[..., tuple[str, dict]]) -> None:
+    """Against average precision as the definition has it, query by query."""
+    said, variables = run("evaluate_features.py")
+    query, gallery, *labels = variables["search"]
+    people, others, cameras, seen_by = labels
+
+    def mean_ap(camera_filter: bool) -> float:
+        aps = []
+        for row, features in enumerate(query):
+            cosine = gallery @ features / np.linalg.norm(gallery, axis=1)
+            kept = (others != people[row]) | (seen_by != cameras[row]) | (not camera_filter)
+            right = (others == people[row])[kept][np.argsort(-cosine[kept])]
+            places = np.flatnonzero(right)
+            aps.append(np.mean(np.arange(1, len(places) + 1) / (places + 1)))
+        return 100 * float(np.mean(aps))
+
+    mean, rank1, rank5 = numbers(r"^mAP ([\d.]+), Rank-1 ([\d.]+), Rank-5 ([\d.]+)", said)
+    (easy,) = numbers(r"mAP ([\d.]+) with pictures of the same camera", said)
+    (old,) = numbers(r"mAP ([\d.]+) with the trapezoidal", said)
+    (reranked,) = numbers(r"mAP ([\d.]+) after k-reciprocal", said)
+    assert [mean, easy] == pytest.approx([mean_ap(True), mean_ap(False)], abs=0.051)
+    assert old < mean < easy and mean < reranked and rank1 <= rank5 <= 100
+
+
+def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
+    said, _ = run("own_method.py")
+    (plain, own) = re.findall(r"mAP ([\d.]+) after the first task, ([\d.]+) after the second", said)
+    assert plain[0] == own[0]  # nothing to stay near to
+    assert plain[1] != own[1] and all(float(value) > 0 for value in (*plain, *own))
+    assert said.count("dmml ") == 2 and numbers(r"near ([\d.]+)", said)[0] > 0
+    assert "stay_near" in methods.method_names()
+
+
+def test_a_registered_method_replaces_no_file() -> None:
+    with pytest.raises(InputError, match="METHOD.NAME: dwopp comes with lreid"):
+        methods.register("dwopp")
+
+
+def test_own_dataset(run: Callable[..., tuple[str, dict]]) -> None:
+    said, variables = run("own_dataset.py")
+    assert "96 pictures to learn, 16 queries, 32 in the gallery" in said
+    assert re.findall(r"after (shop ./2): mAP", said) == ["shop 1/2", "shop 2/2"]
+    results = variables["results"]
+    assert results["galleries"][0]["valid_queries"] == 16
+    assert results["mAP"][-1][0] > 12.5  # by chance: a fair share of eight people
+
+
+def test_own_loss(run: Callable[..., tuple[str, dict]]) -> None:
+    said, variables = run("own_loss.py")
+    assert "gradient is right: True" in said
+    first, last = (numbers(rf"step {step}: dmml ([\d.]+), spread ([\d.]+)", said) for step in (1, 20))
+    assert sum(last) < sum(first) / 4
+    loss, features = variables["prototype_spread"], variables["torch"].eye(3).double()
+    labels = variables["torch"].arange(3)
+    assert loss(features, labels, 0.5) == 0  # orthogonal: far enough apart
+    assert loss(features, labels, -0.25) == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="margin is 1"):
+        loss(features, labels, 1)

@@ -1,0 +1,53 @@
+"""A checkpoint becomes a file for other programs, which searches like it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def test_a_gallery_is_built_and_searched_with_an_exported_model(
+    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool("export.py", "model.pt", "--out", "model.onnx") == 0
+    first, second = capsys.readouterr().out.splitlines()  # and nothing of the exporter's own
+    assert first.startswith("model.onnx: small, 32 x 16 pixels to 256 numbers, 4.")
+    assert second.startswith("its features differ from the model's by")
+    answers = []
+    for name in ("model.pt", "model.onnx"):
+        assert tool("search.py", "build", f"{name}.gallery", "g", "--checkpoint", name) == 0
+        assert (
+            tool("search.py", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
+        )
+        answers.append(json.loads((world / name[6:] / "matches.json").read_text())["queries"])
+    ranked = [[[match["path"] for match in query["matches"]] for query in queries] for queries in answers]
+    assert ranked[0] == ranked[1] and len(ranked[0]) == 8
+
+
+def test_torch_format(tool: Callable[..., int], world: Path) -> None:
+    assert tool("export.py", "model.pt", "--out", "model.pt2", "--format", "torch") == 0
+    assert (world / "model.pt2").stat().st_size > 4e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gone.pt", "--out", "m.onnx"), "gone.pt: no such file"),
+        (("model.pt", "--out", "m.pt2"), "m.pt2: a file of format onnx is named *.onnx"),
+        (("model.pt", "--out", "m.onnx", "--opset", "9"), "--opset 9: must be from 18 to"),
+        (("model.pt", "--out", "model.pt/m.pt2", "--format", "torch"), "model.pt/m.pt2: cannot be written"),
+        (("model.pt", "--out", "m.tflite", "--format", "tflite"), "--format: invalid choice: 'tflite'"),
+        (("q", "--out", "m.onnx"), "q: "),
+    ],
+)
+def test_bad_input_is_one_line_and_no_file(
+    tool: Callable[..., int], world: Path, arguments: tuple[str, ...], message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert tool("export.py", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+    assert not list(world.glob("m.*"))

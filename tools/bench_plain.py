@@ -1,0 +1,133 @@
+#!/usr/bin/env python
+"""Times steps of DwoPP beside the plain way to train: float32, contiguous, looped losses, default optimiser and malloc.
+
+    python tools/bench_plain.py --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
+    python tools/bench_plain.py MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
+        EPISODE.SUPPORT 5
+
+Variants take turns, each turn in a process of its own, as an allocator cannot be changed back. Shown are medians over
+the turns of the best step of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+import torch.nn.functional as F
+from bench_train import Contestant, configured, setting, settings, timed
+from torch import Tensor
+
+from lreid.cli import run_tool
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.report.tables import align
+from lreid.training.allocator import keep_freed_memory
+
+VARIANTS = {
+    "plain": [],
+    "fp32": [],
+    "bf16, teacher fp32": ["TRAIN.PRECISION", "bf16"],
+    "bf16": ["TRAIN.PRECISION", "bf16", "TRAIN.TEACHER_PRECISION", "bf16"],
+}
+
+
+def main(args: argparse.Namespace) -> None:
+    if args.variant:
+        print(variant(args))
+        return
+    times: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    for _ in range(args.rounds):
+        for name in VARIANTS:
+            own = ["--variant", name, "--steps", str(args.steps)]
+            command = [sys.executable, __file__, *own, *settings(args)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise InputError(f"variant {name}: {done.stderr.strip().splitlines()[-1]}")
+            times[name].append(float(done.stdout.splitlines()[-1]))
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    rows = [
+        [name, f"{median:.2f}", f"{medians['plain'] / median:.2f}", " ".join(f"{s:.2f}" for s in times[name])]
+        for name, median in medians.items()
+    ]
+    heads = ["variant", "s a step", "speed-up", "rounds"]
+    print(
+        setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + align([heads, *rows])
+    )
+
+
+def variant(args: argparse.Namespace) -> float:
+    """The least seconds of a step of one variant."""
+    cfg = configured(args, ["METHOD.NAME", "dwopp", *VARIANTS[args.variant]])
+    if args.variant != "plain":
+        keep_freed_memory()
+        contestant = Contestant(cfg)
+        return min(contestant.seconds() for _ in range(args.steps))
+    contestant = Contestant(cfg)
+    method: Any = contestant.method  # with a teacher
+    student, teacher = (
+        each.to(memory_format=torch.contiguous_format) for each in (method.model, method.teacher)
+    )
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-4, weight_decay=1e-4)
+
+    def plain_step() -> None:
+        batch = next(contestant.loader)
+        images = batch.images.contiguous()
+        features = student(images)
+        with torch.no_grad():
+            targets = teacher(images)
+        loss = looped_losses(features, targets, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    plain_step()
+    return min(timed(plain_step, contestant.device) for _ in range(args.steps))
+
+
+def looped_losses(features: Tensor, targets: Tensor, batch: Batch) -> Tensor:
+    """DMML and DwoPP's distillation, one query and one identity at a time."""
+    identities = list(dict.fromkeys(batch.labels.tolist()))
+    rows = [[row for row, label in enumerate(batch.labels.tolist()) if label == each] for each in identities]
+    supports, queries = (
+        [each[: batch.num_support] for each in rows],
+        [each[batch.num_support :] for each in rows],
+    )
+    terms = []
+    for own, own_queries in enumerate(queries):
+        for query in own_queries:
+            distances = [
+                torch.stack([(features[query] - features[row]).square().sum() for row in each])
+                for each in supports
+            ]
+            hardest = distances[own].max()
+            gaps = [hardest - each.min() + 0.4 for other, each in enumerate(distances) if other != own]
+            terms.append(torch.logsumexp(torch.stack([gaps[0] * 0, *gaps]), 0))
+            relations = []
+            for space in (features, targets):
+                means = [space[each].mean(0) for other, each in enumerate(supports) if other != own]
+                relations.append(torch.stack([-(space[query] - mean).square().sum() for mean in means]))
+            student, teacher = relations
+            terms.append(-(F.softmax(teacher, 0) * F.log_softmax(student, 0)).sum())
+    return torch.stack(terms).mean()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
+    parser.add_argument(
+        "--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
+    sys.exit(run_tool(parser, main))
