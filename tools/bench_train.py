@@ -97,9 +97,7 @@ class Contestant:
 
     def seconds(self, steps: int = 1) -> float:
         """Seconds that so many steps take, from their data to the new parameters."""
-        return timed(
-            lambda: self.trainer._train_epoch(self.loader, self.updates, None, steps=steps), self.device
-        )
+        return timed(lambda: self.trainer._train_epoch(self.loader, self.updates, steps=steps), self.device)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:
@@ -159,9 +157,7 @@ def step(args: argparse.Namespace) -> None:
 
     contestant.updates.set_rate(0.0)
     parts: dict[str, Callable[[], Any]] = {
-        "whole step": lambda: contestant.trainer._train_epoch(
-            contestant.loader, contestant.updates, None, steps=1
-        ),
+        "whole step": lambda: contestant.trainer._train_epoch(contestant.loader, contestant.updates, steps=1),
         "data": lambda: next(contestant.loader).to(device, contestant.trainer.augment),
         "student, forward and backward": student,
         "teacher, forward": look,

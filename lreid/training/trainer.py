@@ -7,12 +7,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -32,9 +31,7 @@ from lreid.data.transforms import Augment
 from lreid.errors import InputError, Stopped
 from lreid.evaluation import (
     AccuracyEvaluator,
-    DriftRecorder,
     Evaluator,
-    GradientRecorder,
     accuracy_line,
     append_rows,
     summarise,
@@ -46,13 +43,13 @@ from lreid.training.precision import teacher_divergence
 from lreid.training.run_folder import RunFolder
 from lreid.training.schedule import decay_factor
 from lreid.training.signals import StopSignals
+from lreid.training.switch import SwitchWatch
 from lreid.training.task_data import task_batches, task_sampler
 from lreid.training.updates import NotFinite, Updates
 
 logger = logging.getLogger("lreid")
 
 HISTORY_POINTS = 50  # loss values kept per task
-DRIFT_IMAGES = 100  # of each set whose drift is watched
 
 
 class Trainer:
@@ -90,7 +87,6 @@ class Trainer:
         # Position: the task at hand, its epochs that are done, and the steps of the next epoch that are.
         self.task, self.epoch, self.step = 0, 0, 0
         self.updates_state: dict[str, Any] | None = None
-        self.gradients: GradientRecorder | None = None
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.clock = (time.perf_counter(), time.process_time())
 
@@ -144,9 +140,9 @@ class Trainer:
             first=self.epoch * self.epoch_steps[task.index] + self.step,
         )
         self._note_skipped(task, batches)
-        drift = self._drift_recorder(task)
-        self.gradients = (
-            GradientRecorder(self.method.model, steps=self.cfg.EVAL.DRIFT_STEPS) if drift else None
+        steps, begins = self.cfg.EVAL.DRIFT_STEPS, self.epoch == 0 and self.step == 0
+        watch = (
+            SwitchWatch(self.method, self.evaluator, task, steps) if steps and begins and task.index else None
         )
         updates = self._updates()
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
@@ -157,12 +153,9 @@ class Trainer:
             len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
         )  # fmt: skip
         with self.stop.deferred(), naming_dead_workers(self.cfg.DATA.WORKERS):
-            self._train_epochs(batches, updates, drift)
-        if drift is not None and self.gradients is not None:
-            self.results["drift"].append({"task": task.index, **drift.curves})
-            self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
+            self._train_epochs(batches, updates, watch)
 
-    def _train_epochs(self, batches: TaskBatches, updates: Updates, drift: DriftRecorder | None) -> None:
+    def _train_epochs(self, batches: TaskBatches, updates: Updates, watch: SwitchWatch | None) -> None:
         """What is left of a task, from the position on."""
         cuda = self.device.type == "cuda"
         loader = batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=cuda)
@@ -171,13 +164,15 @@ class Trainer:
         self.clock = (time.perf_counter(), time.process_time())
         try:
             while self.epoch < self.cfg.TRAIN.EPOCHS:
-                self._train_epoch(loader, updates, drift, steps=batches.sampler.batches_per_epoch)
+                self._train_epoch(loader, updates, watch, steps=batches.sampler.batches_per_epoch)
         except NotFinite as fault:
             self._stop_at(fault)
+        if watch is not None:
+            watch.write(self.results)
         self._save(updates)
 
     def _train_epoch(
-        self, loader: Iterator[Batch], updates: Updates, drift: DriftRecorder | None, *, steps: int
+        self, loader: Iterator[Batch], updates: Updates, watch: SwitchWatch | None = None, *, steps: int
     ) -> None:
         train, stream = self.cfg.TRAIN, self.cfg.STREAM
         rate = train.LR * decay_factor(
@@ -192,9 +187,9 @@ class Trainer:
             group = [batch.to(self.device, self.augment) for batch in group]
             seen = updates.images + self.method.replayed
             for _ in range(stream.ITERATIONS):
-                updates.update(group, self.gradients)
-                if drift is not None:
-                    drift.after_step()
+                updates.update(group, watch.gradients if watch else None)
+                if watch is not None:
+                    watch.drift.after_step()
             for batch in group:
                 self.method.end_step(batch)
             self.results["images_trained"] += updates.images + self.method.replayed - seen
@@ -239,23 +234,6 @@ class Trainer:
                 updates.load_state_dict(self.updates_state)
             self.updates_state = None
         return updates
-
-    def _drift_recorder(self, task: Task) -> DriftRecorder | None:
-        """Watches stored images and test images of earlier places through the first steps of a task."""
-        if self.cfg.EVAL.DRIFT_STEPS == 0 or task.index == 0 or self.epoch > 0 or self.step > 0:
-            return None
-        sets: dict[str, Sequence[np.ndarray] | np.ndarray] = {
-            "buffer": self.method.memory.images if self.method.memory else []
-        }
-        for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True):
-            if test.kind == "seen" and test.first_task is not None and test.first_task < task.index:
-                sets[f"held out: {test.name}"] = query
-        chosen = {
-            name: np.stack([images[row] for row in spread(len(images), DRIFT_IMAGES)])
-            for name, images in sets.items()
-            if len(images)
-        }
-        return DriftRecorder(self.method.model, chosen, steps=self.cfg.EVAL.DRIFT_STEPS)
 
     def _watching_the_teacher(self, loader: Iterator[Batch]) -> Iterator[Batch]:
         """The batches; of the first, says what the precision of the teacher changes."""
@@ -355,11 +333,6 @@ class Trainer:
             "config": self.cfg.dump(),
             "results": self.results,
         }
-
-
-def spread(count: int, most: int) -> np.ndarray:
-    """At most so many of ``count`` places, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def peak_memory_mib(device: torch.device) -> int:
