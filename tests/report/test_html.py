@@ -97,7 +97,6 @@ def test_every_name_is_escaped(results, run_folder):
     run = results(method=evil, benchmark=evil, seen=(evil, "b"), tasks=[evil] * 4, ap=evil)
     run["versions"] = {evil: evil}
     run["loss_history"] = [{"task": 0, "epoch": 1, "lr": 0.1, evil: 1.0}]
-    run["identity_ap"][evil]["ids"] = [evil, evil]
     folder = run_folder(run)
     pages = [read(folder), read_page(folder / "many.html", [run, run | {"method": evil + "2"}])]
     names = {
