@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from yacs.config import CfgNode
+
+from lreid.config import load_config
+
 TINY = {
     "SYNTHETIC.TRAIN_IDENTITIES": 12, "SYNTHETIC.TEST_IDENTITIES": 6, "SYNTHETIC.IMAGES_PER_IDENTITY": 4,
     "SYNTHETIC.DISTRACTORS": 3, "BENCHMARK.TASKS_PER_DATASET": 3, "EPISODE.IDENTITIES": 2,
@@ -9,3 +16,12 @@ TINY = {
     "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "INPUT.ERASING": True,
     "TRAIN.EPOCHS": 3, "TRAIN.LR": 1e-3, "TRAIN.CHECKPOINT_MINUTES": 0,
 }  # fmt: skip
+
+
+def tiny_config(*more: Mapping[str, Any], **changes: Any) -> CfgNode:
+    """The config of that benchmark with more keys, and with changes whose names have ``__`` for a dot."""
+    keys: dict[str, Any] = dict(TINY)
+    for each in more:
+        keys |= each
+    keys |= {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], [str(part) for pair in keys.items() for part in pair])

@@ -43,9 +43,9 @@ def main(args: argparse.Namespace) -> None:
     if args.variant:
         print(variant(args))
         return
-    times: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    times: dict[str, list[float]] = {name: [] for name in args.variants}
     for _ in range(args.rounds):
-        for name in VARIANTS:
+        for name in args.variants:
             own = ["--variant", name, "--steps", str(args.steps)]
             command = [sys.executable, __file__, *own, *settings(args)]
             done = subprocess.run(command, capture_output=True, text=True)
@@ -54,7 +54,12 @@ def main(args: argparse.Namespace) -> None:
             times[name].append(float(done.stdout.splitlines()[-1]))
     medians = {name: statistics.median(each) for name, each in times.items()}
     rows = [
-        [name, f"{median:.2f}", f"{medians['plain'] / median:.2f}", " ".join(f"{s:.2f}" for s in times[name])]
+        [
+            name,
+            f"{median:.2f}",
+            f"{medians[args.variants[0]] / median:.2f}",
+            " ".join(f"{s:.2f}" for s in times[name]),
+        ]
         for name, median in medians.items()
     ]
     heads = ["variant", "s a step", "speed-up", "rounds"]

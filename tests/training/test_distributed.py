@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ import numpy as np
 import pytest
 import torch
 from processes import start, together, wait
-from tiny import TINY
+from tiny import tiny_config
 from torch import Tensor
 from yacs.config import CfgNode
 
-from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.training import distributed, run
@@ -25,9 +25,7 @@ from lreid.training.run import train
 CPU = torch.device("cpu")
 
 
-def config(**changes: Any) -> CfgNode:
-    keys = TINY | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+config = partial(tiny_config, {"DEVICE": "cpu"})
 
 
 def one_update(images: Tensor, targets: Tensor) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import TINY
+from tiny import tiny_config
 from yacs.config import CfgNode
 
-from lreid.config import load_config
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.methods.bot_ft_plus import BoTFineTuningPlus
@@ -22,9 +22,7 @@ from lreid.training.run import train
 SMALL = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2}
 
 
-def config(**changes: Any) -> CfgNode:
-    keys = TINY | SMALL | {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+config = partial(tiny_config, SMALL)
 
 
 def course(results: dict[str, Any], terms: tuple[str, ...]) -> tuple[Any, ...]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny import TINY
-from yacs.config import CfgNode
+from tiny import tiny_config
 
-from lreid.config import load_config
 from lreid.methods.dwpp import frozen_copy
 from lreid.models import Embedder, ProjectedEmbedder
 from lreid.training.precision import set_precision, teacher_divergence
@@ -20,9 +18,7 @@ from lreid.training.run import train
 IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
 
 
-def config(**changes: Any) -> CfgNode:
-    keys = TINY | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+config = partial(tiny_config, {"DEVICE": "cpu"})
 
 
 def embedder(precision: str = "fp32", teacher: str = "fp32") -> Embedder:

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import TINY
+from tiny import tiny_config as config
 from yacs.config import CfgNode
 
 import lreid
-from lreid.config import load_config
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
@@ -26,11 +25,6 @@ from lreid.methods import method_class, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.training import trainer as trainer_module
 from lreid.training.run import benchmark_of, run_folder_for, train
-
-
-def config(**changes: Any) -> CfgNode:
-    keys = TINY | {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
 
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:

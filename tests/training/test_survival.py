@@ -7,16 +7,16 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from processes import start, wait
-from tiny import TINY
+from tiny import tiny_config
 from yacs.config import CfgNode
 
-from lreid.config import load_config
 from lreid.errors import InputError, Stopped
 from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
@@ -27,10 +27,7 @@ from lreid.training.trainer import Trainer
 KILLS = 24
 
 
-def config(**changes: Any) -> CfgNode:
-    keys = TINY | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1}
-    keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+config = partial(tiny_config, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
 
 
 def outcome(folder: Path) -> dict[str, Any]:
