@@ -1,5 +1,6 @@
 # make train     sets up .venv and trains DwoPP on the built-in benchmark
-# make test      sets up .venv and runs the tests; prints which lines they did not reach
+# make test      sets up .venv and runs the tests
+# make coverage  the same, a quarter slower; prints how many lines the tests do not reach
 # make lint      checks style and types
 # make docs      builds the documentation into site/
 # Options for a tool: make train ARGS="--config configs/methods/dwpp.yaml SEED 1"
@@ -9,12 +10,15 @@ BIN := .venv/bin
 # faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-.PHONY: train test lint docs clean
+.PHONY: train test coverage lint docs clean
 
 train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
 
 test: .venv/developing
+	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+
+coverage: .venv/developing
 	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term:skip-covered $(ARGS)
 
 lint: .venv/developing
