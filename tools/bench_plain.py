@@ -130,6 +130,10 @@ if __name__ == "__main__":
     )
     parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument(
+        "--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS), metavar="NAME",
+        help=f"of {', '.join(VARIANTS)}; speed-ups are over the first one (default: all)",
+    )  # fmt: skip
     parser.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
     parser.add_argument(
         "--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process"

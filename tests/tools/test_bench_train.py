@@ -84,3 +84,6 @@ def test_the_plain_way_learns_from_the_same_losses(
             repository, "bench_plain.py", ["--steps", "1", "--variant", name], monkeypatch, capsys
         )
         assert float(seconds) > 0
+    command = ["--variants", "plain", "fp32", "--rounds", "1", "--steps", "1"]
+    out = run(repository, "bench_plain.py", command, monkeypatch, capsys)
+    assert [line.split()[0] for line in out[-2:]] == ["plain", "fp32"] and out[-2].split()[2] == "1.00"
