@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         tool: called with the parsed arguments.
 
     Returns:
-        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM).
+        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM), 141 when nobody reads the output.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     try:
@@ -50,6 +51,9 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
     except Stopped as stop:
         print(f"\n{parser.prog}: {stop}; all is saved, go on with --resume", file=sys.stderr)
         return stop.status
+    except BrokenPipeError:  # who read the output has seen enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python flushes the rest at its end
+        return 141
     except KeyboardInterrupt:
         advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)

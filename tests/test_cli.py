@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 
 import pytest
 
 from lreid.cli import run_tool
-from lreid.errors import InputError
+from lreid.errors import InputError, Stopped
 
 
 def tool_that(error: BaseException | None) -> object:
@@ -28,6 +30,7 @@ def tool_that(error: BaseException | None) -> object:
             "tool.py: a.yaml: is not there; name another\n",
         ),
         (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
+        (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, go on with --resume\n"),
     ],
 )
 def test_status_and_message(
@@ -46,3 +49,16 @@ def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sys.argv", ["tool.py", "--debug"])
     with pytest.raises(InputError):
         run_tool(argparse.ArgumentParser(), tool_that(InputError("a")))
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    """As with ``tools/zoo.py list | head -1``."""
+    code = """
+import argparse
+from lreid.cli import run_tool
+raise SystemExit(run_tool(argparse.ArgumentParser(), lambda args: print("line\\n" * 100000)))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(60) == 141
