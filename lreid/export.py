@@ -11,7 +11,6 @@ import copy
 import io
 import json
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +23,7 @@ from lreid.files import write_atomically
 from lreid.models import Embedder
 from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
+from lreid.training.run import installed_version
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 TOLERANCE = 1e-4  # of the largest number in the features
@@ -178,12 +178,5 @@ def _properties(model: Embedder, raw: bool, config: str) -> dict[str, str]:
         "images": RAW if raw else NORMALISED,
         "fingerprint": fingerprint(model),
         "config": config,
-        "lreid": _version(),
+        "lreid": installed_version("lreid") or "unknown",
     }
-
-
-def _version() -> str:
-    try:
-        return version("lreid")
-    except PackageNotFoundError:  # the source tree without installation
-        return "unknown"

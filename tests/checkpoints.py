@@ -11,7 +11,7 @@ from tiny import TINY
 
 from lreid.config import load_config
 from lreid.data.records import Record
-from lreid.data.synthetic import draw
+from lreid.data.synthetic import draw, load_synthetic
 from lreid.training.checkpoint import save_checkpoint
 from lreid.training.run import model_of
 
@@ -23,6 +23,22 @@ def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
     torch.manual_seed(seed)
     save_checkpoint(path, {"model": model_of(cfg, pretrained=False).state_dict(), "config": cfg.dump()})
     return path
+
+
+def write_world(folder: Path, *, identities: int, images: int) -> Path:
+    """``model.pt``, and drawn test images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
+    drawn = load_synthetic(
+        "plaza",
+        train_identities=1,
+        test_identities=identities,
+        images_per_identity=images,
+        distractors=1,
+        seed=0,
+    )
+    write_images(folder / "q", drawn.query)
+    write_images(folder / "g", drawn.gallery)
+    write_checkpoint(folder / "model.pt")
+    return folder
 
 
 def write_images(

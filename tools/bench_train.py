@@ -151,8 +151,7 @@ def step(args: argparse.Namespace) -> None:
             teacher and Stored(features + 0.01, model.neck),
         )
         terms = method.loss(batch)
-        total: Any = sum(method.weights.get(name, 1.0) * term for name, term in terms.items())
-        total.backward()
+        method.total(terms).backward()
         method.model, method.teacher = networks
 
     contestant.updates.set_rate(0.0)

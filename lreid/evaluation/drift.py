@@ -144,7 +144,7 @@ class GradientRecorder:
             terms = method.loss(batch)
         finally:
             hook.remove()
-        total = sum(method.weights.get(name, 1.0) * term for name, term in terms.items())
+        total = method.total(terms)
         found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
         for images, features in calls:
             norms = gradient_norms(total, features)  # (n,)

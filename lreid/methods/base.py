@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -73,6 +73,11 @@ class Method:
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode."""
         raise NotImplementedError
+
+    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """What is minimised (scalar): the sum of :meth:`loss`'s terms, each times its weight."""
+        first, *others = [self.weights.get(name, 1.0) * term for name, term in terms.items()]
+        return sum(others, start=first)
 
     def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
         """Images (n, 3, H, W) to learn from, where the model is, from (n, H, W, 3) uint8 of the input size.

@@ -62,14 +62,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> str:
 
 def losses(groups: Sequence[Group], where: str) -> str:
     """A chart for each term of the loss, as their sizes differ."""
-    names = dict.fromkeys(
-        key
-        for group in groups
-        for run in group.runs
-        for entry in run.get("loss_history") or []
-        for key in entry
-        if key not in ("task", "epoch", "lr")
-    )
+    names = _names(groups, "loss_history", ("task", "epoch", "lr"))
     total = total_tasks(groups)
     charts = []
     for name in names:
@@ -87,16 +80,8 @@ def losses(groups: Sequence[Group], where: str) -> str:
 
 def drift(groups: Sequence[Group], where: str) -> str:
     """How far features of stored and of test images move in the first updates after a task switch."""
-    sets = dict.fromkeys(
-        name
-        for group in groups
-        for run in group.runs
-        for entry in _switches(run)
-        for name in entry
-        if name != "task"
-    )
     charts = []
-    for name in sets:
+    for name in _names(groups, "drift", ("task",)):
         for key, title in (("since_switch", "since the switch"), ("step", "in each update")):
             lines = lines_of(groups, partial(_moved, name=name, key=key))
             steps = max((len(line.points) for line in lines), default=1)
@@ -201,7 +186,7 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
     """Over the tasks that are done; a run of all tasks at once is as long as the others."""
     points: dict[float, list[float]] = {}
     for run in runs:
-        history = run.get("loss_history") or []
+        history = _entries(run, "loss_history")
         epochs = max((entry["epoch"] for entry in history), default=1)
         for entry in history:
             if name in entry:
@@ -211,12 +196,18 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _moved(runs: Sequence[Results], name: str, key: str) -> Points:
-    found = [entry[name][key] for run in runs for entry in _switches(run) if name in entry]
+    found = [entry[name][key] for run in runs for entry in _entries(run, "drift") if name in entry]
     return enumerate(zip(*found, strict=False), start=1)  # a short task has fewer updates
 
 
-def _switches(run: Results) -> list[dict[str, Any]]:
-    return run.get("drift") or []
+def _entries(run: Results, key: str) -> list[dict[str, Any]]:
+    return run.get(key) or []
+
+
+def _names(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
+    """What the entries of all runs hold beside the ``other`` keys, each once."""
+    entries = [entry for group in groups for run in group.runs for entry in _entries(run, key)]
+    return list(dict.fromkeys(name for entry in entries for name in entry if name not in other))
 
 
 def _band_note(groups: Sequence[Group]) -> str:

@@ -258,12 +258,13 @@ def new_results(
         "images_trained": 0,  # looked at by the method, an image as often as it was drawn
         "skipped": sorted(set(evaluator.skipped)),
         "skipped_images": len(set(evaluator.skipped)),
-        "versions": {"python": platform.python_version(), "lreid": _version("lreid")}
-        | {name: _version(name) for name in packages if _version(name) is not None},
+        "versions": {"python": platform.python_version(), "lreid": installed_version("lreid")}
+        | {name: found for name in packages if (found := installed_version(name)) is not None},
     }
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """Of a package; None where it is not installed, as lreid itself in its bare source tree."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -74,8 +74,7 @@ class Updates:
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
             terms = gradients.loss(self.method, batch) if gradients else self.method.loss(batch)
-            weighted = [self.method.weights.get(name, 1.0) * term for name, term in terms.items()]
-            loss: Any = sum(weighted)  # a tensor, as there is a term
+            loss = self.method.total(terms)
             self.scaler.scale(loss / len(batches)).backward()
             for name, term in terms.items():
                 self.sums[name] = self.sums.get(name, 0) + term.detach() / len(batches)
@@ -92,7 +91,7 @@ class Updates:
     def check(self) -> None:
         """
         Raises:
-            NotFinite: a loss was not finite, or a parameter is not.
+            NotFinite: a loss was not finite.
         """
         if self.unchecked:
             finite = torch.stack([loss for loss, _ in self.unchecked]).isfinite().tolist()

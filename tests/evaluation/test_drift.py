@@ -205,10 +205,11 @@ def test_gradient_norm_says_what_it_lacks() -> None:
 class TwoCalls:
     """Pulls at features of a batch by 3, and at those of stored images by 4 and 0."""
 
-    weights = {"stored": 2.0}
-
     def __init__(self, model: Embedder, stored: torch.Tensor) -> None:
         self.model, self.stored = model, stored
+
+    def total(self, terms: dict[str, torch.Tensor]) -> torch.Tensor:
+        return terms["incoming"] + 2.0 * terms.get("stored", torch.zeros(()))
 
     def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
         with torch.no_grad():

@@ -6,11 +6,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from checkpoints import write_checkpoint, write_images
+from checkpoints import write_world
 from tiny import TINY
 
 from lreid.config import load_config
-from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.training.run import train
 from lreid.training.updates import Updates
@@ -19,14 +18,7 @@ from lreid.training.updates import Updates
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``model.pt``, and ``q/`` and ``g/`` with drawn images of two people."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    drawn = load_synthetic(
-        "plaza", train_identities=1, test_identities=2, images_per_identity=3, distractors=1, seed=0
-    )
-    write_images(folder / "q", drawn.query)
-    write_images(folder / "g", drawn.gallery)
-    write_checkpoint(folder / "model.pt")
-    return folder
+    return write_world(tmp_path_factory.mktemp("fuzz"), identities=2, images=3)
 
 
 @pytest.fixture(scope="session")

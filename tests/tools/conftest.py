@@ -8,22 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkpoints import write_checkpoint, write_images
-
-from lreid.data.synthetic import load_synthetic
+from checkpoints import write_world
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``model.pt``, and drawn images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
-    folder = tmp_path_factory.mktemp("world")
-    drawn = load_synthetic(
-        "plaza", train_identities=1, test_identities=4, images_per_identity=4, distractors=1, seed=0
-    )
-    write_images(folder / "q", drawn.query)
-    write_images(folder / "g", drawn.gallery)
-    write_checkpoint(folder / "model.pt")
-    return folder
+    return write_world(tmp_path_factory.mktemp("world"), identities=4, images=4)
 
 
 @pytest.fixture
