@@ -24,11 +24,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid import search, search_versions
+from lreid import search
 from lreid.cli import run_tool
 from lreid.retrieval.index import KINDS
-from lreid.search_gallery import Narrowing
-from lreid.search_results import verdict
+from lreid.search import Narrowing, verdict
 
 
 def build(args: argparse.Namespace) -> None:
@@ -85,7 +84,7 @@ def info(args: argparse.Namespace) -> None:
 
 
 def reindex(args: argparse.Namespace) -> None:
-    told = search_versions.reindex(
+    told = search.reindex(
         args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
     )
     print(
@@ -95,11 +94,11 @@ def reindex(args: argparse.Namespace) -> None:
 
 
 def rollback(args: argparse.Namespace) -> None:
-    print(f"{args.gallery}: model {search_versions.roll_back(args.gallery)} is in use again")
+    print(f"{args.gallery}: model {search.roll_back(args.gallery)} is in use again")
 
 
 def migrate(args: argparse.Namespace) -> None:
-    told = search_versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
+    told = search.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
     print(
         f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}"
     )

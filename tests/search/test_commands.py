@@ -18,8 +18,8 @@ from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.open_set import threshold_for
-from lreid.search_gallery import NamedGallery
-from lreid.search_results import verdict
+from lreid.search.answers import verdict
+from lreid.search.named_gallery import NamedGallery
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,15 @@ import pytest
 from checkpoints import write_checkpoint, write_images
 from milvus_lite_server import require_milvus
 
-from lreid import search, search_versions
+from lreid import search
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import Gallery
-from lreid.search_gallery import NamedGallery, Narrowing
-from lreid.search_versions import migrate, reindex, roll_back
+from lreid.search import versions
+from lreid.search.named_gallery import NamedGallery, Narrowing
+from lreid.search.versions import migrate, reindex, roll_back
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +120,8 @@ def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, m
     """While it works the gallery is searched by both models, and changed."""
     where = new_place("g")
     build(where, world, 30)
-    monkeypatch.setattr(search_versions, "FEWEST_KEPT_AT_ONCE", 8)
-    extracted, original = [], search_versions.read_records
+    monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 8)
+    extracted, original = [], versions.read_records
 
     def kill_at_third(records, model, **options):
         if len(extracted) == 2:
@@ -129,7 +130,7 @@ def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, m
         return original(records, model, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(search_versions, "read_records", kill_at_third)
+        patch.setattr(versions, "read_records", kill_at_third)
         reindex(where, world / "new.pt", device="cpu")
     assert [len(part) for part in extracted] == [8, 8]
     query = sorted((world / "images").iterdir())[0]
@@ -220,15 +221,15 @@ def test_a_copy_that_differs_or_was_broken_off_is_no_gallery(world, new_place, t
     source, target = str(tmp_path / "source"), new_place("target")
     build(source, world)
     with monkeypatch.context() as patch:
-        patch.setattr(search_versions, "_share_of_same_matches", lambda *_: 0.5)
+        patch.setattr(versions, "_share_of_same_matches", lambda *_: 0.5)
         with pytest.raises(InputError, match="the copy differs .0.500 of its matches are the same"):
             migrate(source, target)
-        patch.setattr(search_versions, "_share_of_same_matches", lambda *_: 1 / 0)
+        patch.setattr(versions, "_share_of_same_matches", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             migrate(source, target)
     with pytest.raises(InputError, match="no such file|never completed; run the command that makes it again"):
         NamedGallery.load(target)
-    monkeypatch.setattr(search_versions, "BATCH", 7)
+    monkeypatch.setattr(versions, "BATCH", 7)
     assert migrate(source, target, kind="hnsw")["images"] == 36
     assert NamedGallery.load(target).gallery.about.kind == "hnsw"
 

@@ -1,4 +1,4 @@
-"""The door of searching: images of one's own become a gallery, and a picture finds who is in it."""
+"""Making a gallery of images, adding, removing, setting a threshold, and asking who is in a picture."""
 
 from __future__ import annotations
 
@@ -19,23 +19,20 @@ from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.retrieval import Gallery
 from lreid.retrieval.places import place_of
-from lreid.search_gallery import NamedGallery, Narrowing, extract, flips, number_of
-from lreid.search_images import (
+from lreid.search.answers import answers, page_section, threshold_text
+from lreid.search.named_gallery import NamedGallery, Narrowing, extract, flips, number_of
+from lreid.search.own_images import (
     NOBODY,
     OwnImage,
     absolute,
     camera_in,
-    list_images,
     number_names,
     paths_of,
     read_images,
     tell_skipped,
     times_of,
 )
-from lreid.search_results import answers, page_section, threshold_text
 from lreid.training.run import pick_device
-
-__all__ = ["add", "build", "calibrate", "describe", "list_images", "query", "remove"]
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.retrieval.places
@@ -218,7 +215,7 @@ def query(
 
     Returns:
         The content of ``matches.json``: ``gallery``, ``threshold`` and ``false_accept_rate`` (None before
-        :func:`calibrate`), and ``queries``, see :func:`lreid.search_results.answers`.
+        :func:`calibrate`), and ``queries``, see :func:`lreid.search.answers.answers`.
 
     Raises:
         InputError: an image cannot be read, or anything else does not fit; then nothing is written.

@@ -10,7 +10,7 @@ from lreid.data.images import read_image
 from lreid.errors import InputError
 from lreid.report import ranked
 from lreid.retrieval import Matches
-from lreid.search_gallery import NamedGallery
+from lreid.search.named_gallery import NamedGallery
 
 
 def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:

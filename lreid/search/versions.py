@@ -17,8 +17,8 @@ from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import Gallery
 from lreid.retrieval.places import place_of
 from lreid.retrieval.store import Labels, Place
-from lreid.search_gallery import NamedGallery, extract, flips
-from lreid.search_images import paths_of, read_records
+from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.search.own_images import paths_of, read_records
 from lreid.training.run import pick_device
 
 logger = logging.getLogger("lreid")

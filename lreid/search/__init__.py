@@ -1,0 +1,12 @@
+"""The door of searching: images of one's own become a gallery, and a picture finds who is in it."""
+
+from lreid.search.answers import verdict
+from lreid.search.commands import add, build, calibrate, describe, query, remove
+from lreid.search.named_gallery import NamedGallery, Narrowing
+from lreid.search.own_images import list_images
+from lreid.search.versions import migrate, reindex, roll_back
+
+__all__ = [
+    "NamedGallery", "Narrowing", "add", "build", "calibrate", "describe", "list_images", "migrate", "query", "reindex",
+    "remove", "roll_back", "verdict",
+]  # fmt: skip
