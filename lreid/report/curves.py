@@ -1,4 +1,4 @@
-"""Sections of charts: figures after every task, terms of the loss, drift of features. A group of runs is a line."""
+"""Sections of charts: figures after every task, terms of the loss. A group of runs is a line."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def learning_curves(groups: Sequence[Group], where: str) -> str:
         }
         lines = {kind: each for kind, each in lines.items() if each}
         if len(groups) == 1:
-            charts.append(_task_chart(groups, title, one_group(lines), legend=True))
+            charts.append(task_chart(groups, title, one_group(lines), legend=True))
         else:
-            charts += [_task_chart(groups, f"{title}, {kind}", each) for kind, each in lines.items()]
-    note = "Seen: mean over the test sets whose domain has been trained by then." + _band_note(groups)
+            charts += [task_chart(groups, f"{title}, {kind}", each) for kind, each in lines.items()]
+    note = "Seen: mean over the test sets whose domain has been trained by then." + band_note(groups)
     return section(f"Learning curve{where}", note, chart_grid(groups, charts))
 
 
@@ -53,8 +53,8 @@ def gallery_curves(groups: Sequence[Group], where: str) -> str:
     for name, kind in kinds.items():
         first = max(gallery["first_task"] or 0 for gallery in known if gallery["name"] == name)
         lines = lines_of(groups, partial(_on_gallery, name=name))
-        charts.append(_task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
-    note = "mAP. The upright line stands at the task in which the domain is trained first." + _band_note(
+        charts.append(task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
+    note = "mAP. The upright line stands at the task in which the domain is trained first." + band_note(
         groups
     )
     return section(f"Every test set{where}", note, chart_grid(groups, charts))
@@ -62,7 +62,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> str:
 
 def losses(groups: Sequence[Group], where: str) -> str:
     """A chart for each term of the loss, as their sizes differ."""
-    names = _names(groups, "loss_history", ("task", "epoch", "lr"))
+    names = names_in(groups, "loss_history", ("task", "epoch", "lr"))
     total = total_tasks(groups)
     charts = []
     for name in names:
@@ -72,29 +72,21 @@ def losses(groups: Sequence[Group], where: str) -> str:
             title=f"loss term {name}",
         )  # fmt: skip
         charts.append(figure(name, chart))
-    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin." + _band_note(
+    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin." + band_note(
         groups
     )
     return section(f"Loss{where}", note, chart_grid(groups, charts))
 
 
-def drift(groups: Sequence[Group], where: str) -> str:
-    """How far features of stored and of test images move in the first updates after a task switch."""
-    charts = []
-    for name in _names(groups, "drift", ("task",)):
-        for key, title in (("since_switch", "since the switch"), ("step", "in each update")):
-            lines = lines_of(groups, partial(_moved, name=name, key=key))
-            steps = max((len(line.points) for line in lines), default=1)
-            chart = line_chart(
-                lines, x_range=(1, steps), x_label="updates since the switch", x_ticks=spread_ticks(steps),
-                title=f"drift of {name} {title}",
-            )  # fmt: skip
-            charts.append(figure(f"{name}, {title}", chart))
-    note = (
-        "Distance that features of unit length move when the next task begins (ER-ACE, Section 3.3). Mean over task "
-        "switches and seeds, bands: one standard deviation."
-    )
-    return section(f"Drift{where}", note, chart_grid(groups, charts))
+def entries(run: Results, key: str) -> list[dict[str, Any]]:
+    """What a run put down under a key; nothing where it did not."""
+    return run.get(key) or []
+
+
+def names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
+    """What the entries of all runs hold beside the ``other`` keys, each once."""
+    found = [entry for group in groups for run in group.runs for entry in entries(run, key)]
+    return list(dict.fromkeys(name for entry in found for name in entry if name not in other))
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
@@ -148,13 +140,24 @@ def total_tasks(groups: Sequence[Group]) -> int:
     return max(len(run["tasks"]) for group in groups for run in group.runs)
 
 
-def _task_chart(
+def task_chart(
     groups: Sequence[Group],
     title: str,
     lines: Sequence[Line],
     legend: bool = False,
     mark: float | None = None,
+    y_max: float = 100,
 ) -> str:
+    """A figure of what was measured after every task.
+
+    Args:
+        groups: of one benchmark.
+        title: of the figure.
+        lines: see :func:`lines_of`; those of methods that learn all tasks at once are drawn level.
+        legend: name the lines below the title.
+        mark: an upright line stands at this task.
+        y_max: the axis ends there at the latest.
+    """
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1}
     level = [
@@ -165,7 +168,7 @@ def _task_chart(
     ]
     chart = line_chart(
         level, x_range=(1, total), x_label="tasks learned", x_ticks=spread_ticks(total),
-        title=f"{title} after every task", dots=True, y_max=100, mark=mark,
+        title=f"{title} after every task", dots=True, y_max=y_max, mark=mark,
     )  # fmt: skip
     return figure(title, chart, keys(lines) if legend else "")
 
@@ -186,7 +189,7 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
     """Over the tasks that are done; a run of all tasks at once is as long as the others."""
     points: dict[float, list[float]] = {}
     for run in runs:
-        history = _entries(run, "loss_history")
+        history = entries(run, "loss_history")
         epochs = max((entry["epoch"] for entry in history), default=1)
         for entry in history:
             if name in entry:
@@ -195,20 +198,6 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
     return points.items()
 
 
-def _moved(runs: Sequence[Results], name: str, key: str) -> Points:
-    found = [entry[name][key] for run in runs for entry in _entries(run, "drift") if name in entry]
-    return enumerate(zip(*found, strict=False), start=1)  # a short task has fewer updates
-
-
-def _entries(run: Results, key: str) -> list[dict[str, Any]]:
-    return run.get(key) or []
-
-
-def _names(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """What the entries of all runs hold beside the ``other`` keys, each once."""
-    entries = [entry for group in groups for run in group.runs for entry in _entries(run, key)]
-    return list(dict.fromkeys(name for entry in entries for name in entry if name not in other))
-
-
-def _band_note(groups: Sequence[Group]) -> str:
+def band_note(groups: Sequence[Group]) -> str:
+    """What bands are, where there are some."""
     return BAND if any(len(group.runs) > 1 for group in groups) else ""

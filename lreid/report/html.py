@@ -7,7 +7,8 @@ from html import escape
 from pathlib import Path
 
 from lreid.files import write_text
-from lreid.report.curves import drift, gallery_curves, learning_curves, losses
+from lreid.report.classification import accuracy, alignment
+from lreid.report.curves import gallery_curves, learning_curves, losses
 from lreid.report.details import differing_keys, hardest, protocol, settings
 from lreid.report.forgetting import forgetting
 from lreid.report.groups import grouped
@@ -15,11 +16,13 @@ from lreid.report.matrix import results_matrix
 from lreid.report.overview import FILTER, cards, comparison, cost
 from lreid.report.page import document
 from lreid.report.results import Results, counted, read_results
+from lreid.report.switches import drift, pull
 
 MOST_NAMED = 4  # methods whose names have room in a title
 
 SECTIONS = (
-    learning_curves, results_matrix, gallery_curves, forgetting, losses, drift, hardest, differing_keys, protocol,
+    learning_curves, results_matrix, gallery_curves, accuracy, alignment, forgetting, losses, drift, pull, hardest,
+    differing_keys, protocol,
 )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ FORM = {
     "seconds?": {str: NUMBER}, "images_per_second?": NUMBER, "peak_memory_mib?": NUMBER, "exemplars?": int,
     "skipped_images?": int, "steps_trained?": int, "images_trained?": int,
     "loss_history?": [{"task": int, "epoch": int, str: NUMBER}], "drift?": [{"task": int, str: CURVES}],
+    "gradient_norms?": [{"task": int, str: [FIGURE]}], "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
+    "alignment?": [{str: NUMBER}],
     "versions?": {str: str},
 }  # fmt: skip
 
@@ -73,6 +75,9 @@ def results_fault(results: Any) -> str | None:
         first = gallery["first_task"]
         if (first is None) == (gallery["kind"] == "seen") or not (first is None or 0 <= first < tasks):
             return f"first_task of gallery {gallery['name']!r} is {first}, of {tasks} tasks"
+    for name, kinds in results.get("accuracy", {}).items():
+        if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
+            return f"accuracy of {name!r} has rows that do not grow with the tasks"
     for name, history in results.get("identity_ap", {}).items():
         rows = history["ap"]
         if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):

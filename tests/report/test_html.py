@@ -218,6 +218,31 @@ def test_drift_has_a_chart_for_each_set_of_images(results, tmp_path):
     assert "Drift" not in read_page(tmp_path / "b.html", [results(drift=[])]).text
 
 
+def test_pull_of_the_loss_is_drawn_where_images_were_stored(results, tmp_path):
+    switches = [{"task": task, "stored": [None, None], "incoming": [0.2, 0.4]} for task in (1, 2)]
+    text = read_page(tmp_path / "a.html", [results(gradient_norms=switches)]).text
+    assert "Pull of the loss" in text and "incoming images" in text and "stored images" not in text
+    switches[1]["stored"] = [0.5, 0.25]
+    assert "stored images" in read_page(tmp_path / "b.html", [results(gradient_norms=switches)]).text
+
+
+def test_classification_and_alignment(results, tmp_path):
+    """Points are means over the tasks so far; several runs have a chart for each classifier."""
+    rows = [[90.0], [70.0, 50.0], [40.0, 50.0, 60.0]]
+    measured = {
+        "accuracy": {"knn": {"class": rows, "task": rows}, "nearest_mean": {"class": rows, "task": rows}},
+        "alignment": [{"0": 0.75}, {"0": 0.5, "1": 1.0}, {}],
+    }
+    page = read_page(tmp_path / "a.html", [results(**measured)])
+    assert "nearest mean" in page.text and "class-incremental" in page.text
+    source = (tmp_path / "a.html").read_text()
+    for value in ("90.00", "60.00", "50.00", "0.75"):
+        assert f"{value}</title>" in source
+    write_page(tmp_path / "b.html", [results(**measured), results(method="er", **measured)])
+    assert "task-incremental, nearest mean" in (tmp_path / "b.html").read_text()
+    assert "Classification" not in read_page(tmp_path / "c.html", [results()]).text
+
+
 def test_a_method_of_one_task_is_a_level_line(results, tmp_path):
     joint = results(method="joint", rows=1, tasks=["all"])
     for gallery in joint["galleries"]:

@@ -30,6 +30,13 @@ def test_bad_files_are_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
+def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder):
+    rows = [[90.0], [80.0]]
+    folder = run_folder(results(accuracy={"knn": {"class": rows, "task": rows}}))
+    with pytest.raises(InputError, match="accuracy of 'knn' has rows that do not grow with the tasks"):
+        read_results(folder)
+
+
 def test_seen_mean_takes_only_trained_domains(results):
     run = results(rows=4)
     assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on
