@@ -227,6 +227,16 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
     foreign(tmp_path / "foreign.onnx")
     with pytest.raises(InputError, match="foreign.onnx: not written by lreid, .*'backbone'.*tools/export.py"):
         lreid.load_model(tmp_path / "foreign.onnx")
+    damage = [
+        ("height", '"tall"', "height is 'tall', not int"),
+        ("mean", "[0.5]", "size 1"),
+        ("std", "{", "Expecting"),
+    ]
+    for key, value, told in damage:
+        network_file = onnx.load(str(files / "raw.onnx"))
+        next(each for each in network_file.metadata_props if each.key == key).value = value
+        with pytest.raises(InputError, match=rf"how images are prepared \(.*{told}"):
+            OnnxEmbedder(network_file.SerializeToString())
     for missing in (tmp_path / "gone.onnx", tmp_path):
         with pytest.raises(InputError, match="no such file"):
             OnnxEmbedder(missing)

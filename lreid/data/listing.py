@@ -27,11 +27,13 @@ class Listed(NamedTuple):
         path: of the file.
         identity: its name; None if it is not known or if the image shows nobody.
         camera: its name; None if it is not known.
+        time: when it was taken, as a CSV file has it; empty if it is not known.
     """
 
     path: str
     identity: str | None
     camera: str | None
+    time: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     domains: dict[str, list[Listed]] = {}
     for row in csv_dataset.read_rows(file):
         if row.split == split:
-            image = Listed(str(file.parent / row.path), row.pid, row.camid)
+            image = Listed(str(file.parent / row.path), row.pid, row.camid, row.time)
             domains.setdefault(row.domain, []).append(image)
     if not domains:
         raise InputError(f"{file}: has no image of the split {split}; add some")

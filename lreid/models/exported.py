@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError
+from lreid.files import misfit
 from lreid.models.embedder import Embedder
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
+PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # of images
 
 
 class OnnxEmbedder(Embedder):
@@ -43,19 +45,21 @@ class OnnxEmbedder(Embedder):
             self.name, self.fingerprint, self.takes = (
                 known[key] for key in ("backbone", "fingerprint", "images")
             )
-            self.height, self.width, mean, std = (
-                json.loads(known[key]) for key in ("height", "width", "mean", "std")
-            )
-        except (KeyError, ValueError) as error:
+            prepared = {key: json.loads(known[key]) for key in PREPARATION}
+            if fault := misfit(prepared, PREPARATION):
+                raise ValueError(fault)
+            mean, std = (255 * torch.tensor(prepared[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+        except (KeyError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"{self.file}: not written by lreid, its properties do not tell how images are prepared ({error}); "
                 "make one with tools/export.py"
             ) from None
+        self.height, self.width = prepared["height"], prepared["width"]
         self.config = known.get("config", "")
         self.dim = self.session.get_outputs()[0].shape[1]
         self.precision, self.neck = None, nn.Identity()  # the neck is in the file
-        self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("mean", mean, persistent=False)
+        self.register_buffer("std", std, persistent=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxEmbedder:
         return self  # nothing in it ever changes, and a session cannot be copied

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from lreid.data.images import REMEDY, Images
-from lreid.data.listing import MARKET_NAME, list_csv, list_folder
+from lreid.data.listing import MARKET_NAME, Listed, list_csv, list_folder
 from lreid.data.records import Record
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
@@ -50,22 +50,17 @@ def list_images(sources: Iterable[Path], split: str, *, identities: bool = True)
     Raises:
         InputError: a source cannot be read or holds no image.
     """
-    listed = []
+    images: dict[str, OwnImage] = {}
     for source in sources:
         if source.suffix.lower() == ".csv":
-            times = _times(source)
-            for images in list_csv(source, split).values():
-                listed += [OwnImage(*image, times.get(image.path, NOBODY)) for image in images]
+            listed = list(chain.from_iterable(list_csv(source, split).values()))
         elif source.is_dir():
-            listed += [OwnImage(*image) for image in list_folder(source)]
+            listed = list_folder(source)
         else:
-            listed.append(OwnImage(str(source), None, None))
-    images = {
-        (path := absolute(image.path)): image._replace(
-            path=path, identity=image.identity if identities else None
-        )
-        for image in listed
-    }
+            listed = [Listed(str(source), None, None)]
+        for image in listed:
+            path, identity = absolute(image.path), image.identity if identities else None
+            images[path] = OwnImage(path, identity, image.camera, _seconds(image, source))
     return list(images.values())
 
 
@@ -147,20 +142,11 @@ def tell_skipped(images: Images) -> None:
         )
 
 
-def _times(file: Path) -> dict[str, int]:
-    """Times by path as :func:`list_csv` has it; that also finds the faults of the file which are passed over here."""
-    times = {}
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as stream:
-            for row in (table := csv.DictReader(stream, skipinitialspace=True)):
-                time, path = (row.get("time") or "").strip(), (row.get("path") or "").strip()
-                if not time:
-                    continue
-                if not time.isascii() or not time.isdecimal() or len(time) > 18:
-                    raise InputError(
-                        f"{file}:{table.line_num}: time is {time!r}; write whole seconds, or leave it empty"
-                    )
-                times[str(file.parent / path)] = int(time)
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return {}
-    return times
+def _seconds(image: Listed, where: Path) -> int:
+    if not image.time:
+        return NOBODY
+    if not image.time.isascii() or not image.time.isdecimal() or len(image.time) > 18:
+        raise InputError(
+            f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave it empty"
+        )
+    return int(image.time)

@@ -205,7 +205,7 @@ def pick_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()  # ``meta`` has no numbers
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu"

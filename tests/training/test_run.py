@@ -307,6 +307,7 @@ def test_a_full_disk_loses_nothing_saved(
         ({"MODEL__BACKBONE": "smal"}, "unknown backbone 'smal'; the nearest known one is small"),
         ({"MODEL__WEIGHTS": "none.pth"}, "none.pth: no such file"),
         ({"DEVICE": "cuda:77"}, "DEVICE cuda:77: cannot be used"),
+        ({"DEVICE": "meta"}, "DEVICE meta: cannot be used"),
         ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
     ],
 )

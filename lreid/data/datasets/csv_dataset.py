@@ -27,6 +27,7 @@ class Row(NamedTuple):
     camid: str
     split: str
     domain: str
+    time: str  # anything; empty where there is none
 
 
 def load(file: Path) -> list[DataSet]:
@@ -144,8 +145,8 @@ def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
             "give every column a value, and quote values that hold a comma"
         )
-    cells = {"domain": file.stem, **dict(zip(header, values, strict=True))}
-    empty = [name for name in Row._fields[1:] if not cells[name]]
+    cells = {"domain": file.stem, "time": "", **dict(zip(header, values, strict=True))}
+    empty = [name for name in (*COLUMNS, "domain") if not cells[name]]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
     if cells["split"] not in SPLITS:
