@@ -3,6 +3,8 @@
 
     python tools/bench_train.py step                       # where the time of a step goes, beside the bare network
     python tools/bench_train.py methods                    # every method beside DMML-FT
+    python tools/bench_train.py methods --methods contrast_scoring --variant METHOD.POLICY fifo \\
+        --variant METHOD.LAZY_INTERVAL 1 --variant METHOD.LAZY_INTERVAL 50
     python tools/bench_train.py growth                     # step time and memory from the second task to the tenth
 
 Options --config and KEY VALUE choose another setting, for instance that of the papers without their data:
@@ -193,11 +195,14 @@ def step(args: argparse.Namespace) -> None:
 
 
 def methods(args: argparse.Namespace) -> None:
-    """A step of every method beside one of DMML-FT."""
+    """A step of every method beside one of DMML-FT, or of one method with several options."""
+    chosen = dict.fromkeys(args.methods if args.variant else [BASE, *args.methods])
     contestants = {
-        name: Contestant(configured(args, ["METHOD.NAME", name]))
-        for name in dict.fromkeys([BASE, *args.methods])
+        " ".join([name, *variant]): Contestant(configured(args, ["METHOD.NAME", name, *variant]))
+        for name in chosen
+        for variant in args.variant or [[]]
     }
+    base = next(iter(contestants))
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(args.rounds):
         for name, contestant in contestants.items():
@@ -205,7 +210,7 @@ def methods(args: argparse.Namespace) -> None:
     figures, rows = {}, []
     for name, contestant in contestants.items():
         seconds = statistics.median(times[name])
-        ratio = statistics.median(a / b for a, b in zip(times[name], times[BASE], strict=True))
+        ratio = statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
         images = contestant.results["images_trained"] / (args.rounds * args.steps)
         figures[name] = {
             "step_ms": 1000 * seconds,
@@ -215,7 +220,7 @@ def methods(args: argparse.Namespace) -> None:
         }
         rows.append([name, f"{1000 * seconds:.1f}", f"{ratio:.2f}", f"{images / seconds:.0f}"])
     told = setting(configured(args), args, f"{args.steps} steps each")
-    print(f"{told}\n\n" + align([["method", "ms a step", f"x {BASE}", "images/s"], *rows]))
+    print(f"{told}\n\n" + align([["method", "ms a step", f"x {base}", "images/s"], *rows]))
     if args.json:
         args.json.write_text(json.dumps({"setting": told, "methods": figures}, indent=1) + "\n")
 
@@ -320,6 +325,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
     sub = command(methods, rounds=10, steps=4)
     sub.add_argument("--methods", nargs="+", default=method_names(), metavar="NAME", help="default: all")
+    sub.add_argument(
+        "--variant", nargs="+", action="append", default=[], metavar="KEY VALUE",
+        help="further keys; give several, which are compared with the first",
+    )  # fmt: skip
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     sub = command(growth, rounds=10, steps=4)
     sub.add_argument(

@@ -53,6 +53,19 @@ def test_every_method_stands_beside_dmml_ft(
         assert each["images_per_second"] * each["step_ms"] == pytest.approx(6 * 1000)  # six images a step
 
 
+def test_a_method_stands_beside_itself_with_other_options(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = [["METHOD.TEMPERATURE", "2.0"], ["METHOD.DISTILLATION_WEIGHT", "0.5"]]
+    command = ["methods", "--methods", "dwopp"]
+    for variant in variants:
+        command += ["--variant", *variant]
+    out = run(repository, "bench_train.py", [*command, "--rounds", "1", "--steps", "1"], monkeypatch, capsys)
+    names = [f"dwopp {' '.join(variant)}" for variant in variants]
+    assert [line.split("  ")[0] for line in out[-2:]] == names
+    assert f"x {names[0]}" in out[-4] and out[-2].split()[-2] == "1.00"
+
+
 @pytest.mark.parametrize("method", ["dwopp", "dmml_ft"])
 def test_a_step_is_split_into_its_parts(
     repository: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
