@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
     if args.pictures and len(folders) > 1 and not args.html:
         raise InputError("--pictures: of several runs they go on a page about all of them; add --html FILE")
     runs = [read_run(run) for run in folders]
-    print(comparison_table(runs, args.format, each=args.each, cost=args.cost))
+    print(comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches))
     for run in folders:
         write_report(run)
     if args.html or args.pictures:
@@ -66,6 +66,11 @@ if __name__ == "__main__":
     parser.add_argument("--each", action="store_true", help="a line for each run, not the mean over seeds")
     parser.add_argument(
         "--cost", action="store_true", help="add exemplars, training time, peak memory, time a step"
+    )
+    parser.add_argument(
+        "--switches",
+        action="store_true",
+        help="add drift and gradients after task switches (EVAL.DRIFT_STEPS)",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
     parser.add_argument(

@@ -38,6 +38,12 @@ COST = (
     Column("peak_memory_mib", "peak MiB", digits=0),
     Column("step_ms", "ms a step"),
 )
+SWITCHES = (
+    Column("drift_stored", "drift, stored", digits=3),
+    Column("drift_held_out", "drift, held out", digits=3),
+    Column("gradient_stored", "gradient, stored", digits=3),
+    Column("gradient_incoming", "gradient, incoming", digits=3),
+)
 
 
 def task_table(results: Results) -> str:
@@ -106,6 +112,7 @@ def comparison_table(
     *,
     each: bool = False,
     cost: bool = False,
+    switches: bool = False,
 ) -> str:
     """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
 
@@ -120,6 +127,9 @@ def comparison_table(
         each: one line a run instead.
         cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step. The times
             are of the processor where the run has them, which is truer on a busy machine, else of the clock.
+        switches: more columns, of runs with ``EVAL.DRIFT_STEPS``, means over the updates that were watched after
+            task switches: how far features of unit length move in an update, of stored and of held-out images, and
+            the norm of the gradient of the loss by a feature, of stored and of incoming images.
 
     Returns:
         One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
@@ -131,7 +141,7 @@ def comparison_table(
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
-    columns = FIGURES + COST if cost else FIGURES
+    columns = FIGURES + (COST if cost else ()) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [
@@ -189,6 +199,26 @@ def _cost(run: Results) -> dict[str, float | None]:
     }
 
 
+def _switches(run: Results) -> dict[str, float | None]:
+    """The figures of :data:`SWITCHES`; None where a run does not tell."""
+    moved: dict[str, list[float]] = {"stored": [], "held_out": []}
+    for switch in run.get("drift") or []:
+        for name, curves in switch.items():
+            if name != "task":
+                moved["stored" if name == "buffer" else "held_out"] += curves["step"]
+    pulls = run.get("gradient_norms") or []
+    return {f"drift_{name}": _mean(values) for name, values in moved.items()} | {
+        f"gradient_{name}": _mean(
+            [value for pull in pulls for value in pull.get(name, []) if value is not None]
+        )
+        for name in ("stored", "incoming")
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
 def _pair(mean_ap: float | None, rank1: float | None) -> str:
     return "–" if mean_ap is None else f"{number(mean_ap)} / {number(rank1)}"
 
@@ -201,7 +231,7 @@ def _cell(results: Results, row: int, column: int) -> str:
 
 def group_figures(group: Group, columns: Sequence[Column]) -> list[tuple[float | None, float | None]]:
     """Mean and standard deviation over the runs of a group, of each column."""
-    figures = [run["summary"] | _cost(run) for run in group.runs]
+    figures = [run["summary"] | _cost(run) | _switches(run) for run in group.runs]
     return [mean_and_std([each.get(column.key) for each in figures]) for column in columns]
 
 

@@ -159,6 +159,29 @@ def test_cost_is_shown_where_it_is_known(results, changes, cells):
     assert "exemplars" not in comparison_table([run])
 
 
+def test_what_happened_at_task_switches(results):
+    """Means over updates, switches and sets of held-out images; ``since_switch`` does not count."""
+    far = [9.0, 9.0]
+    run = results(
+        drift=[
+            {
+                "task": 1,
+                "buffer": {"step": [0.1, 0.2], "since_switch": far},
+                "held out: a": {"step": [0.2, 0.4], "since_switch": far},
+                "held out: b": {"step": [0.6, 0.8], "since_switch": far},
+            },
+            {"task": 2, "buffer": {"step": [0.3, 0.8], "since_switch": far}},
+        ],
+        gradient_norms=[{"task": 1, "stored": [None, 0.5], "incoming": [0.25, 0.75]}],
+    )
+    (row,) = csv.DictReader(io.StringIO(comparison_table([run], "csv", switches=True)))
+    names = ("drift_stored", "drift_held_out", "gradient_stored", "gradient_incoming")
+    assert [float(row[name]) for name in names] == [0.35, 0.5, 0.5, 0.5]
+    assert "drift, stored" in comparison_table([run], switches=True)
+    (row,) = csv.DictReader(io.StringIO(comparison_table([results()], "csv", switches=True)))
+    assert row["drift_stored"] == ""
+
+
 def test_each_run_has_a_line_on_request(results):
     runs = [results(seed=seed, summary={"seen_mAP": 20.0 + seed}) for seed in (0, 3)]
     rows = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv", each=True))))
