@@ -113,8 +113,9 @@ class DriftRecorder:
 class GradientRecorder:
     """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
 
-    A method may call its network several times a step. Of a call on the batch, rows that are exemplars are stored
-    images; any other call is on stored ones. Calls without gradient, such as those of a teacher, do not count.
+    A method may call its network several times a step. Of a call that begins with the batch, the rows of the batch that
+    are exemplars are stored images, and all behind the batch; any other call is on stored ones. Methods without memory
+    look at incoming images only. Calls without gradient, such as those of a teacher, do not count.
 
     Args:
         model: the network that is trained.
@@ -148,16 +149,21 @@ class GradientRecorder:
         found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
         for images, features in calls:
             norms = gradient_norms(total, features)  # (n,)
-            own = batch.exemplars if len(images) == len(batch.labels) else None
-            stored = torch.full((len(norms),), images is not batch.images)
-            if images is batch.images and own is not None:
-                stored = own >= 0
+            stored = _are_stored(images, batch) & bool(method.memory)  # (n,)
             found["stored"].append(norms[stored])
             found["incoming"].append(norms[~stored])
         for name, parts in found.items():
             norms = torch.cat(parts) if parts else torch.empty(0)
             self.norms[name].append(norms.mean().item() if len(norms) else None)
         return terms
+
+
+def _are_stored(images: Tensor, batch: Batch) -> Tensor:
+    """Which of the images (n, 3, H, W) of a call did not come in with the batch: (n,) bool, on the CPU."""
+    count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
+    if len(images) >= count and torch.equal(images[:count], batch.images):
+        stored[:count] = False if batch.exemplars is None else batch.exemplars >= 0
+    return stored
 
 
 def buffer_alignment(

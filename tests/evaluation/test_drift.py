@@ -205,6 +205,8 @@ def test_gradient_norm_says_what_it_lacks() -> None:
 class TwoCalls:
     """Pulls at features of a batch by 3, and at those of stored images by 4 and 0."""
 
+    memory = "some"
+
     def __init__(self, model: Embedder, stored: torch.Tensor) -> None:
         self.model, self.stored = model, stored
 
@@ -235,3 +237,26 @@ def test_gradients_of_stored_and_incoming_features_are_told_apart() -> None:
     assert recorder.norms["stored"][2] == pytest.approx(3.0)
     assert not model._forward_hooks
     sum(terms.values()).backward()  # the graph is still there
+
+
+class OneCall(TwoCalls):
+    """Looks at the batch and at stored images at once."""
+
+    def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
+        pull = torch.tensor([3.0, 1.0, 2.0, 4.0, 8.0, 0.0])
+        return {"incoming": (pull * self.model(torch.cat([batch.images, self.stored]))[:, 0]).sum()}
+
+
+def test_images_behind_the_batch_are_stored_ones() -> None:
+    model = Embedder("small", height=32, width=16).eval()
+    images = torch.randn(6, 3, 32, 16)
+    recorder = GradientRecorder(model, steps=2)
+    batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
+    method = OneCall(model, images[4:])
+    recorder.loss(method, batch)
+    method.memory = ""  # its own images in another form
+    recorder.loss(method, batch)
+    assert recorder.norms["incoming"] == pytest.approx([(3 + 2 + 4) / 3, 18 / 6])
+    assert (
+        recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
+    )
