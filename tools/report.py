@@ -38,7 +38,8 @@ def main(args: argparse.Namespace) -> None:
     if args.pictures and len(folders) > 1 and not args.html:
         raise InputError("--pictures: of several runs they go on a page about all of them; add --html FILE")
     runs = [read_run(run) for run in folders]
-    print(comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches))
+    table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
+    print(table.rstrip("\n"))
     for run in folders:
         write_report(run)
     if args.html or args.pictures:
