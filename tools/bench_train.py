@@ -262,9 +262,9 @@ def memory(args: argparse.Namespace) -> None:
     keep_freed_memory()
     cfg = configured(args, ["METHOD.NAME", args.method])
     contestant, resident = Contestant(cfg, tasks=1), []
-    contestant.tasks = list(benchmark_of(cfg).tasks[: args.tasks])
-    for task in contestant.tasks:
-        contestant.begin(task)
+    for task in benchmark_of(cfg).tasks[: args.tasks]:
+        if task.index:  # it is in the first one
+            contestant.begin(task)
         contestant.seconds(4)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         resident.append(pages * 4096 / 2**20)

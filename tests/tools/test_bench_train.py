@@ -83,10 +83,12 @@ def test_a_step_is_split_into_its_parts(
 def test_growth_compares_tasks(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["growth", "--methods", "dwopp", "--rounds", "1", "--steps", "1", "--tasks", "3"]
+    methods = ["dwopp", "bot_ft"]
+    command = ["growth", "--methods", *methods, "--rounds", "1", "--steps", "1", "--tasks", "3"]
     out = run(repository, "bench_train.py", command, monkeypatch, capsys)
-    name, *figures = out[-1].split()
-    assert name == "dwopp" and len(figures) == 6 and all(float(each) > 0 for each in figures)
+    for expected, line in zip(methods, out[-2:], strict=True):
+        name, *figures = line.split()
+        assert name == expected and len(figures) == 6 and all(float(each) > 0 for each in figures)
 
 
 def test_the_plain_way_learns_from_the_same_losses(
