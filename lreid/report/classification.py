@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 
-from lreid.report.curves import Points, band_note, chart_grid, lines_of, one_group, task_chart
+from lreid.report.curves import Points, band_note, chart_grid, lines_of, task_chart, task_charts
 from lreid.report.groups import Group
 from lreid.report.page import section
 from lreid.report.results import Results
@@ -21,16 +21,13 @@ def accuracy(groups: Sequence[Group], where: str) -> str:
     """
     runs = [run for group in groups for run in group.runs]
     classifiers = list(dict.fromkeys(name for run in runs for name in run.get("accuracy") or {}))
-    charts = []
+    charts: list[str] = []
     for kind, title in KINDS.items():
         lines = {
             name.replace("_", " "): lines_of(groups, partial(_anytime, name=name, kind=kind))
             for name in classifiers
         }
-        if len(groups) == 1 and lines:
-            charts.append(task_chart(groups, title, one_group(lines), legend=True))
-        elif lines:
-            charts += [task_chart(groups, f"{title}, {name}", each) for name, each in lines.items()]
+        charts += task_charts(groups, title, lines) if lines else []
     note = (
         "Accuracy in per cent on held-out images of the classes so far, mean over tasks: of all classes "
         "(class-incremental), or told the task (task-incremental)." + band_note(groups)

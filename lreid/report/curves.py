@@ -34,11 +34,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> str:
         lines: dict[str, list[Line]] = {
             kind: lines_of(groups, partial(_averages, metric=metric, kind=kind)) for kind in KINDS
         }
-        lines = {kind: each for kind, each in lines.items() if each}
-        if len(groups) == 1:
-            charts.append(task_chart(groups, title, one_group(lines), legend=True))
-        else:
-            charts += [task_chart(groups, f"{title}, {kind}", each) for kind, each in lines.items()]
+        charts += task_charts(groups, title, {kind: each for kind, each in lines.items() if each})
     note = "Seen: mean over the test sets whose domain has been trained by then." + band_note(groups)
     return section(f"Learning curve{where}", note, chart_grid(groups, charts))
 
@@ -125,7 +121,7 @@ def figure(title: str, chart: str, legend: str = "") -> str:
 
 def chart_grid(groups: Sequence[Group], charts: Sequence[str]) -> str:
     """Charts side by side, HTML; of several groups below what their lines are."""
-    if not charts:
+    if not any(charts):
         return ""
     names = [
         Line(group.name, (), line_style(place), label=label)
@@ -138,6 +134,13 @@ def chart_grid(groups: Sequence[Group], charts: Sequence[str]) -> str:
 def total_tasks(groups: Sequence[Group]) -> int:
     """Tasks of the benchmark; methods that learn them at once have one."""
     return max(len(run["tasks"]) for group in groups for run in group.runs)
+
+
+def task_charts(groups: Sequence[Group], title: str, lines: dict[str, list[Line]]) -> list[str]:
+    """Of one group all lines in a figure, of several a figure for each name; see :func:`task_chart`."""
+    if len(groups) == 1:
+        return [task_chart(groups, title, one_group(lines), legend=True)]
+    return [task_chart(groups, f"{title}, {name}", each) for name, each in lines.items()]
 
 
 def task_chart(

@@ -26,24 +26,18 @@ def drift(groups: Sequence[Group], where: str) -> str:
 
 def pull(groups: Sequence[Group], where: str) -> str:
     """How hard the loss pulls at features of stored and of incoming images."""
-    charts = [
-        _chart(groups, "gradient_norms", (name,), f"{name} images")
-        for name in names_in(groups, "gradient_norms", ("task",))
-        if any(
-            value is not None
-            for group in groups
-            for run in group.runs
-            for entry in entries(run, "gradient_norms")
-            for value in entry[name]
-        )
-    ]
+    names = names_in(groups, "gradient_norms", ("task",))
+    charts = [_chart(groups, "gradient_norms", (name,), f"{name} images") for name in names]
     note = f"Norm of the gradient of the loss by a feature when the next task begins (ER-ACE, Appendix C). {SPREAD}"
     return section(f"Pull of the loss{where}", note, chart_grid(groups, charts))
 
 
 def _chart(groups: Sequence[Group], key: str, path: tuple[str, ...], title: str) -> str:
+    """Nothing where nothing was measured."""
     lines = lines_of(groups, partial(_updates, key=key, path=path))
-    steps = max((len(line.points) for line in lines), default=1)
+    if not lines:
+        return ""
+    steps = int(max(x for line in lines for x, _ in line.points))
     chart = line_chart(
         lines, x_range=(1, steps), x_label="updates since the switch", x_ticks=spread_ticks(steps),
         title=f"{key.replace('_', ' ')} of {title}",
@@ -52,8 +46,13 @@ def _chart(groups: Sequence[Group], key: str, path: tuple[str, ...], title: str)
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """What every switch of every run has under a path, update by update; a short task has fewer of them."""
+    """What every switch of every run has under a path, update by update; a short task has fewer of them.
+
+    Where there was no such image there is no number; updates without any are left out.
+    """
     found = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
         found = [entry[name] for entry in found]
-    return enumerate(zip(*found, strict=False), start=1)
+    for update, values in enumerate(zip(*found, strict=False), start=1):
+        if known := [value for value in values if value is not None]:
+            yield update, known

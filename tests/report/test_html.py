@@ -224,6 +224,10 @@ def test_pull_of_the_loss_is_drawn_where_images_were_stored(results, tmp_path):
     assert "Pull of the loss" in text and "incoming images" in text and "stored images" not in text
     switches[1]["stored"] = [0.5, 0.25]
     assert "stored images" in read_page(tmp_path / "b.html", [results(gradient_norms=switches)]).text
+    assert (
+        "<polyline"
+        in (tmp_path / "b.html").read_text().split("<figcaption>stored images")[1].split("</figure>")[0]
+    )
 
 
 def test_classification_and_alignment(results, tmp_path):
