@@ -16,6 +16,16 @@ def set_precision(model: Embedder, precision: str, teacher: str) -> None:
     model.precision, model.teacher_precision = DTYPES[precision], DTYPES[teacher]
 
 
+def has_instructions(device: torch.device, precision: str) -> bool:
+    """Whether a device computes in ``fp32``, ``bf16`` or ``fp16`` by itself; else it is emulated, many times slower."""
+    if precision == "fp32":
+        return True
+    if device.type == "cuda":
+        return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
+    known = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by
+    return known and bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")())
+
+
 @torch.no_grad()
 def teacher_divergence(teacher: nn.Module, images: Tensor) -> float:
     """What a teacher's precision changes in what it teaches, in nats.

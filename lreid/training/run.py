@@ -25,7 +25,7 @@ from lreid.models import Embedder
 from lreid.training import distributed
 from lreid.training.allocator import keep_freed_memory
 from lreid.training.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
-from lreid.training.precision import set_precision
+from lreid.training.precision import has_instructions, set_precision
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
@@ -106,7 +106,7 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
                 with fitting(path):
                     trainer.resume(checkpoint)
                 logger.info("going on from %s", path)
-            _announce(cfg, benchmark, results, out)
+            _announce(cfg, benchmark, results, device, out)
             trainer.run()
             logger.info("done: %s", out / "report.html")
     finally:
@@ -291,7 +291,9 @@ def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
         )
 
 
-def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], out: Path) -> None:
+def _announce(
+    cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], device: torch.device, out: Path
+) -> None:
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(
@@ -301,3 +303,9 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], out: 
     )  # fmt: skip
     if results["skipped_images"]:
         logger.warning("skipped %d test images that cannot be read", results["skipped_images"])
+    for key in ("PRECISION", "TEACHER_PRECISION"):
+        if not has_instructions(device, cfg.TRAIN[key]):
+            logger.warning(
+                "TRAIN.%s %s: this device has no instructions for it and is many times slower than in fp32",
+                key, cfg.TRAIN[key],
+            )  # fmt: skip

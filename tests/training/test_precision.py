@@ -12,7 +12,8 @@ from tiny import tiny_config
 
 from lreid.methods.dwpp import frozen_copy
 from lreid.models import Embedder, ProjectedEmbedder
-from lreid.training.precision import set_precision, teacher_divergence
+from lreid.training import run
+from lreid.training.precision import has_instructions, set_precision, teacher_divergence
 from lreid.training.run import train
 
 IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
@@ -88,6 +89,27 @@ def test_a_run_in_half_precision_says_what_its_teacher_loses(
     assert f"KL of {half['teacher_divergence']['1']:.4f} nats" in caplog.text
     first = [each["loss_history"][0]["dmml"] for each in (exact, half)]
     assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
+
+
+def test_what_a_device_cannot_compute_by_itself_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "has_instructions", lambda device, precision: precision != "bf16")
+    with caplog.at_level("WARNING", "lreid"):
+        train(config(TRAIN__EPOCHS=1, TRAIN__TEACHER_PRECISION="bf16"), tmp_path / "run")
+    assert "TRAIN.TEACHER_PRECISION bf16: this device has no instructions for it" in caplog.text
+    assert "TRAIN.PRECISION" not in caplog.text
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: native)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert has_instructions(cpu, "fp32") and has_instructions(gpu, "fp32")
+    assert has_instructions(cpu, "bf16") == has_instructions(gpu, "bf16") == native
+    assert has_instructions(gpu, "fp16")
 
 
 def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
