@@ -13,7 +13,7 @@ import torch
 from lreid.config import load_config
 from lreid.methods import register
 from lreid.methods.dmml_ft import DMMLFineTuning
-from lreid.methods.dwpp import frozen_copy
+from lreid.models import frozen_copy, restored_teacher, teacher_state
 from lreid.training.run import train
 
 
@@ -45,12 +45,10 @@ class StayNear(DMMLFineTuning):
         self.before = frozen_copy(self.model)
 
     def state_dict(self):  # what --resume needs besides the model
-        return {"before": self.before.state_dict() if self.before is not None else None}
+        return {"before": teacher_state(self.before)}
 
     def load_state_dict(self, state):
-        if state["before"] is not None:
-            self.before = frozen_copy(self.model)
-            self.before.load_state_dict(state["before"])
+        self.before = restored_teacher(self.model, state["before"])
 
 
 # Any key of lreid/config.py. Two tasks of 16 people, a few seconds; leave these out for the whole benchmark.

@@ -18,6 +18,8 @@ from lreid.losses.episodes import (
 )
 from lreid.losses.relations import log_probabilities
 
+MIXTURE = 1e-5  # share of the uniform distribution at temperatures other than 1, in the official code
+
 
 def dwpp_loss(
     student: Tensor,
@@ -39,9 +41,9 @@ def dwpp_loss(
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper
     prints a sum over queries, a plain Euclidean distance and no floor; the official code is the default here.
     The printed form is ``metric="euclidean", prob_floor=0``, times the number of queries. Where the
-    temperature is not 1 the official code takes the root of a float32 softmax and mixes in 1e-5 of the
-    uniform distribution; its gradient is NaN once the softmax underflows. Without the mixture, values differ
-    by about 2e-5 of their size.
+    temperature is not 1 the official code mixes 1e-5 of the uniform distribution into both; so does this, but in the
+    printed form. The official code does it to the root of a float32 softmax, whose gradient is NaN once the softmax
+    underflows; here it has one.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
@@ -51,7 +53,7 @@ def dwpp_loss(
             the rest are queries. Classes may have different numbers of rows and any number of queries.
         num_support: supports of each class, at least 1.
         temperature: divides the similarities, above 0.
-        prob_floor: in ``[0, 1)``.
+        prob_floor: in ``[0, 1)``; 0 is the printed form, without mixture.
         metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``.
 
     Returns:
@@ -61,7 +63,7 @@ def dwpp_loss(
         ValueError: a wrong shape, an unknown or impossible option, or a batch without any query.
     """
     old, new, _ = _episode_logits(student, teacher, labels, num_support, metric)
-    return to_loss(floored_kl(old, new, temperature, prob_floor), student)
+    return _distillation(old, new, temperature, prob_floor, student)
 
 
 def dwopp_loss(
@@ -83,7 +85,7 @@ def dwopp_loss(
     """
     old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
     old, new = _without_target(old, episode.target), _without_target(new, episode.target)  # (Q, N - 1)
-    return to_loss(floored_kl(old, new, temperature, prob_floor), student)
+    return _distillation(old, new, temperature, prob_floor, student)
 
 
 def decoupled_distillation_loss(
@@ -158,11 +160,23 @@ def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
     return (log_old.exp() * (log_old - log_new)).sum(1)
 
 
-def floored_kl(old: Tensor, new: Tensor, temperature: float, prob_floor: float) -> Tensor:
-    """Mean over rows of the KL between softmaxes that are floored and not normalised again."""
+def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: float, student: Tensor) -> Tensor:
+    """The loss of logits ``(Q, C)``."""
+    log_old, log_new = (log_probabilities(each, temperature) for each in (old, new))  # (Q, C)
+    if temperature != 1 and prob_floor:
+        log_old, log_new = _with_uniform(log_old), _with_uniform(log_new)
+    return to_loss(floored_kl(log_old, log_new, prob_floor), student)
+
+
+def _with_uniform(log_probs: Tensor) -> Tensor:
+    """Mixes in ``MIXTURE`` of the uniform distribution, ``(Q, C)``; C may be 0."""
+    uniform = log_probs.new_tensor(MIXTURE / max(log_probs.shape[1], 1)).log()
+    return torch.logaddexp(log_probs, uniform) - math.log1p(MIXTURE)
+
+
+def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
+    """Mean over rows of the KL between distributions ``(Q, C)`` that are floored and not normalised again."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf
-    log_old = log_probabilities(old, temperature).clamp(min=floor)
-    log_new = log_probabilities(new, temperature).clamp(min=floor)
-    return _kl(log_old, log_new).mean()
+    return _kl(log_old.clamp(min=floor), log_new.clamp(min=floor)).mean()

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from lreid.losses.distillation import floored_kl
 from lreid.losses.episodes import Metric, distances, to_loss
+from lreid.losses.relations import log_probabilities
 
 
 def discriminant_alignment_loss(
@@ -56,4 +57,5 @@ def discriminant_alignment_loss(
     fixed = anchors.detach().double()
     old = -distances(teacher.detach().double(), fixed, metric)  # (B, A)
     new = -distances(student.double(), fixed, metric)  # (B, A)
-    return to_loss(floored_kl(old, new, temperature, prob_floor), student)
+    log_old, log_new = (log_probabilities(each, temperature) for each in (old, new))
+    return to_loss(floored_kl(log_old, log_new, prob_floor), student)

@@ -16,7 +16,8 @@ class StreamMemory(ExemplarStore):
     """Keeps some of the images of a stream by one of the policies
 
     * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R),
-      as in ER, ER-ACE and ER-AML; however the stream is cut into batches, the same images are kept;
+      as in ER, ER-ACE and ER-AML; however the stream is cut into batches and whatever is drawn in between, the same
+      images are kept;
     * ``fifo``: the newest images;
     * ``random``: a random choice of those kept and those that come in, all alike; old images fade away;
     * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``.
@@ -46,7 +47,8 @@ class StreamMemory(ExemplarStore):
         if policy not in POLICIES:
             raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)}")
         self.policy, self.seen, self.steps = policy, 0, 0
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(seed)  # of what stays
+        self._draws = np.random.default_rng([seed, 1])
 
     @property
     def ages(self) -> np.ndarray:
@@ -102,19 +104,21 @@ class StreamMemory(ExemplarStore):
             Rows (k,) int64 of ``images``, ``labels`` and ``extras``.
         """
         rows = np.flatnonzero(~np.isin(self.labels, exclude))
-        return rows if len(rows) <= count else self._random.choice(rows, count, replace=False)
+        return rows if len(rows) <= count else self._draws.choice(rows, count, replace=False)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
             "seen": self.seen,
             "steps": self.steps,
             "random": self._random.bit_generator.state,
+            "draws": self._draws.bit_generator.state,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.seen, self.steps = state["seen"], state["steps"]
         self._random.bit_generator.state = state["random"]
+        self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The places (k,) that are filled anew, and the images (k,) that come there."""

@@ -67,13 +67,22 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:
-    """Options that a method takes, with their defaults; those handed on to its bases are included."""
+    """Options that a method takes, with their defaults; those handed on to its bases are included.
+
+    Raises:
+        InputError: one has no default.
+    """
     options: dict[str, Any] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base) and issubclass(base, Method):
             for name, parameter in inspect.signature(base.__init__).parameters.items():
-                if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                    options.setdefault(name, parameter.default)
+                if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                    continue
+                if parameter.default is inspect.Parameter.empty:
+                    raise InputError(
+                        f"{base.__name__}: its option {name} needs a default, as METHOD.{name.upper()}"
+                    )
+                options.setdefault(name, parameter.default)
     return options
 
 
@@ -87,10 +96,9 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
     defaults = method_defaults(cls)
     for option, value in options.items():
         if option not in defaults:
-            nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)[0]
-            raise InputError(
-                f"METHOD.{option.upper()}: {name} has no such option; the nearest one is METHOD.{nearest.upper()}"
-            )
+            nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
+            hint = f"the nearest one is METHOD.{nearest[0].upper()}" if nearest else "it takes none"
+            raise InputError(f"METHOD.{option.upper()}: {name} has no such option; {hint}")
         wanted = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
         if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(defaults[option], bool):
             raise InputError(

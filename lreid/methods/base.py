@@ -71,7 +71,11 @@ class Method:
         return self.model.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode."""
+        """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
+
+        It is asked for once for each of ``STREAM.ITERATIONS`` updates, and with ``TRAIN.ACCUMULATE`` for several
+        batches in turn, before any of them has its :meth:`end_step`.
+        """
         raise NotImplementedError
 
     def total(self, terms: Mapping[str, Tensor]) -> Tensor:
@@ -97,7 +101,7 @@ class Method:
         return None
 
     def end_step(self, batch: Batch) -> None:
-        """Called after the last step on a batch."""
+        """Called for each batch after the last update with it."""
 
     def end_task(self, task: Task) -> None:
         """Called after the last batch of a task; its images are not seen again."""
@@ -137,20 +141,13 @@ class ExemplarMethod(Method):
         exemplar_share: float = 0.0, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **options)
-        possible = exemplars >= 0 and least_images >= 1 and 0 <= exemplar_share < 1
-        if not possible or selection not in self.selections:
+        if least_images < 1 or not 0 <= exemplar_share < 1 or selection not in self.selections:
             raise InputError(
-                "METHOD.EXEMPLARS must be 0 or more, METHOD.LEAST_IMAGES 1 or more, METHOD.EXEMPLAR_SHARE in [0, 1) "
-                f"and METHOD.SELECTION one of {', '.join(self.selections)}; "
-                f"got {exemplars}, {least_images}, {exemplar_share} and {selection!r}"
-            )
-        if exemplar_mib < 0 or store not in ("images", "paths"):
-            raise InputError(
-                "METHOD.EXEMPLAR_MIB must be 0 or more and METHOD.STORE images or paths; "
-                f"got {exemplar_mib} and {store!r}"
+                "METHOD.LEAST_IMAGES must be 1 or more, METHOD.EXEMPLAR_SHARE in [0, 1) and METHOD.SELECTION one of "
+                f"{', '.join(self.selections)}; got {least_images}, {exemplar_share} and {selection!r}"
             )
         self.memory = ExemplarMemory(
-            budget_of(exemplars, exemplar_mib, height=model.height, width=model.width),
+            checked_budget(model, exemplars, exemplar_mib, store),
             least=least_images, selection=selection, fill=fill_memory,
             # The seed of the run as it is: to draw one here would change all that is drawn after it.
             seed=torch.initial_seed(),
@@ -171,6 +168,8 @@ class ExemplarMethod(Method):
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
         """What :meth:`ExemplarMemory.add <lreid.memory.ExemplarMemory.add>` chooses images by: here their features."""
+        if self.memory.selection == "random":  # no need to look at the images
+            return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
@@ -179,3 +178,21 @@ class ExemplarMethod(Method):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.memory.load_state_dict(state["memory"])
+
+
+def checked_budget(model: Embedder, exemplars: int, exemplar_mib: float, store: str) -> int:
+    """Images that a memory may keep.
+
+    Args:
+        model: of whose input size they are.
+        exemplars, exemplar_mib, store: see :class:`ExemplarMethod`.
+
+    Raises:
+        InputError: an option is out of range.
+    """
+    if min(exemplars, exemplar_mib) < 0 or store not in ("images", "paths"):
+        raise InputError(
+            "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more and METHOD.STORE images or paths; "
+            f"got {exemplars}, {exemplar_mib} and {store!r}"
+        )
+    return budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)

@@ -15,8 +15,14 @@ from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.losses import asymmetric_supcon_loss, mean_squared_distillation_loss, relation_distillation_loss
 from lreid.methods.base import ExemplarMethod
-from lreid.methods.dwpp import frozen_copy
-from lreid.models import Embedder, Projected, ProjectedEmbedder
+from lreid.models import (
+    Embedder,
+    Projected,
+    ProjectedEmbedder,
+    frozen_copy,
+    restored_teacher,
+    teacher_state,
+)
 
 
 class Co2L(ExemplarMethod):
@@ -122,13 +128,13 @@ class Co2L(ExemplarMethod):
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
             "head": self.network.head.state_dict(), "task_classes": list(self.task_classes),
-            "teacher": self.teacher.state_dict() if self.teacher is not None else None,
+            "teacher": teacher_state(self.teacher),
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.task_classes = tuple(state["task_classes"])
-        if state["teacher"] is not None:
-            self.teacher = frozen_copy(self.network).train(self.teacher_in_training)
-            self.teacher.load_state_dict(state["teacher"])
+        self.teacher = restored_teacher(self.network, state["teacher"])
+        if self.teacher is not None:
+            self.teacher.train(self.teacher_in_training)

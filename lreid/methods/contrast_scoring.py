@@ -69,7 +69,7 @@ class ContrastScoring(Method):
         self.seed = torch.initial_seed()  # of the run
         self.generator = torch.Generator().manual_seed(self.seed)  # of the views
         self.memory: StreamMemory | None = self.new_buffer(buffer) if buffer else None
-        self.selected = False  # whether the segment at hand has been taken in
+        self.taken: set[int] = set()  # segments at hand that have been taken in, by id
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
@@ -80,9 +80,9 @@ class ContrastScoring(Method):
         return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        if not self.selected:
+        if id(batch) not in self.taken:
             self.select(batch)
-            self.selected = True
+            self.taken.add(id(batch))
         views = torch.cat([self.view(), self.view()])  # (2N, 3, H, W)
         self.replayed += len(views) - len(batch.labels)
         projections = F.normalize(self.network(views).projections)  # (2N, 128)
@@ -90,7 +90,7 @@ class ContrastScoring(Method):
         return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}
 
     def end_step(self, batch: Batch) -> None:
-        self.selected = False
+        self.taken.discard(id(batch))
 
     def select(self, batch: Batch) -> None:
         """Forms the next buffer out of the one at hand and the images that come in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class DERpp(ER):
         super().__init__(model, replay_weight=replay_weight, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
-        self.answers = np.empty((0, 0), np.float32)  # (B, identities) logits of the last batch
+        self.answers: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         terms = super().loss(batch)
@@ -49,10 +50,12 @@ class DERpp(ER):
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         logits = self.logits(batch.images)  # (B, identities)
-        self.answers = logits.detach().float().cpu().numpy()
+        for path, answer in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
+            if path not in self.offered:
+                self.answers.setdefault(path, answer)
         if self.asymmetric:
             return asymmetric_cross_entropy(logits, batch.labels)
         return F.cross_entropy(logits, batch.labels.to(logits.device))
 
-    def extras(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
-        return {"logits": self.answers[fresh]}
+    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+        return {"logits": np.stack([self.answers.pop(path) for path in paths])}  # (k, identities)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.losses import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
-from lreid.models import Embedder
-
-Network = TypeVar("Network", bound=nn.Module)
+from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
 
 
 class DwPP(DMMLFineTuning):
@@ -62,18 +59,7 @@ class DwPP(DMMLFineTuning):
         self.teacher = frozen_copy(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"teacher": self.teacher.state_dict() if self.teacher is not None else None}
+        return {"teacher": teacher_state(self.teacher)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["teacher"] is not None:
-            self.teacher = frozen_copy(self.model)
-            self.teacher.load_state_dict(state["teacher"])
-
-
-def frozen_copy(model: Network) -> Network:
-    """The model as it is now, in evaluation mode, without gradients and in the precision of teachers."""
-    teacher = copy.deepcopy(model).eval().requires_grad_(False)
-    for module in teacher.modules():
-        if isinstance(module, Embedder):
-            module.precision = module.teacher_precision
-    return teacher
+        self.teacher = restored_teacher(self.model, state["teacher"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import InputError
-from lreid.memory import ImagePaths, StreamMemory, budget_of
-from lreid.methods.base import Method
+from lreid.memory import ImagePaths, StreamMemory
+from lreid.methods.base import Method, checked_budget
 from lreid.models import Embedder, GrowingClassifier
 
 
@@ -62,13 +62,10 @@ class ER(Method):
         replay: int = 0, task_free: bool = True, replay_weight: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__(model)
-        if min(exemplars, exemplar_mib, replay) < 0 or store not in ("images", "paths"):
-            raise InputError(
-                "METHOD.EXEMPLARS, METHOD.EXEMPLAR_MIB and METHOD.REPLAY must be 0 or more and METHOD.STORE images or "
-                f"paths; got {exemplars}, {exemplar_mib}, {replay} and {store!r}"
-            )
+        if replay < 0:
+            raise InputError(f"METHOD.REPLAY must be 0 or more, got {replay}")
         seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
-        budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
+        budget = checked_budget(model, exemplars, exemplar_mib, store)
         self.memory = StreamMemory(budget, "reservoir", seed=seed)
         self.store, self.replay, self.task_free = store, replay, task_free
         self.weights = {"replay": replay_weight}
@@ -130,15 +127,17 @@ class ER(Method):
     def end_step(self, batch: Batch) -> None:
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
+        if not last:
+            return
         fresh = np.array(list(last.values()), np.int64)  # an image may stand twice in a batch
         if self.store == "paths":
             images: Any = ImagePaths(list(last), self.model.height, self.model.width)
         else:
             images = batch.pixels.numpy()[fresh]
-        self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(fresh))
+        self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(list(last)))
 
-    def extras(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
-        """What is stored besides, of the images in rows ``fresh`` (k,) of the batch."""
+    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+        """What is stored besides, of k images (k, …) that came in since the last step."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.methods.dwpp import frozen_copy
-from lreid.models import Embedder
+from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
 
 
 class LwF(BoTFineTuning):
@@ -57,14 +56,13 @@ class LwF(BoTFineTuning):
         self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
 
     def state_dict(self) -> dict[str, Any]:
-        teacher = self.teacher.state_dict() if self.teacher is not None else None
-        return super().state_dict() | {"teacher": teacher, "old_classifier": self.old_classifier.state_dict()}
+        return super().state_dict() | {
+            "teacher": teacher_state(self.teacher), "old_classifier": self.old_classifier.state_dict()
+        }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        if state["teacher"] is not None:
-            self.teacher = frozen_copy(self.model)
-            self.teacher.load_state_dict(state["teacher"])
-            self.old_classifier.grow(len(state["old_classifier"]["weight"]) - len(self.old_classifier))
-            self.old_classifier.load_state_dict(state["old_classifier"])
-            self.old_classifier.requires_grad_(False)
+        self.teacher = restored_teacher(self.model, state["teacher"])
+        self.old_classifier.grow(len(state["old_classifier"]["weight"]) - len(self.old_classifier))
+        self.old_classifier.load_state_dict(state["old_classifier"])
+        self.old_classifier.requires_grad_(False)

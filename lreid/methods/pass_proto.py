@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses import (
@@ -23,8 +22,7 @@ from lreid.losses import (
 )
 from lreid.losses.pass_ import ROTATIONS
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.methods.dwpp import frozen_copy
-from lreid.models import Embedder
+from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
 
 
 class PASS(BoTFineTuning):
@@ -109,11 +107,8 @@ class PASS(BoTFineTuning):
         return super().class_scores(features)[:, :: self.turns]  # of the images that are not turned
 
     def end_task(self, task: Task) -> None:
-        # A bad image of the task was either reported before its training or left out of it.
-        images = Images(
-            task.records, height=self.model.height, width=self.model.width, cache_gib=0.0, skip_bad=True
-        )
-        features, labels = torch.from_numpy(self.model.extract(images)), torch.from_numpy(images.pids)
+        features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
+        labels = torch.tensor([record.pid for record in task.records])  # (n,)
         if self.teacher is None:
             self.radius = prototype_radius(features, labels)
         means, classes = class_means(features, labels)
@@ -123,7 +118,7 @@ class PASS(BoTFineTuning):
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
-            "teacher": self.teacher.state_dict() if self.teacher is not None else None,
+            "teacher": teacher_state(self.teacher),
             "prototypes": self.prototypes,
             "prototype_classes": self.prototype_classes,
             "radius": self.radius,
@@ -132,9 +127,7 @@ class PASS(BoTFineTuning):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        if state["teacher"] is not None:
-            self.teacher = frozen_copy(self.model)
-            self.teacher.load_state_dict(state["teacher"])
+        self.teacher = restored_teacher(self.model, state["teacher"])
         self.prototypes = state["prototypes"].to(self.prototypes.device)
         self.prototype_classes = state["prototype_classes"].cpu()
         self.radius = state["radius"]

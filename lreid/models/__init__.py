@@ -5,6 +5,7 @@ from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
+from lreid.models.teacher import frozen_copy, restored_teacher, teacher_state
 
 __all__ = [
     "CosineClassifier",
@@ -15,4 +16,7 @@ __all__ = [
     "ProjectedEmbedder",
     "ProjectionHead",
     "build_backbone",
+    "frozen_copy",
+    "restored_teacher",
+    "teacher_state",
 ]

@@ -113,6 +113,9 @@ def distillation(student, teacher, labels, num_support, temperature, prob_floor,
         p_new = softmax({label: new[label] for label in kept}, temperature)
         p_old = softmax({label: old[label] for label in kept}, temperature)
         for label in kept:
-            p, q = max(p_old[label], prob_floor), max(p_new[label], prob_floor)
+            p, q = p_old[label], p_new[label]
+            if temperature != 1 and prob_floor:  # as the official code does
+                p, q = ((each + 1e-5 / len(kept)) / (1 + 1e-5) for each in (p, q))
+            p, q = max(p, prob_floor), max(q, prob_floor)
             total += p * math.log(p / q) if p > 0 else 0.0
     return total / len(new_rows)

@@ -67,10 +67,11 @@ def test_every_image_of_a_long_stream_is_kept_as_often() -> None:
 def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(
     segments: list[int], budget: int, seed: int
 ) -> None:
-    """And it is Vitter's Algorithm R, image by image."""
+    """Nor on what is drawn in between. And it is Vitter's Algorithm R, image by image."""
     memory, numbers = StreamMemory(budget, seed=seed), []
     for count in segments:
         feed(memory, count)
+        memory.draw(2)
     draws = np.random.default_rng(seed)
     for number in range(sum(segments)):
         place = int(draws.random() * (number + 1))

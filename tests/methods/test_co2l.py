@@ -22,6 +22,7 @@ from lreid.losses import (
 )
 from lreid.methods import build_method
 from lreid.methods.co2l import Co2L
+from lreid.models import Embedder
 
 
 def co2l(seed: int = 0, **options: object) -> Co2L:
@@ -141,6 +142,14 @@ def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
         assert method.exemplars == min(17, 12 * (index + 1)) and len(counts) == 4 * (index + 1)
         assert counts.max() - counts.min() <= 1
     assert method.memory.selection == "random" and method.exemplar_share == 0.0
+
+
+def test_a_random_choice_looks_at_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Embedder, "extract", None)
+    method = co2l(exemplars=4)
+    method.begin_task(drawn_task(0))
+    method.end_task(drawn_task(0))
+    assert method.exemplars == 4
 
 
 def test_the_head_is_trained_and_retrieval_does_without() -> None:

@@ -209,6 +209,15 @@ def test_several_steps_on_a_segment_take_it_in_once() -> None:
     assert method.replayed + 6 * 3 == 2 * (2 * 3 + 2 * 4 + 2 * 4)
 
 
+def test_several_segments_a_step_are_all_taken_in_and_once() -> None:
+    method, stream = scoring(buffer=20), segments(3, 4)
+    for batch in (*stream, *stream):
+        method.loss(batch)
+    for batch in stream:
+        method.end_step(batch)
+    assert (method.memory.steps, method.memory.seen) == (2, 7) and not method.taken
+
+
 @pytest.mark.parametrize("options", [{"buffer": 4, "lazy_interval": 2}, {"policy": "random"}])
 @pytest.mark.parametrize("before", [0, 3])
 def test_after_a_break_it_goes_on_bit_for_bit(options: dict[str, object], before: int) -> None:

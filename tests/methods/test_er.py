@@ -111,6 +111,26 @@ def test_an_image_is_offered_once_however_often_it_comes() -> None:
     assert len(method.memory) == method.memory.seen == 5
 
 
+def test_answers_are_those_that_an_image_came_in_with() -> None:
+    """However many updates a step has and however many batches an update."""
+    method = new("der_pp", exemplars=100)
+    method.begin_task(task_of(0))
+    (one, two, three) = segments(0)
+    expected = [method.logits(batch.images).detach().numpy() for batch in (one, two)]
+    for _ in range(2):
+        for batch in (one, two):
+            method.loss(batch)
+        with torch.no_grad():
+            method.classifier.weight.add_(1.0)
+    for batch in (one, two):
+        method.end_step(batch)
+    method.end_step(one)  # again in a later epoch
+    np.testing.assert_array_equal(method.memory.extras["logits"], np.concatenate(expected))
+    method.loss(three)
+    method.end_step(three)
+    assert not method.answers and len(method.memory) == 18
+
+
 @pytest.mark.parametrize("name", ["er", "der_pp"])
 def test_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
     histories = []
@@ -123,8 +143,9 @@ def test_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
             files = tuple(str(tmp_path / path) for path in batch.paths)
             for file, pixels in zip(files, batch.pixels.numpy(), strict=True):
                 Image.fromarray(pixels).save(file)
+            batch = batch._replace(paths=files)
             history.append({key: term.item() for key, term in method.loss(batch).items()})
-            method.end_step(batch._replace(paths=files))
+            method.end_step(batch)
         histories.append(history)
     assert histories[0] == histories[1]
 

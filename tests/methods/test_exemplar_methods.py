@@ -161,11 +161,9 @@ def test_state_comes_back(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "options", [{"exemplars": -1}, {"least_images": 0}, {"exemplar_share": 1.0}, {"selection": "herd"}]
-)
+@pytest.mark.parametrize("options", [{"least_images": 0}, {"exemplar_share": 1.0}, {"selection": "herd"}])
 def test_bad_options_are_named(options: dict[str, object]) -> None:
     with pytest.raises(
-        InputError, match="METHOD.EXEMPLARS must be 0 or more.*one of herding, nearest, random"
+        InputError, match="METHOD.LEAST_IMAGES must be 1 or more.*one of herding, nearest, random"
     ):
         build_method("bot_ft_plus", model(neck=True), **options)

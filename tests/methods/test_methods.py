@@ -6,9 +6,11 @@ import pytest
 import torch
 from family import TASK, batches, model, train
 
+from lreid import methods
 from lreid.errors import InputError
 from lreid.losses import dmml_loss, dwopp_loss, dwpp_loss
 from lreid.methods import build_method, method_class, method_defaults, method_names
+from lreid.models import Embedder
 
 
 def test_all_methods_are_found() -> None:
@@ -97,3 +99,21 @@ def test_options_and_their_defaults() -> None:
 def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_method(name, model(), **options)
+
+
+def test_options_of_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "_registered", {})
+
+    @methods.register("plain")
+    class Plain(methods.Method):
+        pass
+
+    @methods.register("strict")
+    class Strict(methods.Method):
+        def __init__(self, model: Embedder, *, strength: float) -> None:
+            super().__init__(model)
+
+    with pytest.raises(InputError, match="METHOD.STRENGTH: plain has no such option; it takes none"):
+        build_method("plain", model(), strength=1.0)
+    with pytest.raises(InputError, match="Strict: its option strength needs a default, as METHOD.STRENGTH"):
+        build_method("strict", model(), strength=1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,13 +175,3 @@ def test_state_comes_back() -> None:
     for each in (method, other):
         each.end_task(task_of(1))
     assert torch.equal(method.prototypes, other.prototypes) and method.radius == other.radius
-
-
-def test_images_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    """The trainer goes on without them where it was told to, and so do prototypes."""
-    (tmp_path / "bad.png").write_bytes(b"no image")
-    task = task_of(0)
-    methods = [pass_proto(), pass_proto()]
-    for method, extra in zip(methods, [(), (Record(str(tmp_path / "bad.png"), 2, 0),)], strict=True):
-        method.end_task(Task(0, "first", task.records[:5] + extra + task.records[5:]))
-    assert torch.equal(methods[0].prototypes, methods[1].prototypes)

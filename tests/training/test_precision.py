@@ -10,8 +10,7 @@ import pytest
 import torch
 from tiny import tiny_config
 
-from lreid.methods.dwpp import frozen_copy
-from lreid.models import Embedder, ProjectedEmbedder
+from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.training import run
 from lreid.training.precision import has_instructions, set_precision, teacher_divergence
 from lreid.training.run import train
