@@ -50,7 +50,7 @@ def write_atomically(
             )
         raise InputError(
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
-            "free some space or mend the permissions, then go on with --resume"
+            "free some space or mend the permissions, then start again; training goes on with --resume"
         ) from None
     finally:
         if temporary is not None:

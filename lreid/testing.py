@@ -28,6 +28,7 @@ from lreid.report import ranked
 from lreid.report.results import number
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.testing_page import page_section
+from lreid.training.checkpoint import task_checkpoints
 from lreid.training.run import benchmark_of, evaluator_of, pick_device
 from lreid.zoo import PREFIX
 
@@ -74,6 +75,8 @@ def score_checkpoints(
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
     """
+    if not paths:
+        raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
     checkpoints = _named(_checkpoints_in(paths))
     cfg = _test_config(checkpoints, config, overrides, own_images=folders is not None or csv is not None)
     own = [folders_test(*folders)] if folders else csv_tests(csv) if csv else None
@@ -258,9 +261,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-            files = sorted(
-                inside.glob("task-*.pt"), key=lambda file: (len(file.name), file.name)
-            )  # 99 before 100
+            files = list(task_checkpoints(inside).values())
             if not files:
                 raise InputError(
                     f"{path}: holds no task-01.pt …; name a run folder with a finished task, or a file"

@@ -27,7 +27,7 @@ from lreid.report import page, ranked
 from lreid.report.scatter import Dot, common_box, dot_keys, scatter
 from lreid.retrieval.arrays import unit_rows
 from lreid.testing_page import page_section
-from lreid.training.checkpoint import load_checkpoint
+from lreid.training.checkpoint import load_checkpoint, task_checkpoints
 from lreid.training.run import benchmark_of, evaluator_of, pick_device
 
 RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
@@ -55,7 +55,7 @@ def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[
     checkpoints = _last_checkpoints(run)
     last = next(reversed(checkpoints.values()))
     cfg = config_from_text(load_checkpoint(last)["config"], str(last))
-    device = pick_device(cfg.DEVICE)
+    device = pick_device("auto")  # the run may have been made on another machine
     models = {
         f"after task {task}": load_model(path).to(device).to(memory_format=torch.channels_last)
         for task, path in checkpoints.items()
@@ -193,9 +193,9 @@ def _feature_maps(
 
 def _last_checkpoints(run: Path) -> dict[int, Path]:
     """The checkpoints of the last two finished tasks by their number, in order."""
-    files = {int(file.stem.removeprefix("task-")): file for file in (run / "checkpoints").glob("task-*.pt")}
+    files = task_checkpoints(run / "checkpoints")
     if not files:
         raise InputError(
             f"{run}: holds no checkpoints/task-01.pt …; leave --pictures out, or name a run that has them"
         )
-    return {task: files[task] for task in sorted(files)[-2:]}
+    return {task: files[task] for task in list(files)[-2:]}

@@ -127,6 +127,12 @@ def test_blur_takes_the_details_of_all_pictures(run: Path, sections: list[str]) 
     assert smeared[-1] == sections[-1]  # the map has no pictures, and nothing is drawn by chance
 
 
+def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoints" / "task-01.pt", DEVICE="cuda:7")
+    (tmp_path / "checkpoints" / "task-best.pt").write_text("a copy by hand")
+    assert "After task 1" in "".join(picture_sections(tmp_path))
+
+
 def test_no_checkpoint_no_pictures(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no checkpoints/task-01.pt"):
         picture_sections(tmp_path)

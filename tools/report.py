@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.cli import run_tool
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
-from lreid.report.groups import grouped
+from lreid.report.groups import grouped, require_one_run_a_seed
 from lreid.report.ranked import RANKED_STYLE
 from lreid.report.results import Results
 from lreid.training.sweep import read_run
@@ -29,15 +29,14 @@ from lreid.visual import picture_sections
 
 
 def main(args: argparse.Namespace) -> None:
-    # A folder without results, such as the table of a sweep beside its runs, is passed over.
-    folders = [
-        run for run in args.runs if len(args.runs) == 1 or (run / "results.json").exists()
-    ] or args.runs
+    folders = _folders(args.runs)
     if args.blur and not args.pictures:
         raise InputError("--blur: there are no pictures to blur; add --pictures")
     if args.pictures and len(folders) > 1 and not args.html:
         raise InputError("--pictures: of several runs they go on a page about all of them; add --html FILE")
     runs = [read_run(run) for run in folders]
+    if args.html or not args.each:  # the page shows means
+        require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
     for run in folders:
@@ -45,6 +44,25 @@ def main(args: argparse.Namespace) -> None:
     if args.html or args.pictures:
         pictures = _pictures(folders, runs, args.blur) if args.pictures else []
         write_page(args.html or folders[0] / "report.html", runs, more=pictures, style=RANKED_STYLE)
+
+
+def _folders(named: list[Path]) -> list[Path]:
+    """The run folders that are meant, each once; what else ``runs/*`` matches is passed over."""
+    folders: dict[Path, Path] = {}
+    others = []
+    for path in named:
+        if not path.exists():
+            raise InputError(f"{path}: no such folder; name the folder of a run that finished a task")
+        folder = path.parent if path.name == "results.json" else path
+        if (folder / "results.json").exists():
+            folders.setdefault(folder.resolve(), folder)
+        else:
+            others.append(str(path))
+    if not folders:
+        raise InputError(f"{others[0]}: holds no results.json; name the folder of a run that finished a task")
+    if others:
+        print(f"passed over, without results.json: {', '.join(others)}", file=sys.stderr)
+    return list(folders.values())
 
 
 def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[str]:

@@ -1,15 +1,11 @@
 """Test sets after every task: features, figures, and what they say about forgetting."""
 
 from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line, append_rows
+from lreid.evaluation.alignment import buffer_alignment
 from lreid.evaluation.classification import accuracy, summarise_accuracies, task_accuracies
-from lreid.evaluation.drift import (
-    DriftRecorder,
-    GradientRecorder,
-    buffer_alignment,
-    feature_drift,
-    feature_gradient_norm,
-)
+from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
+from lreid.evaluation.gradients import GradientRecorder, gradient_norms
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.evaluation.summary import summarise
 
@@ -24,7 +20,7 @@ __all__ = [
     "append_rows",
     "buffer_alignment",
     "feature_drift",
-    "feature_gradient_norm",
+    "gradient_norms",
     "knn_scores",
     "linear_probe_scores",
     "nearest_mean_scores",

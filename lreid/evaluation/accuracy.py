@@ -13,8 +13,8 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
+from lreid.evaluation.alignment import buffer_alignment
 from lreid.evaluation.classification import summarise_accuracies, task_accuracies
-from lreid.evaluation.drift import buffer_alignment
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.models import Embedder
 

@@ -22,7 +22,10 @@ def summarise(results: dict[str, Any]) -> dict[str, float | None]:
           identity of the seen galleries falls or rises; falls count as forgetting, rises as plasticity, averaged
           over identities and then over tasks (DwoPP, BMVC 2022, supplementary Table 4); None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
-          over seen galleries that were not trained last; None where there is none.
+          over seen galleries that were not trained last; None where there is none;
+        * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
+          that were not trained first: what earlier tasks teach about a domain to come. GEM (NeurIPS 2017) subtracts
+          that of the untrained network, which is not measured here. None where there is no such gallery.
     """
     galleries = results["galleries"]
     unseen = [column for column, gallery in enumerate(galleries) if gallery["kind"] == "unseen"]
@@ -64,4 +67,10 @@ def summarise(results: dict[str, Any]) -> dict[str, float | None]:
         if galleries[column]["first_task"] < last
     ]
     summary["backward_transfer"] = float(np.mean(transfers)) if transfers else None
+    before = [
+        results["mAP"][galleries[column]["first_task"] - 1][column]
+        for column in seen(last)
+        if galleries[column]["first_task"] > 0
+    ]
+    summary["forward_transfer"] = float(np.mean(before)) if before else None
     return summary

@@ -1,7 +1,7 @@
 """Tables, plots and an HTML page, all made from the ``results.json`` of a run."""
 
 from lreid.report.html import write_page, write_report
-from lreid.report.plots import learning_curve, results_heat_map, sensitivity_curve
+from lreid.report.plots import learning_curve, sensitivity_curve
 from lreid.report.results import read_results
 from lreid.report.tables import comparison_table, task_table
 
@@ -9,7 +9,6 @@ __all__ = [
     "comparison_table",
     "learning_curve",
     "read_results",
-    "results_heat_map",
     "sensitivity_curve",
     "task_table",
     "write_page",

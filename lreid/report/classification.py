@@ -20,7 +20,7 @@ def accuracy(groups: Sequence[Group], where: str) -> str:
     One group has all classifiers in a chart, several have a chart for each.
     """
     runs = [run for group in groups for run in group.runs]
-    classifiers = list(dict.fromkeys(name for run in runs for name in run.get("accuracy") or {}))
+    classifiers = list(dict.fromkeys(name for run in runs for name in run.get("accuracy_summary") or {}))
     charts: list[str] = []
     for kind, title in KINDS.items():
         lines = {
@@ -47,8 +47,9 @@ def alignment(groups: Sequence[Group], where: str) -> str:
 
 
 def _anytime(runs: Sequence[Results], name: str, kind: str) -> Points:
-    rows = [run["accuracy"][name][kind] for run in runs if name in (run.get("accuracy") or {})]
-    return enumerate(zip(*([fmean(row) for row in each] for each in rows), strict=False), start=1)
+    summaries = [run["accuracy_summary"] for run in runs if run.get("accuracy_summary")]
+    rows = [summary[name][kind]["anytime_accuracy"] for summary in summaries if name in summary]
+    return enumerate(zip(*rows, strict=False), start=1)
 
 
 def _alignment(runs: Sequence[Results]) -> Points:

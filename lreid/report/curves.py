@@ -189,14 +189,14 @@ def _on_gallery(runs: Sequence[Results], name: str) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Over the tasks that are done; a run of all tasks at once is as long as the others."""
+    """Over the tasks that are done, an epoch's mean in its middle; a run of all tasks at once is as long as others."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
         epochs = max((entry["epoch"] for entry in history), default=1)
         for entry in history:
             if name in entry:
-                x = (entry["task"] + entry["epoch"] / epochs) * total / len(run["tasks"])
+                x = (entry["task"] + (entry["epoch"] - 0.5) / epochs) * total / len(run["tasks"])
                 points.setdefault(x, []).append(entry[name])
     return points.items()
 

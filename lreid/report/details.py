@@ -14,13 +14,27 @@ HARDEST = 15  # identities listed
 
 
 def hardest(groups: Sequence[Group], where: str) -> str:
-    """The identities with the lowest AP after the last task, mean over the finished runs of all groups."""
+    """The identities with the lowest AP after the last task, mean over the finished runs of all groups.
+
+    Conventions of AP have lists of their own. Merged test sets are left out: their people are in other ones too.
+    """
     runs = [run for group in groups for run in group.runs]
+    conventions = list(dict.fromkeys(run["ap"] for run in runs))
+    return "\n".join(
+        _hardest(
+            [run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else "")
+        )
+        for ap in conventions
+    )
+
+
+def _hardest(runs: Sequence[Results], where: str) -> str:
     runs = [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
     people: dict[tuple[str, Any], list[tuple[float, float]]] = {}  # AP now, best AP of each run
     for run in runs:
+        own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
         for gallery, history in run.get("identity_ap", {}).items():
-            if history["ap"]:
+            if gallery in own and history["ap"]:
                 best = map(max, zip(*history["ap"], strict=True))
                 for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
                     people.setdefault((gallery, identity), []).append((now, top))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lreid.report.curves import Points, chart_grid, figure, lines_of, one_group, total_tasks
+from lreid.report.curves import Points, band_note, chart_grid, figure, lines_of, one_group, total_tasks
 from lreid.report.groups import Group, labels
 from lreid.report.page import Figure, Row, section, table
 from lreid.report.results import Results, is_trained
@@ -83,6 +83,7 @@ def forgetting(groups: Sequence[Group], where: str) -> str:
     note = (
         "From task to task the AP of a test identity falls (forgetting) or rises (plasticity): mean over identities of "
         "the test sets that are trained by then. First mAP: after the task that trains the domain first."
+        + band_note(groups)
     )
     return section(
         f"Forgetting and plasticity{where}", note, f"{chart_grid(groups, charts)}\n{_by_test_set(groups)}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from lreid.errors import InputError
 from lreid.report.results import Results
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of the config that the protocol's fingerprint stands for
@@ -53,18 +55,39 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
     Args:
         runs: contents of ``results.json``.
-        each: runs of different seeds apart.
+        each: every run apart.
     """
     groups: dict[tuple, Group] = {}
-    for run, names in zip(runs, group_names(runs), strict=True):
+    for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
         key = (*names, run["ap"], tasks, str(run["seed"]) if each else "")
         tests = tuple(
             gallery["name"] for gallery in run["galleries"]
         )  # old runs have no fingerprint to go by
-        groups.setdefault((key, tests), Group(*key, [])).runs.append(run)
+        groups.setdefault((key, tests, each and place), Group(*key, [])).runs.append(run)
     return list(groups.values())
+
+
+def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
+    """A seed that is made again is no further sample: it would count in n and make the deviation too small.
+
+    Args:
+        runs: contents of ``results.json``.
+        folders: where each of them lies.
+
+    Raises:
+        InputError: two runs of one group have the same seed.
+    """
+    places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
+    for group in grouped(runs):
+        of_seed: dict[int, Path] = {}
+        for run in group.runs:
+            folder = places[id(run)]
+            if (first := of_seed.setdefault(run["seed"], folder)) != folder:
+                raise InputError(
+                    f"{folder}: has the seed and config of {first}, and a seed counts once; name one of the two"
+                )
 
 
 def labels(groups: Sequence[Group]) -> list[str]:

@@ -48,7 +48,7 @@ def _matrix(results: Results, largest: float, title: str) -> str:
     galleries = results["galleries"]
     kinds = [kind for kind in KINDS if any(gallery["kind"] == kind for gallery in galleries)]
     heads = "".join(
-        f'<th scope="col">{escape(gallery["name"])}<br><span class="soft">{gallery["kind"]}</span></th>'
+        f'<th scope="col">{escape(gallery["name"])}<br><span class="soft">{escape(gallery["kind"])}</span></th>'
         for gallery in galleries
     ) + "".join(f'<th scope="col">mean<br><span class="soft">{kind}</span></th>' for kind in kinds)
     lines = []

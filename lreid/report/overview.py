@@ -15,6 +15,7 @@ PLAIN = (
     ("unseen_mAP", "mAP, unseen"),
     ("unseen_rank1", "Rank-1, unseen"),
     ("mean_over_tasks_mAP", "mAP, mean over tasks"),
+    ("forward_transfer", "forward transfer"),
 )
 SIGNED = (
     ("forgetting", "forgetting per task"),
@@ -56,7 +57,7 @@ def comparison(groups: Sequence[Group]) -> str:
 
 def cost(groups: Sequence[Group]) -> str:
     """Exemplars, time and memory."""
-    if all(mean is None for group in groups for mean, _ in group_figures(group, COST)):
+    if all(mean is None for spreads in group_figures(groups, COST) for mean, _ in spreads):
         return ""
     note = "Times are of the processor where a run has them, else of the clock."
     return section("Cost", note, _group_table("Cost", groups, COST))
@@ -65,7 +66,8 @@ def cost(groups: Sequence[Group]) -> str:
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> str:
     """A line a group. Benchmark and AP convention, which the head of the page names, only where these differ."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
-    spreads = {column: [group_figures(group, [column])[0] for group in groups] for column in columns}
+    figures = group_figures(groups, columns)
+    spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
     cells: dict[str, Sequence[str | Figure]] = {"method": [group.method for group in groups]}
     cells |= {head: each for head, each in names.items() if len(set(each)) > 1}
     cells |= {

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from lreid.report.groups import DATA_KEYS, group_names
-from lreid.report.results import Kind, Results, curve, is_trained, number
+from lreid.report.results import Kind, Results, curve
 
 LINES: dict[Kind, str] = {"seen": "-", "unseen": "--"}
 MARKERS = ".x^s"  # the next one where the ten colours begin anew
@@ -100,40 +100,6 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     axes.grid(alpha=0.3)
     axes.legend()
     figure.suptitle(", ".join(dict.fromkeys(benchmark for benchmark, _ in lines)))
-    return figure
-
-
-def results_heat_map(results: Results, metric: str = "mAP") -> Figure:
-    """The results matrix, tasks by galleries; in brackets what came before a domain was trained.
-
-    Args:
-        results: the content of ``results.json`` with one finished task or more.
-        metric: ``mAP``, ``rank1``, ``rank5`` or ``rank10``.
-
-    Raises:
-        ValueError: no task is finished.
-    """
-    matrix = np.array(results[metric], dtype=float)  # (tasks, galleries)
-    if not matrix.size:
-        raise ValueError("no task is finished: there is no matrix to draw")
-    figure = _figure(2 + 0.8 * matrix.shape[1], 1.5 + 0.4 * matrix.shape[0])
-    axes = figure.subplots()
-    image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=max(matrix.max(), 1), aspect="auto")
-    for row, column in np.ndindex(*matrix.shape):
-        gallery = results["galleries"][column]
-        known = gallery["kind"] != "seen" or is_trained(gallery, row)
-        text = number(matrix[row, column])
-        axes.text(
-            column, row, text if known else f"({text})",
-            ha="center", va="center", fontsize=8,
-            color="white" if matrix[row, column] > 0.6 * matrix.max() else "black",
-        )  # fmt: skip
-    names = [gallery["name"] for gallery in results["galleries"]]
-    axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
-    axes.set_yticks(range(len(matrix)), results["tasks"][: len(matrix)])
-    title = f"{metric} (%)" + (f", {results['ap']} AP" if metric == "mAP" else "")
-    axes.set_title(f"{results['method']} on {results['benchmark']}: {title}")
-    figure.colorbar(image)
     return figure
 
 

@@ -16,6 +16,8 @@ KINDS: tuple[Kind, ...] = ("seen", "unseen")
 NUMBER = (int, float)
 FIGURE = (int, float, type(None))
 CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
+ANYTIME = {"anytime_accuracy": [NUMBER]}
+LARGEST = 1e100  # squares and sums of figures must stay finite
 
 # What tables, plots and page read, in the notation of lreid.files.misfit.
 FORM = {
@@ -27,7 +29,7 @@ FORM = {
     "skipped_images?": int, "steps_trained?": int, "images_trained?": int,
     "loss_history?": [{"task": int, "epoch": int, str: NUMBER}], "drift?": [{"task": int, str: CURVES}],
     "gradient_norms?": [{"task": int, str: [FIGURE]}], "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
-    "alignment?": [{str: NUMBER}],
+    "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}}, "alignment?": [{str: NUMBER}],
     "versions?": {str: str},
 }  # fmt: skip
 
@@ -62,14 +64,18 @@ def read_results(run: str | Path) -> Results:
 
 def results_fault(results: Any) -> str | None:
     """What is wrong with the content of a ``results.json``, in words; None where all fits together."""
-    if fault := misfit(results, FORM):
+    if fault := misfit(results, FORM) or _no_figure(results):
         return fault
     tasks, galleries = len(results["tasks"]), results["galleries"]
+    if not tasks or not galleries:
+        return "tasks or galleries has nothing in it"
     for metric in ("mAP", "rank1", "rank5", "rank10"):
         rows = results.get(metric, results["mAP"])
         if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
             return f"{metric} is no matrix of finished tasks and galleries"
     for gallery in galleries:
+        if gallery["kind"] not in ("seen", "unseen", "merged"):
+            return f"kind of gallery {gallery['name']!r} is {gallery['kind']!r}, not seen, unseen or merged"
         if ("queries" in gallery) != ("gallery" in gallery):
             return f"gallery {gallery['name']!r} has one of queries and gallery, not both"
         first = gallery["first_task"]
@@ -82,6 +88,22 @@ def results_fault(results: Any) -> str | None:
         rows = history["ap"]
         if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
             return f"identity_ap of {name!r} is no matrix of finished tasks and identities"
+    for entry in results.get("loss_history", []):
+        if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
+            return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
+    return None
+
+
+def _no_figure(results: Results) -> str | None:
+    """A number to be read that is infinite, NaN or too large to reckon with, in words; None where there is none."""
+    read = {name.removesuffix("?") for name in FORM}
+    waiting = [(key, value) for key, value in results.items() if key in read]
+    while waiting:  # a config may be nested more deeply than functions can call themselves
+        key, value = waiting.pop()
+        if isinstance(value, (int, float)) and not abs(value) < LARGEST:
+            return f"{key} has a number that is not finite or beyond {LARGEST:g}"
+        if isinstance(value, (dict, list)):
+            waiting += [(key, each) for each in (value.values() if isinstance(value, dict) else value)]
     return None
 
 

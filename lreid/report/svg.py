@@ -64,7 +64,13 @@ def line_chart(
     Returns:
         An ``<svg>`` element.
     """
-    values = [y for line in lines for _, y in line.points if math.isfinite(y)]
+    values = [
+        y + reach
+        for line in lines
+        for (_, y), half in zip(line.points, line.band or [0.0] * len(line.points), strict=True)
+        for reach in (-half, half)
+        if math.isfinite(y)
+    ]
     bottom, top = min([0.0, *values]), max([0.0, *values])
     step = _nice_step(top - bottom)
     low = math.floor(bottom / step) * step
@@ -77,7 +83,7 @@ def line_chart(
         return LEFT + (x - left) / (right - left) * (WIDTH - LEFT - RIGHT)
 
     def py(y: float) -> float:
-        inside = min(max(y, low), high)  # a band may reach beyond
+        inside = min(max(y, low), high)  # a band may reach beyond y_max
         return HEIGHT - BOTTOM - (inside - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']

@@ -97,8 +97,8 @@ def task_table(results: Results) -> str:
         lines.append("(in brackets: before the domain was trained)")
     summary = results["summary"]
     changes = [
-        f"{key.replace('_', ' ')} {number(summary[key], signed=True)}"
-        for key in ("forgetting", "plasticity", "backward_transfer")
+        f"{key.replace('_', ' ')} {number(summary[key], signed=key != 'forward_transfer')}"
+        for key in ("forgetting", "plasticity", "backward_transfer", "forward_transfer")
         if summary.get(key) is not None
     ]
     if changes:
@@ -157,8 +157,7 @@ def comparison_table(
     ]
     if format == "csv":
         lines = [[*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))]]
-        for group, names in zip(groups, words, strict=True):
-            spreads = group_figures(group, columns)
+        for names, spreads in zip(words, group_figures(groups, columns), strict=True):
             cells = ["" if value is None else f"{value:.4f}" for spread in spreads for value in spread]
             lines.append([*names, *cells])
         text = io.StringIO()
@@ -167,8 +166,8 @@ def comparison_table(
 
     left = len(keys) - 1  # columns of words
     lines = [[*keys, *(column.title for column in columns)]]
-    for group, names in zip(groups, words, strict=True):
-        figures = zip(columns, group_figures(group, columns), strict=True)
+    for names, spreads in zip(words, group_figures(groups, columns), strict=True):
+        figures = zip(columns, spreads, strict=True)
         lines.append(
             [*names, *(spread_text(*spread, column.digits, column.signed) for column, spread in figures)]
         )
@@ -229,10 +228,24 @@ def _cell(results: Results, row: int, column: int) -> str:
     return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
-def group_figures(group: Group, columns: Sequence[Column]) -> list[tuple[float | None, float | None]]:
-    """Mean and standard deviation over the runs of a group, of each column."""
-    figures = [run["summary"] | _cost(run) | _switches(run) for run in group.runs]
-    return [mean_and_std([each.get(column.key) for each in figures]) for column in columns]
+def group_figures(
+    groups: Sequence[Group], columns: Sequence[Column]
+) -> list[list[tuple[float | None, float | None]]]:
+    """Mean and standard deviation over the runs of each group, of each column.
+
+    A method that learns all tasks at once has no mean over tasks beside methods that learn them one by one: after its
+    single task it has seen all.
+    """
+    tasks: dict[str, int] = {}  # of each benchmark
+    for group in groups:
+        tasks[group.benchmark] = max(tasks.get(group.benchmark, 0), len(group.runs[0]["tasks"]))
+    spreads = []
+    for group in groups:
+        figures = [run["summary"] | _cost(run) | _switches(run) for run in group.runs]
+        if len(group.runs[0]["tasks"]) == 1 < tasks[group.benchmark]:
+            figures = [each | {"mean_over_tasks_mAP": None} for each in figures]
+        spreads.append([mean_and_std([each.get(column.key) for each in figures]) for column in columns])
+    return spreads
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:

@@ -73,8 +73,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def checkpoints_of(folder: Path) -> list[Path]:
     """The checkpoints of a run, the one to go on from first."""
     current = [folder / name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
-    tasks = sorted(folder.glob("task-*.pt"), key=lambda path: int(path.stem.removeprefix("task-")))
-    return current + tasks[::-1]
+    return current + list(task_checkpoints(folder).values())[::-1]
+
+
+def task_checkpoints(folder: Path) -> dict[int, Path]:
+    """Those of finished tasks by their number, from 1, in order; files of other names are somebody's own."""
+    found = ((path.stem.removeprefix("task-"), path) for path in folder.glob("task-*.pt"))
+    return dict(sorted((int(number), path) for number, path in found if number.isdecimal()))
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -85,6 +85,8 @@ class Updates:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.count += 1
+        if gradients:
+            gradients.after_step()
         if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
             self.check()
 

@@ -39,6 +39,7 @@ def test_after_the_last_task() -> None:
             "forgetting": -30 / 4,  # identities of a: +10, -30; of b: +60, +40
             "plasticity": (10 + 60 + 40) / 4,
             "backward_transfer": 50.0 - 60.0,
+            "forward_transfer": 20.0,  # of b, before its task; a comes first and c never
         }
     )
 
@@ -50,6 +51,15 @@ def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
     summary = summarise(first)
     assert summary["seen_mAP"] == 60.0
     assert summary["forgetting"] is summary["plasticity"] is summary["backward_transfer"] is None
+    assert summary["forward_transfer"] is None
+
+
+def test_forward_transfer_is_what_every_domain_starts_from() -> None:
+    three = results()
+    three["galleries"][2] |= {"kind": "seen", "first_task": 2}
+    for rows in (three["mAP"], three["rank1"], *(each["ap"] for each in three["identity_ap"].values())):
+        rows.append(rows[-1])
+    assert summarise(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
 
 
 def test_without_unseen_galleries() -> None:

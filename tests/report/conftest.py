@@ -30,6 +30,7 @@ def make_results(rows=3, *, seen=SEEN, unseen=UNSEEN, shift=0.0, **changes):
         "forgetting": -1.25,
         "plasticity": 11.25,
         "backward_transfer": 20.0,
+        "forward_transfer": 11.0,
     }
     return {
         "schema": 1,

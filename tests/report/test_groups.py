@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from lreid.report.groups import group_names, grouped, labels, short_key
+from lreid.errors import InputError
+from lreid.report.groups import group_names, grouped, labels, require_one_run_a_seed, short_key
 
 CONFIG = {
     "BENCHMARK.ORDER": "random", "BENCHMARK.ORDER_SEED": 0, "EVAL.METRIC": "cosine", "METHOD.METRIC": "cosine",
@@ -92,9 +95,19 @@ def test_groups_hold_what_may_be_averaged(run, results):
     assert groups[0].name == "dwopp, EPOCHS 30, market, rectangular, 3/4 tasks"
 
 
-def test_each_run_by_its_seed(results):
+def test_each_run_stands_alone(results):
     runs = [results(seed=seed) for seed in (3, 0, 3)]
-    assert [(group.seed, len(group.runs)) for group in grouped(runs, each=True)] == [("3", 2), ("0", 1)]
+    assert [(group.seed, len(group.runs)) for group in grouped(runs, each=True)] == [
+        ("3", 1), ("0", 1), ("3", 1)
+    ]  # fmt: skip
+
+
+def test_a_seed_counts_once(run, results):
+    folders = [Path(name) for name in "abcd"]
+    others = [run(), run(TRAIN__EPOCHS=60), run(method="joint"), run() | {"seed": 1}]
+    require_one_run_a_seed(others, folders)
+    with pytest.raises(InputError, match="^d: has the seed and config of b, .*; name one of the two"):
+        require_one_run_a_seed([*others[2:], *others[:1], run() | {"seed": 1}], folders)
 
 
 def test_labels_tell_what_differs(results):

@@ -69,6 +69,7 @@ def test_page_holds_the_figures(results, run_folder):
         "-1.2",
         "+11.2",
         "+20.0",
+        "11.0forward transfer",
         "Unfinished: 3 of 4 tasks",
         "1 h 2 min",
         "1 min 1 s",
@@ -209,6 +210,48 @@ def test_hardest_identities_of_several_runs_are_means(results, tmp_path):
     assert lines[start + 1] == ["71", "plaza", "8.0", "12.5"]  # (15 + 1) / 2 and (15 + 10) / 2
 
 
+def test_hardest_identities_are_of_one_convention_and_count_once(results, tmp_path):
+    both = results(rows=4, unseen=("mall", "all"))
+    both["galleries"][-1]["kind"] = "merged"  # holds the people of the mall once more
+    page = read_page(tmp_path / "a.html", [both, results(rows=4, ap="trapezoidal")])
+    assert page.text.count("out of 6 test identities") == 2
+    assert (
+        "Hardest identities, rectangular AP" in page.text
+        and "Hardest identities, trapezoidal AP" in page.text
+    )
+    assert "Hardest identities, " not in read_page(tmp_path / "b.html", [both, results(rows=4, seed=1)]).text
+
+
+def test_the_kind_of_a_test_set_is_escaped(results, tmp_path):
+    run = results()
+    run["galleries"][0]["kind"] = "<script>"
+    assert "<script>s" not in read_page(tmp_path / "a.html", [run]).text
+    assert (tmp_path / "a.html").read_text().count("<script>") == 1  # that of the page
+
+
+def test_forgetting_says_what_its_bands_are(results, tmp_path):
+    pages = [
+        read_page(tmp_path / "a.html", [results(rows=4, seed=seed) for seed in seeds])
+        for seeds in ((0,), (0, 1))
+    ]
+    notes = [page.text.split("Forgetting and plasticity")[1].split("test set")[1] for page in pages]
+    assert "Bands: one standard deviation over seeds." not in notes[0]
+    assert "Bands: one standard deviation over seeds." in notes[1]
+
+
+def test_the_loss_of_an_epoch_stands_in_its_middle(results, tmp_path):
+    """So that of a task's only epoch is not drawn at the tick where the next task begins."""
+    history = [{"task": task, "epoch": 1, "dmml": 1.0} for task in range(4)]
+    write_page(tmp_path / "a.html", [results(rows=4, loss_history=history)])
+    chart = (tmp_path / "a.html").read_text().split("<figcaption>dmml")[1].split("</figure>")[0]
+    points = re.search(r'points="([^"]*)"', chart)[1].split()
+    ticks = [float(x) for x in re.findall(r'<path class="grid" d="M([\d.]+) [\d.]+v4"/>', chart)]
+    half = (ticks[1] - ticks[0]) / 2
+    assert [float(point.split(",")[0]) for point in points] == pytest.approx(
+        [x + half for x in ticks], abs=0.1
+    )
+
+
 def test_drift_has_a_chart_for_each_set_of_images(results, tmp_path):
     curves = {"step": [0.1, 0.2], "since_switch": [0.1, 0.3]}
     run = results(drift=[{"task": task, "buffer": curves, "held out: a": curves} for task in (1, 2)])
@@ -231,10 +274,10 @@ def test_pull_of_the_loss_is_drawn_where_images_were_stored(results, tmp_path):
 
 
 def test_classification_and_alignment(results, tmp_path):
-    """Points are means over the tasks so far; several runs have a chart for each classifier."""
-    rows = [[90.0], [70.0, 50.0], [40.0, 50.0, 60.0]]
+    """Points are those of the summary; several runs have a chart for each classifier."""
+    kinds = {kind: {"anytime_accuracy": [90.0, 60.0, 50.0]} for kind in ("class", "task")}
     measured = {
-        "accuracy": {"knn": {"class": rows, "task": rows}, "nearest_mean": {"class": rows, "task": rows}},
+        "accuracy_summary": {"knn": kinds, "nearest_mean": kinds},
         "alignment": [{"0": 0.75}, {"0": 0.5, "1": 1.0}, {}],
     }
     page = read_page(tmp_path / "a.html", [results(**measured)])

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from lreid.report import learning_curve, results_heat_map, sensitivity_curve
+from lreid.report import learning_curve, sensitivity_curve
 
 
 def lines_of(axes):
@@ -84,22 +84,3 @@ def test_saves_as_png_without_pyplot(results, rows):
     learning_curve(results(rows=rows)).savefig(file, format="png")
     assert file.getvalue().startswith(b"\x89PNG")
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-
-
-def test_heat_map_holds_the_matrix(results):
-    axes = results_heat_map(results(), "rank1").axes[0]
-    np.testing.assert_array_equal(axes.images[0].get_array(), results()["rank1"])
-    assert [text.get_text() for text in axes.texts[:6]] == [
-        "20.0",
-        "(21.0)",
-        "22.0",
-        "30.0",
-        "(31.0)",
-        "32.0",
-    ]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["plaza", "harbor", "mall"]
-
-
-def test_heat_map_needs_a_task(results):
-    with pytest.raises(ValueError, match="no task is finished"):
-        results_heat_map(results(rows=0))

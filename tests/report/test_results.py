@@ -37,6 +37,34 @@ def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder
         read_results(folder)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"summary": {"seen_mAP": float("nan")}}, "summary has a number that is not finite"),
+        ({"gradient_norms": [{"task": 1, "stored": [float("nan")]}]}, "gradient_norms has a number"),
+        ({"config": {"TRAIN.EPOCHS": 10**400}}, "config has a number"),
+        ({"seed": -(10**400)}, "seed has a number"),
+        ({"galleries": [], "mAP": [[]], "rank1": [[]]}, "tasks or galleries has nothing in it"),
+        ({"loss_history": [{"task": 0, "epoch": 0, "dmml": 1.0}]}, "epoch 0 of task 0, of 4 tasks"),
+        ({"loss_history": [{"task": 4, "epoch": 1, "dmml": 1.0}]}, "epoch 1 of task 4, of 4 tasks"),
+        (
+            {"galleries": [{"name": "plaza", "kind": "<b>", "first_task": None}]},
+            "kind of gallery 'plaza' is '<b>', not seen, unseen or merged",
+        ),
+        ({"accuracy_summary": {"knn": {"class": {}}}}, "has no task"),
+    ],
+)
+def test_what_would_break_a_report_is_refused(results, run_folder, changes, message):
+    unused = {"rank5": [], "rank10": [], "identity_ap": {}, "mAP": [], "rank1": []}
+    with pytest.raises(InputError, match=message) as error:
+        read_results(run_folder(results() | unused | changes))
+    assert "\n" not in str(error.value)
+
+
+def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):
+    assert read_results(run_folder(results(teacher_divergence={"1": float("inf")})))
+
+
 def test_seen_mean_takes_only_trained_domains(results):
     run = results(rows=4)
     assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on

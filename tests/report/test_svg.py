@@ -64,6 +64,16 @@ def test_a_band_reaches_as_far_up_as_down():
     assert corners[1] == corners[2] == second
 
 
+def test_the_axis_holds_the_bands_up_to_its_end():
+    def texts(**options):
+        line = Line("a", [(1, 10.0), (2, -10.0)], "line-0", [25.0, 0.0])
+        svg = ET.fromstring(line_chart([line], x_range=(1, 2), x_label="", x_ticks=[], title="", **options))
+        return [text.text for text in svg.iter("text")][:-1]
+
+    assert texts() == ["-20", "-10", "0", "10", "20", "30", "40"]
+    assert texts(y_max=20) == ["-20", "-10", "0", "10", "20"]
+
+
 def test_a_line_below_zero_hangs_from_the_zero_line():
     svg = chart({"forgetting": [(1, -3.0), (3, -12.5)]})
     assert [text.text for text in svg.iter("text")][:4] == ["-15", "-10", "-5", "0"]

@@ -35,7 +35,7 @@ def test_task_table_shows_every_cell(results):
         "20.5 / 40.5",
         "22.0 / 42.0",
     ]
-    assert "forgetting -1.2, plasticity +11.2, backward transfer +20.0" in table
+    assert "forgetting -1.2, plasticity +11.2, backward transfer +20.0, forward transfer 11.0" in table
     assert "in brackets: before the domain was trained" in table
 
 
@@ -71,6 +71,14 @@ def test_comparison_over_seeds(results):
     ]  # fmt: skip
     assert line_of(table, "synthetic-4  dwopp")[-2:] == ["-1.2 ± 0.0", "+11.2 ± 0.0"]
     assert line_of(table, "synthetic-4  dmml_ft")[4:9] == ["1", "20.5", "40.5", "–", "–"]
+
+
+def test_a_single_task_has_no_mean_over_tasks_beside_several(results):
+    joint = results(method="joint", rows=1, tasks=["all"], seen=("plaza",))
+    other = results(method="joint", rows=1, tasks=["all"], seen=("plaza",), benchmark="other")
+    rows = list(csv.DictReader(io.StringIO(comparison_table([results(rows=4), joint, other], "csv"))))
+    assert [row["mean_over_tasks_mAP"] for row in rows] == ["10.1000", "", "10.1000"]
+    assert [row["seen_mAP"] for row in rows] == 3 * ["20.5000"]
 
 
 def test_what_cannot_be_compared_is_not_averaged(results):

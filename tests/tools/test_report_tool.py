@@ -17,7 +17,8 @@ def test_what_runs_cost_is_shown_on_request(
 ) -> None:
     results = {
         "schema": 1, "method": "dwopp", "benchmark": "market", "seed": 0, "ap": "rectangular", "tasks": ["a"],
-        "galleries": [], "mAP": [], "rank1": [], "summary": {}, "exemplars": 500,
+        "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}], "mAP": [], "rank1": [], "summary": {},
+        "exemplars": 500,
     }  # fmt: skip
     for name, temperature in (("one", 1.0), ("two", 2.0)):
         (tmp_path / name).mkdir()
@@ -58,6 +59,54 @@ def test_one_page_about_many_runs(tool: Callable[..., int], folders: list[Path],
     page = (tmp_path / "all.html").read_text()
     assert "2 runs, 2 seeds (0, 1)" in page and "10.5 ± 0.7" in page and "<img" not in page
     assert all("<b>1" in (folder / "report.html").read_text() for folder in folders)
+
+
+def test_a_run_counts_once_however_it_is_named(
+    tool: Callable[..., int], folders: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = folders
+    (one.parent / "link").symlink_to(one)
+    same = [one, one / "results.json", one.parent / "link", one / ".." / one.name]
+    assert tool("report.py", *map(str, [*same, two]), "--format", "csv") == 0
+    assert "tiny,dwopp,rectangular,1,2,10.5000,0.7071," in capsys.readouterr().out
+    assert tool("report.py", *map(str, same), "--format", "csv") == 0
+    assert "tiny,dwopp,rectangular,1,1,10.0000,," in capsys.readouterr().out
+
+
+def test_a_second_run_of_a_seed_is_refused(
+    tool: Callable[..., int], folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = tmp_path / "seed0-2"
+    again.mkdir()
+    (again / "results.json").write_text((folders[0] / "results.json").read_text())
+    named = [*map(str, folders), str(again)]
+    for more in ((), ("--each", "--html", str(tmp_path / "all.html"))):
+        assert tool("report.py", *named, *more) == 2
+        told = capsys.readouterr()
+        assert told.err == (
+            f"report.py: {again}: has the seed and config of {folders[0]}, and a seed counts once; "
+            "name one of the two\n"
+        )
+        assert not told.out and not list(tmp_path.glob("**/*.html"))
+    assert tool("report.py", *named, "--each", "--format", "csv") == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split(",")[4:6] for line in lines] == [["0", "1"], ["1", "1"], ["0", "1"]]
+
+
+def test_what_is_no_run_is_told(
+    tool: Callable[..., int], folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "table.md").write_text("of a sweep")
+    (tmp_path / "broken-off").mkdir()
+    others = [str(tmp_path / "table.md"), str(tmp_path / "broken-off")]
+    assert tool("report.py", str(folders[0]), *others) == 0
+    assert capsys.readouterr().err == f"passed over, without results.json: {', '.join(others)}\n"
+    assert tool("report.py", *others) == 2
+    assert "table.md: holds no results.json; name the folder of a run" in capsys.readouterr().err
+    assert tool("report.py", str(folders[0]), str(tmp_path / "gone")) == 2
+    assert "gone: no such folder; name the folder of a run" in capsys.readouterr().err
+    assert tool("report.py", str(folders[0]), "--html", str(tmp_path)) == 2
+    assert "start again; training goes on with --resume" in capsys.readouterr().err  # this tool does not
 
 
 def test_pictures_are_of_the_first_seed(

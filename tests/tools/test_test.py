@@ -40,6 +40,10 @@ def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, worl
             "--csv and --query are two ways to name images; give one of them",
         ),
         (["test.py", "--checkpoint", "model.pt", "EVAL.FLIP"], "EVAL.FLIP: a key without a value"),
+        (
+            ["test.py", "--checkpoint", "EVAL.AP", "trapezoidal"],
+            "--checkpoint: none is named; name a file, a run folder or zoo:NAME",
+        ),
     ],
 )
 def test_bad_arguments(

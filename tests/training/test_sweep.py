@@ -97,7 +97,8 @@ def test_what_cannot_be_run_is_told_before_anything_is(
 
 def test_keys_that_are_younger_than_a_run_stand_at_their_defaults(tmp_path: Path) -> None:
     results = {"schema": 1, "method": "dwopp", "benchmark": "synthetic-10", "seed": 0, "ap": "rectangular"}
-    results |= {"tasks": [], "galleries": [], "mAP": [], "rank1": [], "summary": {}}
+    galleries = [{"name": "plaza", "kind": "seen", "first_task": 0}]
+    results |= {"tasks": ["a"], "galleries": galleries, "mAP": [], "rank1": [], "summary": {}}
     configs = []
     for config in ({"TRAIN.LR": 5.0, "METHOD.NAME": "dwopp", "DATA.ROOT": "here", "GONE.KEY": 1}, None):
         (tmp_path / "results.json").write_text(json.dumps(results | ({"config": config} if config else {})))

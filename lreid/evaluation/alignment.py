@@ -1,0 +1,56 @@
+"""How near images that were never trained come to the stored ones.
+
+Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.retrieval.arrays import as_comparable, as_labels, unit_rows
+
+
+def buffer_alignment(
+    buffer_features: np.ndarray | Tensor, buffer_labels: np.ndarray | Tensor,
+    held_out_features: np.ndarray | Tensor, held_out_labels: np.ndarray | Tensor,
+    class_tasks: np.ndarray | Tensor,
+) -> dict[int, float]:  # fmt: skip
+    """How near images that were never trained come to the stored ones of their class: low where a model overfits these.
+
+    Source: Appendix B, Fig. 7: of each stored image, the highest cosine similarity to a held-out image of its class;
+    mean over the stored images of a task.
+
+    Args:
+        buffer_features: (m, D) float, of any length; a feature of length 0 has the similarity 0 to all.
+        buffer_labels: (m,) integers, class labels in [0, C).
+        held_out_features: (n, D) float, of images held out from training.
+        held_out_labels: (n,) integers; classes that are not in the buffer do not count.
+        class_tasks: (C,) integers, the task of each class.
+
+    Returns:
+        ``{task: similarity}`` in [-1, 1], for the tasks with images in the buffer, ascending.
+
+    Raises:
+        InputError: shapes that do not fit, a value that is not finite, a class without held-out image or without task.
+    """
+    buffer, held_out = as_comparable(buffer_features, held_out_features)
+    buffer, held_out = unit_rows(buffer, "buffer features"), unit_rows(held_out, "held-out features")
+    labels = as_labels(buffer_labels, "buffer labels", len(buffer))
+    held_out_labels = as_labels(held_out_labels, "held-out labels", len(held_out))
+    class_tasks = as_labels(class_tasks, "tasks of the classes", len(class_tasks))
+    if labels.min() < 0 or labels.max() >= len(class_tasks):
+        raise InputError(f"buffer labels must be in [0, {len(class_tasks)}), the classes that have a task")
+    missing = np.setdiff1d(labels, held_out_labels)
+    if len(missing):
+        raise InputError(
+            f"classes {missing.tolist()} have no held-out image; leave them out or hold some out"
+        )
+    nearest = np.empty(len(labels))  # (m,)
+    for label in np.unique(labels):
+        rows = labels == label
+        similarity = buffer[rows] @ held_out[held_out_labels == label].T  # (m of the class, n of the class)
+        nearest[rows] = similarity.max(1).values.cpu().numpy()
+    tasks = class_tasks[labels]  # (m,)
+    return {int(task): float(nearest[tasks == task].mean()) for task in np.unique(tasks)}

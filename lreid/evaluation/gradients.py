@@ -1,0 +1,106 @@
+"""How hard the loss pulls at features of old images while new ones are learned.
+
+Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lreid.data.loaders import Batch
+from lreid.errors import InputError
+from lreid.models import Embedder
+
+
+class GradientRecorder:
+    """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
+
+    A method may call its network several times a step. Of a call that begins with the batch, the rows of the batch that
+    are exemplars are stored images, and all behind the batch; any other call is on stored ones. Methods without memory
+    look at incoming images only. Calls without gradient, such as those of a teacher, do not count.
+
+    Args:
+        model: the network that is trained.
+        steps: updates that are measured; later ones cost nothing.
+
+    Attributes:
+        norms: ``stored`` and ``incoming``, for each update the mean of :func:`gradient_norms` over the images of its
+            batches, each by the loss of its own batch; None where there was no such image, or it is not finite.
+    """
+
+    def __init__(self, model: Embedder, *, steps: int) -> None:
+        self.model, self.steps = model, steps
+        self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
+        self.found: dict[str, list[Tensor]] = {
+            "stored": [],
+            "incoming": [],
+        }  # in the update at hand, (n,) each
+
+    def loss(self, method: Any, batch: Batch) -> dict[str, Tensor]:
+        """What ``method.loss(batch)`` gives; looks at the norms of the weighted sum."""
+        if len(self.norms["stored"]) >= self.steps:
+            return method.loss(batch)
+        calls: list[tuple[Tensor, Tensor]] = []  # images and features
+
+        def listen(_: nn.Module, inputs: tuple[Tensor, ...], features: Tensor) -> None:
+            if features.requires_grad:
+                calls.append((inputs[0], features))
+
+        hook = self.model.register_forward_hook(listen)
+        try:
+            terms = method.loss(batch)
+        finally:
+            hook.remove()
+        total = method.total(terms)
+        for images, features in calls:
+            norms = gradient_norms(total, features)  # (n,)
+            stored = _are_stored(images, batch) & bool(method.memory)  # (n,)
+            self.found["stored"].append(norms[stored])
+            self.found["incoming"].append(norms[~stored])
+        return terms
+
+    def after_step(self) -> None:
+        """Puts down the means of the update that has just been made, if it is one of the first ``steps``."""
+        if len(self.norms["stored"]) >= self.steps:
+            return
+        for name, parts in self.found.items():
+            mean = torch.cat(parts).mean().item() if parts else math.nan  # of no image it is NaN too
+            self.norms[name].append(mean if math.isfinite(mean) else None)
+            parts.clear()
+
+
+def _are_stored(images: Tensor, batch: Batch) -> Tensor:
+    """Which of the images (n, 3, H, W) of a call did not come in with the batch: (n,) bool, on the CPU."""
+    count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
+    if len(images) >= count and torch.equal(images[:count], batch.images):
+        stored[:count] = False if batch.exemplars is None else batch.exemplars >= 0
+    return stored
+
+
+def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
+    """How hard a loss pulls at features, ``|d loss / d f(x)|``.
+
+    Source: Appendix C, Fig. 8, which plots the mean over images of the first task while the second is learned. The
+    paper does not say how the loss is reduced or whether ``f`` is scaled to unit length: what is handed in decides. Of
+    the loss on incoming images it is 0 for old ones that are not among its negatives.
+
+    Args:
+        loss: scalar. Its graph is kept, and no ``.grad`` changes, so that ``loss.backward()`` may follow.
+        features: (B, D) float, the very tensor that the loss was computed from.
+
+    Returns:
+        (B,) float64 Euclidean norms, on the CPU; 0 where the loss does not depend on a feature.
+
+    Raises:
+        InputError: the features carry no gradient.
+    """
+    if not features.requires_grad:
+        raise InputError("features carry no gradient; compute them and the loss outside torch.no_grad")
+    if not loss.requires_grad:
+        return torch.zeros(len(features), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(loss, features, retain_graph=True, materialize_grads=True)
+    return gradient.double().norm(dim=1).cpu()
