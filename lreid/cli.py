@@ -33,8 +33,11 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     try:
         args = parser.parse_intermixed_args()  # KEY VALUE pairs may stand between options
-    except TypeError:  # argparse cannot do that where there are subcommands
-        args = parser.parse_args()
+    except TypeError:  # argparse cannot do that where there are subcommands, which do not know --debug either
+        args, rest = parser.parse_known_args()
+        args.debug |= "--debug" in rest
+        if rest := [each for each in rest if each != "--debug"]:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.raiseExceptions = (
         False  # a full disk is told once, by what cannot be saved, not by every line of a log
@@ -49,7 +52,8 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stop:
-        print(f"\n{parser.prog}: {stop}; all is saved, go on with --resume", file=sys.stderr)
+        advice = "go on with --resume" if "resume" in args else "give the same command again to go on"
+        print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
         return stop.status
     except BrokenPipeError:  # who read the output has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python flushes the rest at its end

@@ -108,7 +108,7 @@ def default_config() -> CfgNode:
     cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
     cfg.TRAIN.SCHEDULE = "exponential"  # exponential, cosine; anew for every task
     cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
-    cfg.TRAIN.DECAY_FACTOR = 0.005  # rate at the end of a task, relative to LR
+    cfg.TRAIN.DECAY_FACTOR = 0.005  # rate in the last epoch of a task, relative to LR; 1 for a single pass
     cfg.TRAIN.WARMUP_EPOCHS = 0  # the rate rises from a hundredth over so many epochs
     cfg.TRAIN.ACCUMULATE = 1  # batches an update; their mean gradient is taken
     cfg.TRAIN.PRECISION = "fp32"  # of the network in training: fp32, bf16, fp16

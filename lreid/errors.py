@@ -11,12 +11,13 @@ class InputError(Exception):
     """
 
 
-class Stopped(Exception):
+class Stopped(BaseException):
     """A signal ended the run after it had saved where it was.
 
-    The command line tools print one line and end with exit status 128 + the signal's number, as shells count it.
+    The command line tools print one line and end with exit status 128 + the signal's number, as shells count it. No
+    Exception, as KeyboardInterrupt is none: who catches whatever damage raises must not take it for damage.
     """
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"stopped by {Signals(signal).name}")
-        self.status = 128 + signal
+        self.signal, self.status = signal, 128 + signal

@@ -30,7 +30,11 @@ def tool_that(error: BaseException | None) -> object:
             "tool.py: a.yaml: is not there; name another\n",
         ),
         (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
-        (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, go on with --resume\n"),
+        (
+            Stopped(15),
+            143,
+            "\ntool.py: stopped by SIGTERM; all is saved, give the same command again to go on\n",
+        ),
     ],
 )
 def test_status_and_message(
@@ -49,6 +53,24 @@ def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sys.argv", ["tool.py", "--debug"])
     with pytest.raises(InputError):
         run_tool(argparse.ArgumentParser(), tool_that(InputError("a")))
+
+
+def test_debug_may_follow_a_subcommand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parser() -> argparse.ArgumentParser:
+        top = argparse.ArgumentParser(prog="tool.py")
+        top.add_subparsers(required=True).add_parser("info").add_argument("file")
+        return top
+
+    for arguments in (["--debug", "info", "a"], ["info", "--debug", "a"], ["info", "a", "--debug"]):
+        monkeypatch.setattr("sys.argv", ["tool.py", *arguments])
+        with pytest.raises(InputError):
+            run_tool(parser(), tool_that(InputError("a")))
+    monkeypatch.setattr("sys.argv", ["tool.py", "info", "a", "--debug", "--other"])
+    with pytest.raises(SystemExit):
+        run_tool(parser(), tool_that(None))
+    assert "unrecognized arguments: --other" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_seen_enough_is_no_fault() -> None:

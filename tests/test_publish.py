@@ -92,6 +92,17 @@ def test_wrong_figures_and_other_images_are_found(run: Path, tmp_path: Path) -> 
         _, faults = SHARED.verify(dataclasses.replace(card, figures=figures))
         assert len(faults) == count
         assert all(fault.startswith(f"plaza has mAP {told['mAP']:.2f}, on the card") for fault in faults)
+    for metric in ("rank1", "rank5", "rank10"):
+        for shift, count in ((0.9, 0), (-1.1, 1)):
+            figures = {"plaza": told | {metric: told[metric] + shift}}
+            _, faults = SHARED.verify(dataclasses.replace(card, figures=figures))
+            assert len(faults) == count
+            assert all(fault.startswith(f"plaza has {metric} {told[metric]:.2f}") for fault in faults)
+    for key, value in (("queries", told["queries"] + 1), ("images", 0), ("kind", "unseen")):
+        _, faults = SHARED.verify(dataclasses.replace(card, figures={"plaza": told | {key: value}}))
+        assert faults == [f"plaza has {key} {told[key]}, on the card {value}"]
+    _, faults = SHARED.verify(dataclasses.replace(card, figures=card.figures | {"moon": told}))
+    assert faults == ["moon is on the card, but not tested on"]
     _, faults = SHARED.verify(dataclasses.replace(card, protocol="another"))
     assert faults == [f"tested on other images ({card.protocol}, on the card another)"]
 

@@ -33,6 +33,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lreid.cli import run_tool
+from lreid.errors import InputError
 from lreid.retrieval import Gallery, evaluate
 from lreid.retrieval.index import KINDS, import_faiss
 from lreid.retrieval.scores import blocks
@@ -309,23 +311,10 @@ def time_galleries(kinds: list[str], images: int, width: int, queries: int) -> N
         print(f"| `{row[0]}` | {' | '.join(row[1:])} |", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["market1501", "msmt17"])
-    parser.add_argument(
-        "--contestants", nargs="+", choices=CONTESTANTS,
-        help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
-    )  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=3, help="turns of product and evaluate; medians count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--index", action="store_true", help="galleries instead of evaluations")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--images", type=int, default=1_000_000, help="in each gallery")
-    parser.add_argument("--width", type=int, default=512, help="of the features in each gallery")
-    parser.add_argument("--queries", type=int, default=1000, help="looked up in each gallery")
-    args = parser.parse_args()
+def main(args: argparse.Namespace) -> None:
+    for name, least in (("repeats", 1), ("threads", 1), ("images", 10), ("width", 1), ("queries", 1)):
+        if getattr(args, name) < least:
+            raise InputError(f"--{name} {getattr(args, name)}: must be at least {least}")
     for library in ("OMP", "OPENBLAS", "MKL"):  # for the processes to come
         os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     if args.index:
@@ -347,4 +336,19 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["market1501", "msmt17"])
+    parser.add_argument(
+        "--contestants", nargs="+", choices=CONTESTANTS,
+        help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
+    )  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=3, help="turns of product and evaluate; medians count")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--index", action="store_true", help="galleries instead of evaluations")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--images", type=int, default=1_000_000, help="in each gallery")
+    parser.add_argument("--width", type=int, default=512, help="of the features in each gallery")
+    parser.add_argument("--queries", type=int, default=1000, help="looked up in each gallery")
+    sys.exit(run_tool(parser, main))

@@ -230,6 +230,8 @@ def methods(args: argparse.Namespace) -> None:
 
 def growth(args: argparse.Namespace) -> None:
     """A step in a later task beside one in the second; and memory over the tasks, each method in its own process."""
+    if args.tasks < 2:
+        raise InputError(f"--tasks {args.tasks}: must be 2 or more, as the second task is compared")
     rows = []
     for name in args.methods:
         cfg = configured(args, ["METHOD.NAME", name])

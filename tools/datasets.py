@@ -29,6 +29,8 @@ from lreid.files import write_text
 def main(args: argparse.Namespace) -> None:
     if args.action != "list" and not args.names:
         raise InputError(f"{args.action}: name a data set; list shows all")
+    if args.identities < 1:
+        raise InputError(f"--identities is {args.identities}; must be 1 or more")
     if args.action == "prepare":
         if len(args.names) > 1 and args.archive:
             raise InputError("prepare: name one data set for --archive")

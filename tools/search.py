@@ -58,7 +58,8 @@ def calibrate(args: argparse.Namespace) -> None:
         skip_bad=args.skip_bad, device=args.device,
     )  # fmt: skip
     print(
-        f"{args.gallery}: threshold {told['threshold']:.4f}; {100 * args.false_accept_rate:g} % of strangers reach it"
+        f"{args.gallery}: threshold {told['threshold']:.4f}; at most {100 * args.false_accept_rate:g} % of strangers "
+        "reach it"
     )
     if told["true_positive_rate"] is not None:
         share = 100 * told["true_positive_rate"]

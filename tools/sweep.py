@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,6 +43,9 @@ def main(args: argparse.Namespace) -> None:
     for key, values in vary.items():
         if not values:
             raise InputError(f"--vary {key}: name the values that it shall have")
+    for key, count in Counter(key for keys, *_ in args.vary for key in keys.split(",")).items():
+        if count > 1:
+            raise InputError(f"--vary {key}: is named {count} times; give all its values at once")
     runs = plan(
         args.out, args.methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary,
         overrides=args.overrides,

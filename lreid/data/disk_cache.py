@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -66,10 +67,15 @@ class DiskCache:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _unwritable(folder, error) from None
+        gone = contextlib.suppress(FileNotFoundError)  # another run has finished or removed it meanwhile
         for file in folder.glob(".*.images.*"):  # what a run that was killed did not finish
-            if time.time() - file.stat().st_mtime > UNFINISHED_SECONDS:
-                file.unlink(missing_ok=True)
-        taken = sum(file.stat().st_size for file in folder.glob("*.images"))
+            with gone:
+                if time.time() - file.stat().st_mtime > UNFINISHED_SECONDS:
+                    file.unlink()
+        taken = 0
+        for file in folder.glob("*.images"):
+            with gone:
+                taken += file.stat().st_size
         free = shutil.disk_usage(folder).free
         if taken + size <= self.gib * 2**30 and size < free:
             return True
@@ -124,7 +130,7 @@ class DiskCache:
         """The file of these images as they are now; None where it shall have no name."""
         if not self.folder or not self.keep or any(is_synthetic(record.path) for record in records):
             return None
-        digest = hashlib.sha256(f"1 {height} {width}".encode())  # 1: how images are decoded and resized
+        digest = hashlib.sha256(f"2 {height} {width}".encode())  # 2: how images are decoded and resized
         for record in records:
             try:
                 state = os.stat(record.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Record
@@ -27,7 +28,8 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     """Decodes an image file, or draws a synthetic one, and resizes it.
 
     PIL decodes it, since OpenCV fills the missing part of a truncated file with grey and says nothing. The
-    bicubic filter of PIL is that of the official code of DMML and DwoPP.
+    bicubic filter of PIL is that of the official code of DMML and DwoPP. Pictures are turned upright as their EXIF
+    says, and grey values of 16 bits become 8.
 
     Args:
         path: an image file, or the address of a drawn image (see :mod:`lreid.data.synthetic`).
@@ -37,7 +39,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         (H, W, 3) uint8, RGB.
 
     Raises:
-        InputError: the file is missing, empty or damaged.
+        InputError: the file is missing, empty or damaged, or has grey values of 32 bits.
         ValueError: only one of height and width is given.
     """
     if (height is None) != (width is None):
@@ -197,9 +199,23 @@ def _require_file(path: str | Path) -> None:
 def _decode(path: str | Path) -> np.ndarray:
     try:
         with Image.open(path, formats=FORMATS) as image:
-            return np.array(image.convert("RGB"))
+            image.load()
+            with contextlib.suppress(Exception):  # a damaged EXIF block leaves the pixels as they lie
+                ImageOps.exif_transpose(image, in_place=True)
+            return _rgb(image)
     except MemoryError:
         raise
     except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); {REMEDY}") from None
+
+
+def _rgb(image: Image.Image) -> np.ndarray:
+    """(H, W, 3) uint8. PIL's own conversion would not scale deeper grey values, but cut them off at 255."""
+    # PIL opens grey of 16 bits as I;16…, or as I: PPM files, and PNG files in older versions.
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        grey = (np.asarray(image) >> 8).astype(np.uint8)
+        return np.repeat(grey[..., None], 3, axis=2)
+    if image.mode in ("I", "F"):
+        raise ValueError("grey values of 32 bits, whose range nobody knows; convert it to 8 bits")
+    return np.array(image.convert("RGB"))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lreid.data.datasets import csv_dataset
+from lreid.data.datasets.layout import SUFFIXES, visible_images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
 JUNK, DISTRACTOR = -1, 0  # identities in such names
 NOBODY = 0  # identity in a test set: someone who is not looked for
@@ -63,7 +63,7 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
         by_name: whether file names tell; None looks at them.
 
     Raises:
-        InputError: there is no such folder, or no image in it.
+        InputError: there is no such folder, no image in it, or see :func:`named_as_market`.
     """
     files = image_files(folder)
     if by_name is None:
@@ -82,21 +82,19 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The image files in a folder and below, told by their suffix, sorted.
+    """The image files in a folder and below, told by their suffix, sorted; links to folders are followed.
 
     Raises:
-        InputError: there is no such folder, or no image in it.
+        InputError: there is no such folder, no image in it, or one below cannot be read.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name one with images in it")
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            Path(parent, name)
-            for name in files
-            if not name.startswith(".") and name.lower().endswith(SUFFIXES)
-        ]
+    try:
+        found = _images_below(folder, frozenset())
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: cannot be read ({error.strerror}); mend its permissions or take it away"
+        ) from None
     if not found:
         raise InputError(
             f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it"
@@ -104,9 +102,32 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def named_as_market(files: Iterable[Path]) -> bool:
-    """Whether all names tell identity and camera in the manner of Market-1501."""
-    return all(MARKET_NAME.match(file.name) for file in files)
+def _images_below(folder: Path, above: frozenset[str]) -> list[Path]:
+    """Those of :func:`image_files`; ``above`` are the folders that lead here, to which a link may lead back."""
+    place = os.path.realpath(folder)
+    if place in above:
+        return []
+    with os.scandir(folder) as entries:
+        inner = [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
+    found = visible_images(folder)
+    for name in inner:
+        found += _images_below(folder / name, above | {place})
+    return found
+
+
+def named_as_market(files: Sequence[Path]) -> bool:
+    """Whether all names tell identity and camera in the manner of Market-1501.
+
+    Raises:
+        InputError: most do, but not all: a stray file would turn the labels of all others into something else.
+    """
+    others = [file for file in files if not MARKET_NAME.match(file.name)]
+    alike = len(files) - len(others)
+    if others and alike > len(others):
+        raise InputError(
+            f"{others[0]}: is not named like the other {alike} images (0002_c1….jpg); rename or remove it"
+        )
+    return not others
 
 
 def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
@@ -129,9 +150,9 @@ def folders_test(query: Path, gallery: Path) -> OwnTest:
     """Queries in one folder, the gallery in another; both are labelled in the same way, see :func:`list_folder`.
 
     Raises:
-        InputError: a folder without images, or a query without identity.
+        InputError: a folder without images, see :func:`named_as_market`, or see :func:`own_test`.
     """
-    by_name = named_as_market(image_files(query)) and named_as_market(image_files(gallery))
+    by_name = named_as_market([*image_files(query), *image_files(gallery)])
     return own_test(
         gallery.resolve().name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name)
     )
@@ -154,7 +175,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
     """A test set of listed images.
 
     Raises:
-        InputError: nothing is listed, or a query has no identity.
+        InputError: nothing is listed, a query has no identity, or it is in the gallery as well and no camera leaves
+            it out of its own ranking.
     """
     for split, images in (("query", query), ("gallery", gallery)):
         if not images:
@@ -169,6 +191,13 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
     pids = numbered(image.identity for image in images)
     cameras = numbered(image.camera for image in images)
     has_cameras = all(image.camera is not None for image in images)
+    if not has_cameras:
+        searched = {os.path.realpath(image.path) for image in gallery}
+        if twice := [image.path for image in query if os.path.realpath(image.path) in searched]:
+            raise InputError(
+                f"{twice[0]}: is a query and in the gallery, where it would find itself ({len(twice)} such); "
+                "leave it out of one of the two, or tell cameras by names like 0002_c1.jpg"
+            )
 
     def records(images: Sequence[Listed]) -> tuple[Record, ...]:
         return tuple(
@@ -186,7 +215,5 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
     """Each name's place, from 1, in ascending order: as numbers where all are integers, else as text."""
-    distinct = sorted({name for name in names if name is not None})
-    if all(re.fullmatch(r"[+-]?[0-9]+", name) for name in distinct):
-        distinct.sort(key=int)
-    return {name: place for place, name in enumerate(distinct, start=1)}
+    ranks = csv_dataset.ascending_ranks(name for name in names if name is not None)
+    return {name: rank + 1 for name, rank in ranks.items()}

@@ -162,9 +162,12 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
         InputError: an image that is decoded only now cannot be read.
     """
     context = "fork" if workers > 0 and sys.platform == "linux" else None
+    # A loader draws a number that nothing here uses out of torch's generator. Where a run is taken up again within a
+    # task it was drawn before the checkpoint, so it must not be drawn once more.
+    generator = torch.Generator() if batches.first else None
     loader = DataLoader(
         _FaultsAsItems(batches), batch_size=None, num_workers=workers, pin_memory=pin_memory,
-        multiprocessing_context=context, worker_init_fn=_leave_signals_to_the_run,
+        multiprocessing_context=context, worker_init_fn=_leave_signals_to_the_run, generator=generator,
     )  # fmt: skip
     for batch in loader:
         if isinstance(batch, InputError):

@@ -207,9 +207,13 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
+    """Those alone to train on; also to test on, where the test is of the identities that are trained on."""
     kept = set(_identities(data_set.train)[:number])
-    train = tuple(record for record in data_set.train if record.pid in kept)
-    return replace(data_set, train=train)
+    limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
+    records: dict[str, Any] = {
+        split: tuple(record for record in getattr(data_set, split) if record.pid in kept) for split in limited
+    }
+    return replace(data_set, **records)
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:

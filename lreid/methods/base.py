@@ -26,7 +26,8 @@ class Method:
 
     Attributes:
         batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
-            ``stream``, which shows every image once (any other method can be given one too, see STREAM.SEGMENT).
+            ``stream``, which shows every image once (methods of ``identities`` without exemplars mixed in can be given
+            one too, see STREAM.SEGMENT).
         views: of every image in a batch, each with an augmentation of its own.
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).

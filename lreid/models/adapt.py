@@ -33,12 +33,12 @@ def norm_statistics(
 
     They are averaged over batches, within which every layer already normalises with the batch's own statistics. The
     images are shuffled, as a gallery in order of identities would give batches of a few people, and cut into batches
-    of nearly equal size.
+    of nearly equal size, none of a single image, which has no variance.
 
     Args:
         model: stays as it is.
         images: n uint8 RGB images (H, W, 3).
-        batch_size: the most images in a batch.
+        batch_size: the most images in a batch, but for batches of two and three where it is smaller.
         seed: of the shuffle.
 
     Returns:
@@ -61,7 +61,7 @@ def norm_statistics(
         layer.train()
     order = np.random.default_rng(seed).permutation(len(images))
     with torch.no_grad():
-        for batch in np.array_split(order, math.ceil(len(order) / batch_size)):
+        for batch in np.array_split(order, min(math.ceil(len(order) / batch_size), len(order) // 2)):
             model._features([images[i] for i in batch], flip=False)
     return {name: state.cpu().numpy() for name, state in model.state_dict().items() if _is_statistic(name)}
 

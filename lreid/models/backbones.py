@@ -164,9 +164,23 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
         with torch.serialization.safe_globals(NUMPY_SCALARS):
             content = read_tensors(weights)
         # A checkpoint of a run, one of torchreid, or a plain state dict.
-        state = next((content[key] for key in ("model", "state_dict") if key in content), content)
+        layouts = (content.get("model"), content.get("state_dict"), content)
+        state = next((each for each in layouts if _is_state_dict(each)), {})
+        if not state:
+            raise InputError(
+                f"{weights}: holds no tensors by name, neither itself nor under model or state_dict; "
+                "set MODEL.WEIGHTS to a state dict"
+            )
     state = {key.removeprefix("module."): value for key, value in state.items() if isinstance(value, Tensor)}
     if any(key.startswith("backbone.") for key in state):  # of a model of lreid
         return {key.removeprefix("backbone."): value for key, value in state.items()}
     inner = {_FeatureMap: "resnet.", _TorchreidFeatures: "network."}.get(type(network), "")
     return {inner + key: value for key, value in state.items()}
+
+
+def _is_state_dict(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(isinstance(key, str) for key in value)
+        and any(isinstance(each, Tensor) for each in value.values())
+    )

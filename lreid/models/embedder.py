@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lreid.data.images import fit_image, read_image
+from lreid.errors import InputError
 from lreid.models.backbones import build_backbone
 
 
@@ -88,8 +90,10 @@ class Embedder(nn.Module):
             (n, dim) float32: pooled, and through the neck where there is one. Compare them by cosine similarity.
 
         Raises:
-            InputError: a file is missing or cannot be read.
+            InputError: a file is missing or cannot be read, or the images are of another form than these.
         """
+        if isinstance(images, (str, Path)):
+            raise InputError(f"{images}: a single path; give a list of paths")
         training, precision = self.training, self.precision
         self.eval()
         self.precision = None
@@ -108,22 +112,41 @@ class Embedder(nn.Module):
     ) -> Tensor:
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
+        elif images.ndim != 4 or images.shape[1] != 3:
+            raise _misfit(images)
         batch = images.to(self.mean.device)  # (B, 3, H, W)
         features = self.neck(self(batch))  # (B, dim)
         return features + self.neck(self(batch.flip(-1))) if flip else features
 
     def _decoded(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor) -> Tensor:
         """uint8 images (B, H, W, 3) of the input size."""
-        if isinstance(images, (np.ndarray, Tensor)) and images.shape[1:3] == (self.height, self.width):
-            return images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
         size = {"height": self.height, "width": self.width}
+        if isinstance(images, (np.ndarray, Tensor)) and images.shape[1:] == (self.height, self.width, 3):
+            tensor = images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
+            if tensor.dtype == torch.uint8:
+                return tensor
         return torch.from_numpy(
             np.stack(
                 [
                     read_image(str(image), **size)
                     if isinstance(image, (str, Path))
-                    else fit_image(np.asarray(image), **size)
+                    else fit_image(_rgb(image), **size)
                     for image in images
                 ]
             )
         )
+
+
+def _rgb(image: Any) -> np.ndarray:
+    """An image as an array, which must be (H, W, 3) uint8: values in [0, 1] would all be taken for black."""
+    array = np.asarray(image.cpu() if isinstance(image, Tensor) else image)
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+        raise _misfit(array)
+    return array
+
+
+def _misfit(came: np.ndarray | Tensor) -> InputError:
+    return InputError(
+        f"images: one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
+        "(H, W, 3) each, or a normalised float tensor (n, 3, H, W)"
+    )

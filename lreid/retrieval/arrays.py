@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,12 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
     """
     if not isinstance(values, Tensor):
         try:
-            values = torch.from_numpy(np.ascontiguousarray(values))
-        except TypeError as error:
+            array = np.asarray(values)
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))  # torch knows no other order
+            with warnings.catch_warnings():  # nobody writes to features, so an array may be read-only
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+                values = torch.from_numpy(array)
+        except (TypeError, ValueError) as error:
             raise InputError(f"{name}: expected an (N, D) array of floats ({error})") from None
     if not values.is_floating_point():
         raise InputError(f"{name}: expected floats, got {values.dtype}; convert them with astype('float32')")
@@ -69,7 +74,27 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
     Raises:
         InputError: as :func:`squared_norms`.
     """
-    return features * inverse_norms(squared_norms(features, name))[:, None]
+    features, inverse = directions(features, name)
+    return features * inverse[:, None]
+
+
+def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Features to be compared by direction alone, and one over the norm of every row, ``(N,)``; 0 for a zero vector.
+
+    Rows so short that their squares lose digits, or vanish, come back longer; where there is none, nothing is copied.
+
+    Raises:
+        InputError: as :func:`squared_norms`.
+    """
+    squares = squared_norms(features, name)
+    limits = torch.finfo(squares.dtype)
+    short = torch.nonzero(squares < limits.tiny / limits.eps).flatten()
+    short = short[features[short].any(1)]
+    if len(short):
+        features = features.clone()
+        features[short] /= features[short].abs().amax(1, keepdim=True)
+        squares = squared_norms(features, name)
+    return features, torch.where(squares > 0, squares.rsqrt(), 0.0)
 
 
 def squared_norms(features: Tensor, name: str) -> Tensor:
@@ -92,11 +117,6 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
     return squares
 
 
-def inverse_norms(squares: Tensor) -> Tensor:
-    """One over the norm of every row; 0 for a zero vector, whose cosine with anything is then 0."""
-    return torch.where(squares > 0, squares.rsqrt(), 0.0)
-
-
 def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """Identities or cameras as an ``(N,)`` int64 array.
 
@@ -105,7 +125,10 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    values = np.asarray(values)
+    try:
+        values = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name}: expected a list of integers ({error})") from None
     if values.shape != (length,):
         raise InputError(f"{name}: expected {length}, one a feature row, got shape {values.shape}")
     if values.dtype.kind not in "iu":

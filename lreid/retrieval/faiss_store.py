@@ -14,7 +14,7 @@ from lreid.retrieval.filters import EVERYTHING, NOBODY, Filter
 from lreid.retrieval.gallery_file import Stamp, read_gallery, stamp, unchanged, write_gallery
 from lreid.retrieval.index import measure_recall
 from lreid.retrieval.shards import Shards
-from lreid.retrieval.store import About, Labels, Paths
+from lreid.retrieval.store import About, Labels, Paths, require_keys
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of flat
 
@@ -86,6 +86,7 @@ class FaissStore:
         return self.everything
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
+        require_keys(keys, self.everything.keys)  # the index would give the vector of another image
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
@@ -208,11 +209,18 @@ class FilePlace:
     def roll_back(self) -> None:
         if not self.previous().exists():
             raise InputError(f"{self.path}: has no previous version to go back to")
-        self._take(self.previous().path, self.next().path, stamp(self.path))
+        seen = stamp(self.path) if self.path.exists() else None
+        self._take(self.previous().path, self.next().path, seen)
 
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
-        """The chosen file takes this name, and the file here the other one. Killed half way, it can be repeated."""
+        """The chosen file takes this name, and the file here the other one. Killed half way, it can be repeated.
+
+        ``seen`` None says that there is no file here.
+        """
         try:
+            if seen is None:
+                chosen.rename(self.path)
+                return
             with unchanged(self.path, seen), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
                 second = Path(folder, "gallery")
                 os.link(self.path, second)

@@ -27,7 +27,7 @@ class Filter:
         not_both: pairs of an identity and a camera; images of that identity by that camera are left out.
 
     Raises:
-        InputError: a value is not an integer of 64 bits.
+        InputError: a value is not an integer of 64 bits, or one stands where a list belongs.
     """
 
     cameras: Collection[int] | None = None
@@ -46,10 +46,12 @@ class Filter:
             if each.name in ("since", "until"):
                 value = _integer(value, each.name)
             elif each.name == "not_both":
-                pairs = {(_integer(one, each.name), _integer(cam, each.name)) for one, cam in value}
+                pairs = {tuple(_integers(pair, each.name)) for pair in _listed(value, each.name)}
+                if any(len(pair) != 2 for pair in pairs):
+                    raise InputError("filter not_both: needs pairs of an identity and a camera")
                 value = tuple(sorted(pairs))
             else:
-                value = tuple(sorted({_integer(one, each.name) for one in value}))
+                value = tuple(sorted(set(_integers(value, each.name))))
             object.__setattr__(self, each.name, value)
 
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -74,7 +76,15 @@ class Filter:
         return allowed
 
 
-EVERYTHING = Filter()
+def _listed(values: Any, name: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(f"filter {name}: {values!r} is one value; give a list of them") from None
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    return [_integer(value, name) for value in _listed(values, name)]
 
 
 def _integer(value: Any, name: str) -> int:
@@ -85,3 +95,6 @@ def _integer(value: Any, name: str) -> int:
     if not INT64.min <= number <= INT64.max:
         raise InputError(f"filter {name}: {number} does not fit into 64 bits")
     return number
+
+
+EVERYTHING = Filter()

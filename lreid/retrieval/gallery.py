@@ -15,7 +15,9 @@ from lreid.retrieval.faiss_store import FaissStore
 from lreid.retrieval.filters import EVERYTHING, NOBODY, Filter
 from lreid.retrieval.open_set import threshold_for
 from lreid.retrieval.places import place_of
-from lreid.retrieval.store import About, Labels, Paths, Place, Store
+from lreid.retrieval.store import About, Labels, Place, Store
+
+Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Matches:
         keys: ``(Q, k)`` int64, what the gallery calls the images: see :meth:`Gallery.labels`.
         ids, cams, times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
-        known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold; without one, every image does.
+        known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold and the image has an identity: the
+            threshold says nothing of images of nobody known. Without a threshold, every image found is.
     """
 
     scores: np.ndarray
@@ -42,8 +45,8 @@ class Matches:
 
     @property
     def unknown(self) -> np.ndarray:
-        """``(Q,)`` bool: not even the best image reaches the threshold, so the query shows nobody known."""
-        return ~self.known[:, 0]
+        """``(Q,)`` bool: of the images found, not even the best one with an identity reaches the threshold."""
+        return self.known.sum(1) == 0
 
 
 @dataclass
@@ -79,13 +82,13 @@ class Gallery:
         """``(N, D)`` float32 unit vectors of images, by their keys.
 
         Raises:
-            InputError: an ``ivfpq`` gallery, which has none.
+            InputError: an ``ivfpq`` gallery, which has none, or a key that no image has.
         """
-        return self.store.vectors(keys)
+        return self.store.vectors(np.asarray(keys, dtype=np.int64))
 
-    def holds(self, paths: Paths) -> np.ndarray:
+    def holds(self, paths: Files) -> np.ndarray:
         """``(N,)`` bool: which of these images are in the gallery."""
-        return self.store.keys_of(paths) >= 0
+        return self.store.keys_of(_names(paths)) >= 0
 
     def labels(self) -> Labels:
         """Keys, identities, cameras, times and paths of all images. On a server, all of them are fetched."""
@@ -95,7 +98,7 @@ class Gallery:
     def build(
         cls,
         features: Any,
-        paths: Paths,
+        paths: Files,
         ids: Any = None,
         cams: Any = None,
         times: Any = None,
@@ -126,7 +129,7 @@ class Gallery:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         vectors = _unit_vectors(features, "gallery features")
-        labels = _check_labels(len(vectors), ids, cams, times, paths)
+        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
         about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
         if at is None:
             return cls(FaissStore.build(vectors, labels, about))
@@ -136,7 +139,7 @@ class Gallery:
     def add(
         self,
         features: Any,
-        paths: Paths,
+        paths: Files,
         ids: Any = None,
         cams: Any = None,
         times: Any = None,
@@ -152,13 +155,13 @@ class Gallery:
         """
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "gallery features"))
-        labels = _check_labels(len(vectors), ids, cams, times, paths)
-        there = self.holds(paths)
+        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
+        there = self.holds(labels.paths)
         if there.any():
             raise InputError(f"{labels.paths[there][0]}: is in the gallery already; remove it first")
         self.store.add(vectors, labels)
 
-    def remove(self, paths: Paths) -> None:
+    def remove(self, paths: Files) -> None:
         """Deletes images with their features.
 
         An ``hnsw`` gallery of faiss is built anew from what stays.
@@ -166,9 +169,9 @@ class Gallery:
         Raises:
             InputError: a path that is not there (then nothing is removed), or a memory-mapped gallery.
         """
-        paths = sorted(set(paths))
-        keys = self.store.keys_of(paths)
-        missing = next((path for path, key in zip(paths, keys, strict=True) if key < 0), None)
+        doomed = sorted(set(_names(paths)))
+        keys = self.store.keys_of(doomed)
+        missing = next((path for path, key in zip(doomed, keys, strict=True) if key < 0), None)
         if missing is not None:
             raise InputError(f"{missing}: is not in the gallery; nothing was removed")
         self.store.remove(keys)
@@ -310,7 +313,9 @@ class Gallery:
     def _matches(self, scores: np.ndarray, labels: Labels) -> Matches:
         found, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(found, scores, -np.inf).astype(np.float32)
-        known = found if threshold is None else scores >= np.float32(threshold)
+        known = found
+        if threshold is not None:  # calibrated on images with an identity, so it holds for these only
+            known = found & (scores >= np.float32(threshold)) & (labels.ids != NOBODY)
         return Matches(scores, **vars(labels), known=known)
 
     def _check_model(self, model: str) -> None:
@@ -331,7 +336,12 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     return unit_rows(as_features(features, name, "cpu").float(), name).numpy()
 
 
-def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: Paths) -> Labels:
+def _names(paths: Files) -> list[str]:
+    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` are one image."""
+    return [str(path) for path in paths]
+
+
+def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]) -> Labels:
     """Labels of new images, whose keys are not known yet."""
     if len(paths) != count:
         raise InputError(f"gallery paths: expected {count}, one a feature row, got {len(paths)}")
@@ -342,5 +352,4 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: Paths) -> 
         unknown if column is None else as_labels(column, f"gallery {name}", count)
         for name, column in (("identities", ids), ("cameras", cams), ("times", times))
     )
-    names = np.array([str(path) for path in paths], dtype=object)
-    return Labels(unknown, identities, cameras, seconds, names)
+    return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object))

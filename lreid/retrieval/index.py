@@ -99,6 +99,17 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     return index
 
 
+def keys_in(index: Any, kind: str) -> np.ndarray:
+    """``(N,)`` int64 keys of all images in the order of their rows; ``ivfpq`` has no rows and gives them ascending."""
+    faiss = import_faiss()
+    if kind != "ivfpq":
+        return faiss.vector_to_array(index.id_map)
+    lists = index.invlists
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    parts = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
 def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
     """``(N, D)`` float32 vectors of an index, by their rows in it.
 

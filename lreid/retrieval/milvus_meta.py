@@ -15,7 +15,7 @@ from lreid.retrieval.milvus_client import REQUEST, TEXT, Connection, parts_of
 from lreid.retrieval.store import About, hash_of
 
 FORMAT = 1
-HEADER = 0  # key of the row that changes; the others are only ever added
+HEADER = 0  # key of the row that changes; the others are added, and those of names that go are deleted
 LONGEST = 60000  # bytes of what is put into one row, below TEXT
 
 
@@ -58,9 +58,12 @@ class Meta:
         self._write([header], HEADER)
 
     def write_names(self, about: About) -> None:
-        """Adds the names that are new since the last time. Several processes may do so at once."""
+        """Adds the names that are new since the last time, deletes those that went. Several processes may do so."""
         for what, names in about.names.items():
             kept = self._names_kept.setdefault(what, set())
+            if gone := kept - names.keys():
+                self._delete_names(what, gone)
+                kept -= gone
             new = [(number, name) for number, name in names.items() if number not in kept]
             self._write({"names": what, "of": part} for part in _short_parts(new))
             kept.update(number for number, _ in new)
@@ -91,6 +94,16 @@ class Meta:
         self._names_kept = {what: set(numbers) for what, numbers in names.items()}
         width, recall = header.pop("width"), dict(header.pop("recall"))
         return About(**header, recall=recall, names=names, extras=extras), width
+
+    def _delete_names(self, what: str, gone: set[int]) -> None:
+        for row in list(self.connection.rows(self.collection, ["key", "text"])):
+            value = json.loads(row["text"])
+            if value.get("names") != what or gone.isdisjoint(number for number, _ in value["of"]):
+                continue
+            rest = [pair for pair in value["of"] if pair[0] not in gone]
+            self._write([{"names": what, "of": rest}] if rest else [])  # first, so that a kill loses no name
+            with self.connection.writing(self.name):
+                self.connection("delete", self.collection, ids=[row["key"]])
 
     def _write(self, values: Iterable[dict[str, Any]], key: int | None = None) -> None:
         texts = [json.dumps(value) for value in values]

@@ -20,7 +20,7 @@ from lreid.errors import InputError
 from lreid.retrieval.filters import EVERYTHING, NOBODY, Filter
 from lreid.retrieval.milvus_client import REQUEST, TEXT, Connection, parts_of
 from lreid.retrieval.milvus_meta import Meta
-from lreid.retrieval.store import About, Labels, Paths, hash_of
+from lreid.retrieval.store import About, Labels, Paths, hash_of, require_keys
 
 INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # and how they are built
 SEARCHES = {"flat": {}, "hnsw": {"ef": 128}}
@@ -179,7 +179,8 @@ class MilvusStore:
             rows = self.connection("get", self.collection, ids=part, output_fields=["key", "vector"],
                                    consistency_level="Strong")  # fmt: skip
             found |= {row["key"]: np.asarray(row["vector"], dtype=np.float32) for row in rows}
-        return np.stack([found[key] for key in keys.tolist()])
+        require_keys(keys, np.array(list(found), dtype=np.int64))
+        return np.array([found[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
         if k > MOST:

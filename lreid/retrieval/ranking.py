@@ -147,6 +147,8 @@ def evaluate_scores(
     """
     if ap not in ("rectangular", "trapezoidal"):
         raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
+    if max_rank < 1 or (block is not None and block < 1):
+        raise InputError(f"max_rank = {max_rank} and block = {block} must be at least 1")
     num_queries, num_gallery = score.shape
     query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
         query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter

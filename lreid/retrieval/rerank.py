@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
-from lreid.retrieval.scores import Metric, blocks, full_precision
+from lreid.retrieval.scores import Metric, blocks, check_metric, full_precision
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class KReciprocal:
         """Scores of ``(Q, D)`` queries against a ``(G, D)`` gallery of the same dtype and device.
 
         Raises:
-            InputError: parameters that make no sense, or features that are not finite.
+            InputError: parameters that make no sense, an unknown metric, or features that are not finite.
         """
         if self.k1 < 1 or not 1 <= self.k2 <= self.k1 + 1 or not 0 <= self.weight <= 1:
             raise InputError(f"{self}: needs k1 of at least 1, k2 from 1 to k1 + 1 and weight in [0, 1]")
+        check_metric(metric)
         squared_norms(queries, "query features")  # only to refuse values that are not finite
         squared_norms(gallery, "gallery features")
         features = torch.cat([queries, gallery])  # (N, D)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import inverse_norms, squared_norms
+from lreid.retrieval.arrays import directions, squared_norms
 
 BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
 
 Metric = Literal["cosine", "euclidean", "sqeuclidean"]
+
+
+def check_metric(metric: str) -> None:
+    """Refuses a metric that there is not.
+
+    Raises:
+        InputError: it is unknown.
+    """
+    if metric not in get_args(Metric):
+        raise InputError(f"metric {metric!r}: unknown; use cosine, euclidean or sqeuclidean")
 
 
 class BlockScores(Protocol):
@@ -40,15 +50,17 @@ class Scorer:
     """
 
     def __init__(self, queries: Tensor, gallery: Tensor, metric: Metric):
-        if metric not in ("cosine", "euclidean", "sqeuclidean"):
-            raise InputError(f"metric {metric!r}: unknown; use cosine, euclidean or sqeuclidean")
+        check_metric(metric)
+        # For a query q, cosine ranks like q·g / |g| and the distance like q·g - |g|² / 2.
+        if metric == "cosine":
+            queries, _ = directions(queries, "query features")
+            gallery, self.term = directions(gallery, "gallery features")  # (G,)
+        else:
+            squared_norms(queries, "query features")  # only to refuse values that are not finite
+            self.term = squared_norms(gallery, "gallery features") / 2
         self.queries, self.gallery, self.metric = queries, gallery, metric
         self.shape = len(queries), len(gallery)
         self.buffer = gallery.new_empty(0, len(gallery))
-        squared_norms(queries, "query features")  # only to refuse values that are not finite
-        squares = squared_norms(gallery, "gallery features")
-        # For a query q, cosine ranks like q·g / |g| and the distance like q·g - |g|² / 2.
-        self.term = inverse_norms(squares) if metric == "cosine" else squares / 2  # (G,)
         self.repeats, self.originals = _repeated_rows(gallery)
 
     def __call__(self, here: slice) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lreid.errors import InputError
 from lreid.retrieval.filters import Filter
 
 Paths = Sequence[str] | np.ndarray  # names of images
@@ -48,7 +49,7 @@ class About:
         recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
         threshold: cosine similarity below which a search answers "unknown"; ``None`` before it is calibrated.
         false_accept_rate: share of strangers that the threshold was set for.
-        names: names of identities and cameras by their numbers, for whoever has names. Names are only ever added.
+        names: names of identities and cameras by their numbers, for whoever has names.
         extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They
             are given when it is built and stay.
         shards: parts of a faiss index, searched side by side.
@@ -95,10 +96,10 @@ class Store(Protocol):
         """Labels of all images, by ascending keys."""
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """``(N, D)`` float32 features of images that are there.
+        """``(N, D)`` float32 features of images.
 
         Raises:
-            InputError: the kind keeps no features.
+            InputError: the kind keeps no features, or an image is not there.
         """
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
@@ -160,6 +161,19 @@ class Place(Protocol):
         Raises:
             InputError: there is no previous version.
         """
+
+
+def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
+    """Refuses keys of images that are not there.
+
+    Raises:
+        InputError: one is not; it is named.
+    """
+    missing = keys[~np.isin(keys, there)]
+    if len(missing):
+        raise InputError(
+            f"key {missing[0]}: no image of the gallery has it; take keys from labels or matches"
+        )
 
 
 def hash_of(text: str) -> int:

@@ -22,27 +22,29 @@ def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> li
         queries: paths.
 
     Returns:
-        For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match (None if
-        unknown) and ``matches`` with ``rank``, ``path``, ``identity``, ``camera``, ``score``, ``known``.
+        For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match, or with a
+        threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
+        ``camera``, ``score``, ``known``.
     """
     return [_answer(named, matches, row, path) for row, path in enumerate(queries)]
 
 
 def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
+    calibrated = named.gallery.about.threshold is not None
     found = [
         {
             "rank": column + 1,
             "path": matches.paths[row, column],
-            "identity": named.identities.get(int(matches.ids[row, column])),
+            "identity": (name := named.identities.get(int(matches.ids[row, column]))),
             "camera": named.cameras.get(int(matches.cams[row, column])),
             "score": float(matches.scores[row, column]),
-            "known": None if named.gallery.about.threshold is None else bool(matches.known[row, column]),
+            "known": bool(matches.known[row, column]) and name is not None if calibrated else None,
         }
         for column in range(matches.scores.shape[1])
         if matches.keys[row, column] >= 0
     ]
-    unknown = None if named.gallery.about.threshold is None else bool(matches.unknown[row])
-    best = found[0]["identity"] if found and not unknown else None
+    unknown = not any(match["known"] for match in found) if calibrated else None
+    best = next((match["identity"] for match in found if match["known"] is not False), None)
     return {"image": path, "unknown": unknown, "identity": best, "matches": found}
 
 
@@ -56,13 +58,17 @@ def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: 
     if not answer["matches"]:
         return "nothing to compare with"
     best = answer["matches"][0]
-    who = best["identity"] or "somebody without a name"
     if threshold is None or false_accept_rate is None:
+        who = best["identity"] or "somebody without a name"
         return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
+    named = next((match for match in answer["matches"] if match["identity"] is not None), None)
+    if named is None:
+        return f"unknown: none of the nearest has a name, {rule}"
     if answer["unknown"]:
-        return f"unknown: the nearest has {best['score']:.3f}, {rule}"
-    return f"known: {who}, {best['score']:.3f}, {rule}"
+        nearest = "the nearest" if named is best else "the nearest with a name"
+        return f"unknown: {nearest} has {named['score']:.3f}, {rule}"
+    return f"known: {answer['identity']}, {named['score']:.3f}, {rule}"
 
 
 def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
@@ -88,7 +94,7 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
             verdict(answer, results["threshold"], results["false_accept_rate"]),
             [
                 ranked.Match(
-                    match["rank"], f"{match['score']:.3f}", verdicts[match["known"]],
+                    match["rank"], f"{match['score']:.3f}", verdicts[match["identity"] and match["known"]],
                     picture(match["path"], labels(match)),
                 )
                 for match in answer["matches"]

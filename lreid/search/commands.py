@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.retrieval import Gallery
+from lreid.retrieval import Filter, Gallery
 from lreid.retrieval.places import place_of
 from lreid.search.answers import answers, page_section, threshold_text
 from lreid.search.named_gallery import NamedGallery, Narrowing, extract, flips, number_of
@@ -29,6 +30,7 @@ from lreid.search.own_images import (
     number_names,
     paths_of,
     read_images,
+    require_some,
     tell_skipped,
     times_of,
 )
@@ -66,7 +68,7 @@ def build(
     model = load_model(checkpoint).to(pick_device(device))
     identities = number_names(numbered(image.identity for image in images), {})
     cameras = number_names(numbered(image.camera for image in images), {})
-    pictures = read_images(images, identities, cameras, model, skip_bad=skip_bad)
+    pictures = require_some(read_images(images, identities, cameras, model, skip_bad=skip_bad))
     norm = None
     if adapt_norm:
         norm = AdaptedNorm.estimate(model, pictures, pictures.camids if adapt_norm == "camera" else None)
@@ -74,7 +76,7 @@ def build(
     gallery = Gallery.build(
         extract(model, pictures, flip, norm), paths_of(pictures), pictures.pids, pictures.camids,
         times_of(pictures, images), model=fingerprint(model), kind=kind, shards=shards, at=place,
-        names={"identity": _turned(identities), "camera": _turned(cameras)},
+        names={"identity": _borne(identities, pictures.pids), "camera": _borne(cameras, pictures.camids)},
         extras=NamedGallery.extras(checkpoint, flip, norm),
     )  # fmt: skip
     gallery.save()
@@ -108,34 +110,42 @@ def add(
     model = named.model(checkpoint, device)
     identities = number_names(numbered(image.identity for image in images), named.identities)
     cameras = number_names(numbered(image.camera for image in images), named.cameras)
-    named.identities.update(_turned(identities))
-    named.cameras.update(_turned(cameras))
     pictures = read_images(images, identities, cameras, model, skip_bad=skip_bad)
+    tell_skipped(pictures)
+    if not len(pictures):
+        return 0
+    named.identities.update(_borne(identities, pictures.pids))
+    named.cameras.update(_borne(cameras, pictures.camids))
     named.gallery.add(
         named.extract(model, pictures), paths_of(pictures), pictures.pids, pictures.camids,
         times_of(pictures, images), model=fingerprint(model),
     )  # fmt: skip
     named.gallery.save()
-    tell_skipped(pictures)
     return len(pictures)
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None) -> int:
     """Deletes images and their features from a gallery: by path, or all of one identity.
 
+    The name of an identity goes with its last image.
+
     Returns:
         How many were removed.
 
     Raises:
-        InputError: one is not there; then the gallery stays as it was.
+        InputError: one is not there, or none is named; then the gallery stays as it was.
     """
+    if not paths and identity is None:
+        raise InputError(f"{where}: nothing to remove; name images, or somebody by --identity")
     named = NamedGallery.load(where)
     doomed = {absolute(path) for path in paths}
+    labels = named.gallery.labels()
+    named.keep_identities(labels.ids)  # once names were kept when their last image went
     if identity is not None:
         number = number_of(identity, named.identities, "identity", named.where)
-        labels = named.gallery.labels()
         doomed |= set(labels.paths[labels.ids == number].tolist())
     named.gallery.remove(sorted(doomed))
+    named.keep_identities(labels.ids[[path not in doomed for path in labels.paths]])
     named.gallery.save()
     return len(doomed)
 
@@ -153,9 +163,9 @@ def calibrate(
         checkpoint, skip_bad, device: of :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate``, the number of ``images`` and of those, without their own picture in
-        the gallery, whose identity is there (``known``), and the share of these whose best match is right and reaches
-        the threshold (``true_positive_rate``, None without any).
+        ``threshold``, ``false_accept_rate``, the number of ``images`` and of those whose identity has another image
+        than this one in the gallery (``known``), and the share of these whose best match with a name, other than
+        itself, is right and reaches the threshold (``true_positive_rate``, None without any).
 
     Raises:
         InputError: no image has an identity, or anything else does not fit; then the gallery stays as it was.
@@ -169,19 +179,33 @@ def calibrate(
         )
     model = named.model(checkpoint, device)
     identities = number_names((image.identity for image in labelled), named.identities)
-    pictures = read_images(labelled, identities, _turned(named.cameras), model, skip_bad=skip_bad)
+    pictures = require_some(
+        read_images(labelled, identities, _turned(named.cameras), model, skip_bad=skip_bad)
+    )
     features = named.extract(model, pictures)
     gallery = named.gallery
     threshold = gallery.calibrate(
         features, pictures.pids, model=gallery.about.model, false_accept_rate=false_accept_rate
     )
-    best = gallery.search(features, 2, model=gallery.about.model)
+    best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(NOBODY,)))
     own = best.paths[:, 0] == np.array(paths_of(pictures), dtype=object)  # the picture itself comes first
     rows, places = np.arange(len(own)), own.astype(int)
-    present = np.isin(pictures.pids, gallery.labels().ids) & (best.keys[rows, places] >= 0)
+    labels = gallery.labels()
+    images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
+    present = np.array(
+        [
+            images_of[pid] > (identity_of.get(path) == pid)
+            for pid, path in zip(pictures.pids.tolist(), paths_of(pictures), strict=True)
+        ]
+    )
     found = best.known[rows, places] & (best.ids[rows, places] == pictures.pids)
     gallery.save()
     tell_skipped(pictures)
+    if 0 < false_accept_rate * len(pictures) < 1:
+        logger.warning(
+            "%d images are too few for %g %% false accepts; instead not one of them reaches the threshold",
+            len(pictures), 100 * false_accept_rate,
+        )  # fmt: skip
     return {
         "threshold": threshold,
         "false_accept_rate": false_accept_rate,
@@ -292,6 +316,12 @@ def _load_filled(where: Where) -> NamedGallery:
     if not len(named.gallery):
         raise InputError(f"{where}: holds no images; add some")
     return named
+
+
+def _borne(numbers: Mapping[str, int], column: np.ndarray) -> dict[int, str]:
+    """Names by number, of those that an image bears: what was skipped leaves no name behind."""
+    there = set(column.tolist())
+    return {number: name for name, number in numbers.items() if number in there}
 
 
 def _turned(names: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -47,6 +47,13 @@ class NamedGallery:
         """Names by number, in the order in which they came."""
         return self.gallery.about.names.setdefault("camera", {})
 
+    def keep_identities(self, numbers: np.ndarray) -> None:
+        """Forgets the names of all identities but these."""
+        there = set(numbers.tolist())
+        self.gallery.about.names["identity"] = {
+            number: name for number, name in self.identities.items() if number in there
+        }
+
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
         """Opens a gallery that was made by :func:`lreid.search.build`.

@@ -56,6 +56,8 @@ def list_images(sources: Iterable[Path], split: str, *, identities: bool = True)
             listed = list(chain.from_iterable(list_csv(source, split).values()))
         elif source.is_dir():
             listed = list_folder(source)
+        elif not (source.exists() or is_synthetic(str(source))):
+            raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
         else:
             listed = [Listed(str(source), None, None)]
         for image in listed:
@@ -110,17 +112,35 @@ def read_images(
 
 
 def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) -> Images:
-    """Images as pixels in the size that a model takes.
+    """Images as pixels in the size that a model takes; with ``skip_bad`` perhaps none at all.
 
     Raises:
         InputError: an image cannot be read.
     """
     try:
         return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
-    except InputError as error:  # there is no config here
+    except InputError as error:
+        if skip_bad:  # not one can be read
+            none = Images([], height=model.height, width=model.width)
+            none.skipped = [record.path for record in records]
+            return none
+        # there is no config here
         raise InputError(
             str(error).replace(REMEDY, "replace it (when indexing, --skip-bad leaves it out)")
         ) from None
+
+
+def require_some(images: Images) -> Images:
+    """The images, of which a gallery or a threshold needs one at least.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not len(images):
+        raise InputError(
+            f"none of the {len(images.skipped)} images can be read, the first: {images.skipped[0]}; replace them"
+        )
+    return images
 
 
 def paths_of(images: Images) -> list[str]:

@@ -18,7 +18,7 @@ from lreid.retrieval import Gallery
 from lreid.retrieval.places import place_of
 from lreid.retrieval.store import Labels, Place
 from lreid.search.named_gallery import NamedGallery, extract, flips
-from lreid.search.own_images import paths_of, read_records
+from lreid.search.own_images import paths_of, read_records, require_some
 from lreid.training.run import pick_device
 
 logger = logging.getLogger("lreid")
@@ -70,6 +70,7 @@ def reindex(
         new.identities.update(old.identities)
         new.cameras.update(old.cameras)
     before = new.gallery.labels()
+    new.keep_identities(before.ids)
     new.gallery.finish()
     place.switch(old.gallery.store)
     now = NamedGallery.load(place)
@@ -100,9 +101,13 @@ class _Reindexing:
         if not len(labels):
             raise InputError(f"{old.where}: holds no images; add some")
         if old.norm:
-            pictures = self._pictures(labels)
+            pictures = require_some(self._pictures(labels))
             norm = AdaptedNorm.estimate(self.model, pictures, pictures.camids if old.norm.cameras else None)
-        first = self._pictures(labels[: self._step(labels)])
+        step = self._step(labels)
+        batches = (self._pictures(labels[start : start + step]) for start in range(0, len(labels), step))
+        first = next((batch for batch in batches if len(batch)), None)
+        if first is None:
+            raise InputError(f"{old.where}: not one of its images can be read any more; put them back")
         about = old.gallery.about
         gallery = Gallery.build(
             extract(self.model, first, flip, norm), paths_of(first), first.pids, first.camids,
@@ -128,6 +133,8 @@ class _Reindexing:
         step = self._step(wanted)
         for start in range(0, len(missing), step):
             pictures = self._pictures(missing[start : start + step])
+            if not len(pictures):
+                continue
             new.gallery.add(
                 new.extract(self.model, pictures), paths_of(pictures), pictures.pids, pictures.camids,
                 _times(pictures, missing), model=fingerprint(self.model),
@@ -165,7 +172,8 @@ def roll_back(where: str | Path) -> str:
         InputError: there is no previous version.
     """
     place = place_of(where)
-    NamedGallery.load(place.previous()) if place.previous().exists() else None
+    if place.previous().exists():
+        NamedGallery.load(place.previous())  # before it takes the place of one that can be used
     place.roll_back()
     return NamedGallery.load(place).gallery.about.model
 

@@ -18,6 +18,7 @@ The learning rate and the order of images follow from the position and the seed,
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +72,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run, the one to go on from first."""
+    """The checkpoints of a run, the one to go on from first; none where the folder cannot be one."""
+    if not os.path.isdir(folder):  # of impossible paths it says no
+        return []
     current = [folder / name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
     return current + list(task_checkpoints(folder).values())[::-1]
 

@@ -62,8 +62,11 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     """
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
-    with StopSignals() as stop:
-        return _train(cfg, out, resume, stop)
+    try:
+        with StopSignals() as stop:
+            return _train(cfg, out, resume, stop)
+    finally:
+        distributed.leave()
 
 
 def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str, Any]:

@@ -13,7 +13,8 @@ def decay_factor(
     """What the base rate is multiplied by: 1 at first, then a decay; every task starts anew.
 
     ``exponential`` is that of DwoPP's official code, ``end ** ((e + 1 - S) / (epochs + 1 - S))`` in epoch e (from 1),
-    S = ``start * epochs``, which arrives at ``end`` in the last one. The paper prints a slightly slower decay.
+    S = ``start * epochs``, which arrives at ``end`` in the last one; an only epoch is the last one. The paper prints a
+    slightly slower decay.
     ``cosine`` falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (there S = 0).
 
     Args:
@@ -26,7 +27,7 @@ def decay_factor(
     """
     first = start * epochs
     rise = 1.0 if epoch >= warmup else 0.01 + 0.99 * epoch / warmup
-    if epoch + 1 < first:
+    if epoch + 1 < first or start == 1:
         return rise
     if shape == "cosine":
         done = (epoch + 1 - first) / max(epochs - first, 1)

@@ -26,13 +26,14 @@ from lreid.config import (
     load_config,
     method_options,
 )
-from lreid.errors import InputError
+from lreid.errors import InputError, Stopped
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
 from lreid.report import comparison_table, learning_curve, read_results, sensitivity_curve
 from lreid.report.groups import short_key
 from lreid.training.run import changed_keys, recorded_config, with_method_defaults
+from lreid.training.signals import StopSignals
 
 logger = logging.getLogger("lreid")
 
@@ -87,7 +88,7 @@ class PlannedRun:
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
         results = read_run(self.folder)
-        changed = changed_keys(self.cfg, saved.read_text(encoding="utf-8"), saved)
+        changed = changed_keys(self.cfg, saved.read_text(encoding="utf-8", errors="replace"), saved)
         return len(results["mAP"]) == len(results["tasks"]) and not changed
 
 
@@ -149,9 +150,13 @@ def plan(
             raise InputError(
                 f"{folder}: would hold {count} runs; name every method, seed, file and value once"
             )
+    same: dict[str, Path] = {}
     for run in runs:
         cfg = run.cfg
         check_values(cfg)
+        computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
+        if (first := same.setdefault(computed, run.folder)) != run.folder:
+            raise InputError(f"{run.folder}: would compute the same as {first}; name every value once")
         # Whatever a method does not like about its options it says when it is made.
         small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
         build_method(cfg.METHOD.NAME, small, **method_options(cfg))
@@ -176,16 +181,20 @@ def sweep(
         The table as text, and by folder in one line each why runs failed.
     """
     failed: dict[str, str] = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_make, run, jobs): run for run in runs}
+    running: set[subprocess.Popen[str]] = set()
+    with StopSignals(), ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_make, run, jobs, running): run for run in runs}
         try:
             for number, done in enumerate(as_completed(waiting), start=1):
                 run, reason = waiting[done], done.result()
                 logger.info("%d/%d %s: %s", number, len(runs), run.folder, reason or "done")
                 if reason:
                     failed[str(run.folder)] = reason
-        except BaseException:  # Ctrl-C reaches the runs too; those that wait shall not begin
+        except BaseException as end:  # those that wait shall not begin
             pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(end, Stopped) and end.signal == signal.SIGTERM:  # Ctrl-C reaches the runs by itself
+                for process in list(running):
+                    process.terminate()
             raise
     finished = [read_run(run.folder) for run in runs if str(run.folder) not in failed]
     if not finished:
@@ -209,8 +218,8 @@ def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
     return list(zip(keys, values, strict=True))
 
 
-def _make(run: PlannedRun, jobs: int) -> str:
-    """Makes a run in a process of its own; in one line why it failed, or nothing."""
+def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]]) -> str:
+    """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing."""
     try:
         if run.is_finished():
             return ""
@@ -219,15 +228,18 @@ def _make(run: PlannedRun, jobs: int) -> str:
     environment = dict(os.environ)
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    done = subprocess.run(
+    with subprocess.Popen(
         run.command, env=environment, text=True, stderr=subprocess.PIPE,
         stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
-    )  # fmt: skip
-    if done.returncode == 0:
+    ) as process:  # fmt: skip
+        running.add(process)
+        _, told = process.communicate()
+        running.discard(process)
+    if process.returncode == 0:
         return ""
-    if done.returncode < 0:
-        return f"killed by {signal.Signals(-done.returncode).name}"
-    lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    if process.returncode < 0:
+        return f"killed by {signal.Signals(-process.returncode).name}"
+    lines = told.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("train.py: ")
 
 

@@ -56,6 +56,11 @@ def task_sampler(
                 f"STREAM.SEGMENT: {cfg.METHOD.NAME} mixes exemplars into its batches, which a stream has not; "
                 "set STREAM.SEGMENT 0, or take a method that replays, such as er"
             )
+        if method.batches == "episodes":
+            raise InputError(
+                f"STREAM.SEGMENT: {cfg.METHOD.NAME} learns from episodes of support and query images, which a stream "
+                "has not; set STREAM.SEGMENT 0, or take another method, such as er"
+            )
         segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
         return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
     common: dict[str, Any] = {

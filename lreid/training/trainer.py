@@ -159,7 +159,8 @@ class Trainer:
         """What is left of a task, from the position on."""
         cuda = self.device.type == "cuda"
         loader = batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=cuda)
-        if self.method.model.teacher_precision is not None:
+        told = str(self.task) in self.results["teacher_divergence"]  # before the run was taken up again
+        if self.method.model.teacher_precision is not None and not told:
             loader = self._watching_the_teacher(loader)
         self.clock = (time.perf_counter(), time.process_time())
         try:

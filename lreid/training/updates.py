@@ -44,7 +44,9 @@ class Updates:
         device: torch.device,
     ) -> None:  # fmt: skip
         self.method, self.device = method, device
-        common: dict[str, Any] = {"weight_decay": weight_decay, "fused": device.type in ("cpu", "cuda")}
+        # With momentum fused SGD has no starting point where the scaler leaves out its first step.
+        fused = device.type in ("cpu", "cuda") and not (fp16 and optimizer == "sgd")
+        common: dict[str, Any] = {"weight_decay": weight_decay, "fused": fused}
         self.optimizer: Optimizer = (
             SGD(method.parameters(), lr=0.0, momentum=momentum, **common)
             if optimizer == "sgd"

@@ -127,8 +127,8 @@ class _Resuming:
             if response.status != 206 or not span.startswith(f"bytes {start}-"):
                 start = 0
             length = response.headers["Content-Length"]
-            if length is not None and int(length) != self.size - start:
-                raise _Fault(f"gives {int(length)} bytes, not {self.size - start}: another file", final=True)
+            if length is not None and length != str(self.size - start):
+                raise _Fault(f"gives {length} bytes, not {self.size - start}: another file", final=True)
             with (
                 open(self.part, "ab" if start else "wb") as part,
                 tqdm(
@@ -145,14 +145,16 @@ class _Resuming:
 
 
 def _open(url: str, start: int, timeout: float) -> Any:
-    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
+        request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
         return urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
         raise _Fault(f"{error.code} {error.reason}", final=400 <= error.code < 500) from None
     except TimeoutError:
         raise _Fault(f"no answer for {timeout:g} s") from None
+    except (ValueError, http.client.InvalidURL) as error:
+        raise _Fault(f"not an address ({error})", final=True) from None
     except (OSError, http.client.HTTPException) as error:
         reason = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
         raise _Fault(reason, final=url.startswith("file:")) from None

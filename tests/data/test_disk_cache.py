@@ -205,6 +205,30 @@ def test_unfinished_files_are_removed_in_time(records: list[Record], folder: Pat
     assert os.listdir(folder) == [new.name]
 
 
+def test_files_that_another_run_removes_meanwhile_are_no_end(
+    records: list[Record], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glob = Path.glob
+
+    def and_one_that_has_gone(folder: Path, pattern: str) -> list[Path]:
+        return [folder / pattern.replace("*", "gone"), *glob(folder, pattern)]
+
+    monkeypatch.setattr(Path, "glob", and_one_that_has_gone)
+    assert_same(load(records, folder))
+
+
+def test_what_an_older_version_decoded_is_not_used(
+    records: list[Record], folder: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 1 cut grey values of 16 bits off and left pictures as the sensor lay."""
+    sha256 = disk_cache.hashlib.sha256
+    with monkeypatch.context() as older:
+        older.setattr(disk_cache.hashlib, "sha256", lambda text: sha256(text.replace(b"2 ", b"1 ", 1)))
+        load(records, folder, keep=True)
+    load(records, folder, keep=True)
+    assert len(read) == 5 + 5 and len(os.listdir(folder)) == 2
+
+
 def test_small_lists_and_drawn_images_need_no_file(records: list[Record], folder: Path) -> None:
     Images(records, **SIZE, disk=DiskCache(folder, 1.0, True))
     assert not folder.exists()  # they fit in memory

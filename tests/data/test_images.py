@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from lreid.data import images
 from lreid.data.images import Images, read_image, require_files
@@ -62,10 +62,59 @@ def test_height_alone_is_a_mistake_of_the_program(records):
         read_image(records[0].path, height=3)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "CMYK", "LA", "I;16"])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "CMYK", "LA"])
 def test_other_colour_modes_become_rgb(tmp_path, mode):
     Image.new(mode, (5, 9)).save(tmp_path / "x.tiff")
     assert read_image(tmp_path / "x.tiff").shape == (9, 5, 3)
+
+
+DEEP = np.array([[0, 255, 256], [12_345, 40_000, 65_535]])  # grey values of 16 bits
+SCALED = np.stack([np.array([[0, 0, 1], [48, 156, 255]])] * 3, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("x.png", np.uint16), ("x.tiff", np.uint16), ("x.tiff", np.dtype(">u2")), ("x.ppm", np.int32)],
+)
+def test_grey_values_of_16_bits_are_scaled(tmp_path, name, kind):
+    Image.fromarray(DEEP.astype(kind)).save(tmp_path / name)
+    np.testing.assert_array_equal(read_image(tmp_path / name), SCALED)
+
+
+def test_a_png_that_older_versions_of_pil_open_as_32_bits_is_scaled(tmp_path, monkeypatch):
+    Image.fromarray(DEEP.astype(np.uint16)).save(tmp_path / "x.png")
+    opened = Image.open
+
+    def of_32_bits(path, formats):
+        image = opened(path, formats=formats).convert("I")
+        image.format = "PNG"
+        return image
+
+    monkeypatch.setattr(images.Image, "open", of_32_bits)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), SCALED)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_grey_values_of_unknown_range_are_refused(tmp_path, kind):
+    Image.fromarray((DEEP * 9).astype(kind)).save(tmp_path / "x.tiff")
+    with pytest.raises(InputError, match=r"x\.tiff: .* convert it to 8 bits"):
+        read_image(tmp_path / "x.tiff")
+
+
+@pytest.mark.parametrize(("orientation", "turns"), [(1, 0), (3, 2), (6, -1), (8, 1)])
+def test_pictures_are_turned_upright(tmp_path, orientation, turns):
+    """As cameras write them: the pixels as the sensor lay, and the side that is up in EXIF."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    corners = np.zeros((32, 16, 3), np.uint8)
+    corners[:8, :8] = 255
+    Image.fromarray(corners).save(tmp_path / "x.jpg", exif=exif, quality=95)
+    np.testing.assert_allclose(read_image(tmp_path / "x.jpg"), np.rot90(corners, turns), atol=8)
+
+
+def test_damaged_exif_leaves_the_pixels_as_they_lie(tmp_path):
+    Image.fromarray(noise(0)).save(tmp_path / "x.png", exif=b"Exif\0\0no such block")
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), noise(0))
 
 
 @pytest.mark.parametrize("how", DAMAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,53 @@ def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:
         Listed(str(tmp_path / "alone.jpg"), None, None),
         Listed(str(tmp_path / "bob/0002_c1.jpg"), "bob", None),
     ]
+
+
+@pytest.mark.parametrize("strays", [["cover.png"], ["cover.png", "z/back.png"]])
+def test_stray_files_among_market_names_are_named(tmp_path: Path, strays: list[str]) -> None:
+    """They would make unknown cameras, and of the folder's name an identity, for all the others."""
+    query = touch(tmp_path / "q", "0002_c1.jpg")
+    gallery = touch(tmp_path / "g", "0002_c2.jpg", "0003_c2.jpg", *strays)
+    told = r"g/cover.png: is not named like the other 3 images \(0002_c1….jpg\); rename or remove it"
+    with pytest.raises(InputError, match=told):
+        folders_test(query, gallery)
+    if len(strays) == 1:
+        with pytest.raises(InputError, match="g/cover.png: is not named like the other 2 images"):
+            list_folder(gallery)
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    anna = touch(tmp_path / "elsewhere", "1.jpg", "more/2.jpg")
+    folder = touch(tmp_path / "people", "ben/1.jpg")
+    (folder / "anna").symlink_to(anna)
+    (anna / "back").symlink_to(folder)
+    (folder / "ben" / "self").symlink_to(folder / "ben")
+    assert list_folder(folder) == [
+        Listed(str(folder / "anna/1.jpg"), "anna", None),
+        Listed(str(folder / "anna/more/2.jpg"), "anna", None),
+        Listed(str(folder / "ben/1.jpg"), "ben", None),
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    touch(tmp_path, "anna/1.jpg", "ben/1.jpg")
+    (tmp_path / "ben").chmod(0)
+    try:
+        with pytest.raises(InputError, match=r"ben: cannot be read \(Permission denied\)"):
+            list_folder(tmp_path)
+    finally:
+        (tmp_path / "ben").chmod(0o755)
+
+
+def test_a_query_must_not_find_itself(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "q", "anna/1.jpg", "anna/2.jpg", "ben/1.jpg")
+    (tmp_path / "link").symlink_to(folder)
+    for gallery in (folder, tmp_path / "link", tmp_path):
+        with pytest.raises(InputError, match=r"q/anna/1.jpg: is a query and in the gallery.*\(3 such\)"):
+            folders_test(folder, gallery)
+    named = touch(tmp_path / "named", "0002_c1.jpg", "0002_c2.jpg")
+    assert folders_test(named, named).has_cameras  # by which its own image is left out of each ranking
 
 
 def test_two_folders_by_name(tmp_path: Path) -> None:
@@ -87,6 +135,8 @@ def test_csv_by_domain(tmp_path: Path) -> None:
 def test_numbers_are_sorted_as_numbers() -> None:
     assert numbered(["10", "9", None, "9"]) == {"9": 1, "10": 2}
     assert numbered(["10", "9", "x"]) == {"10": 1, "9": 2, "x": 3}
+    long = "1" * 5000  # Python makes no number of so many digits
+    assert numbered(["9", long]) == {long: 1, "9": 2}
 
 
 def test_what_is_wrong_with_folders(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ WHOLE = {
     "cmyk.jpg": encoded("JPEG", Image.fromarray(PIXELS).convert("CMYK")),
     "16bit.png": encoded("PNG", Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257)),
     "palette.png": encoded("PNG", Image.fromarray(PIXELS).convert("P"), transparency=b"\0" * 9),
-    "float.tif": encoded("TIFF", Image.fromarray(PIXELS[..., 0].astype(np.float32))),
     "bits.png": encoded("PNG", Image.fromarray(PIXELS).convert("1")),
     "animated.gif": encoded("GIF", frames()[0], save_all=True, append_images=frames()[1:]),
     "animated.webp": encoded("WEBP", frames()[0], save_all=True, append_images=frames()[1:]),
@@ -79,6 +78,7 @@ HARMFUL = {
     "bomb.ppm": b"P6 99999999 99999999 255\n", "negative.bmp": b"BM" + bytes(16) + b"\xff" * 40,
     "tiff.tif": b"II*\0\xff\xff\xff\xff",
     "cut.webp": WHOLE["a.webp"][:30],
+    "float.tif": encoded("TIFF", Image.fromarray(PIXELS[..., 0].astype(np.float32))),
 }  # fmt: skip
 
 
@@ -91,11 +91,12 @@ def test_images_of_all_kinds_are_read(name: str, tmp_path: Path) -> None:
 
 def searched(world: Path, folder: Path, name: str, content: bytes, *, maybe: bool = False) -> None:
     """Has a model tested with an image of a stranger among the queries."""
-    query = folder / "q" / "1" / name
-    query.parent.mkdir(parents=True, exist_ok=True)
-    query.write_bytes(content)
+    query, gallery = folder / "q" / "1" / name, folder / "g" / "1" / "a.webp"
+    for file, inside in ((query, content), (gallery, WHOLE["a.webp"])):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(inside)
     refused(
-        "test.py", "--checkpoint", world / "model.pt", "--query", folder / "q", "--gallery", folder / "q",
+        "test.py", "--checkpoint", world / "model.pt", "--query", folder / "q", "--gallery", folder / "g",
         "--out", folder / "out", named=query, maybe=maybe,
     )  # fmt: skip
     assert maybe or not (folder / "out").exists()

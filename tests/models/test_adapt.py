@@ -67,7 +67,14 @@ def statistics_by_hand(
     return sums
 
 
-@pytest.mark.parametrize(("count", "batch_size", "sizes"), [(6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2])])
+# the last three: no batch of a single image, which has no variance
+CASES = [
+    (6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2]),
+    (5, 2, [3, 2]), (3, 2, [3]), (4, 1, [2, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "batch_size", "sizes"), CASES)
 def test_statistics_by_hand(count: int, batch_size: int, sizes: list[int]) -> None:
     model, images = embedder(), pictures(count)
     order = np.random.default_rng(3).permutation(count)
@@ -77,6 +84,14 @@ def test_statistics_by_hand(count: int, batch_size: int, sizes: list[int]) -> No
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
         assert found[name] == pytest.approx(array, rel=1e-5, abs=1e-6), name
+
+
+def test_a_neck_sees_no_batch_of_one() -> None:
+    """Its features have no height and width to take a variance over."""
+    model = Embedder("small", height=16, width=8, neck=True)
+    images = np.random.default_rng(0).integers(0, 256, (5, 16, 8, 3), dtype=np.uint8)
+    statistics = norm_statistics(model, images, batch_size=2)
+    assert statistics["neck.running_var"].shape == (model.dim,)
 
 
 def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only() -> None:

@@ -79,6 +79,24 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["small", {"name": "small"}, {0: torch.zeros(1)}, None])
+def test_weights_beside_the_name_of_their_model(tmp_path: Path, name: object) -> None:
+    source, _ = build_backbone("small")
+    torch.save({"model": name, "state_dict": source.state_dict()}, tmp_path / "small.pth")
+    network, _ = build_backbone("small", str(tmp_path / "small.pth"))
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, source.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("content", [{"state_dict": None}, {"model": {0: torch.zeros(1)}}, {"epoch": 3}, {}])
+def test_files_without_named_tensors_are_refused(tmp_path: Path, content: dict[str, object]) -> None:
+    torch.save(content, tmp_path / "empty.pth")
+    with pytest.raises(
+        InputError, match="empty.pth: holds no tensors by name, neither itself nor under model"
+    ):
+        build_backbone("small", str(tmp_path / "empty.pth"))
+
+
 def test_every_tensor_of_a_misfit_is_told(tmp_path: Path, told: Callable[[], set[str]]) -> None:
     state = torchvision.models.resnet18().state_dict()
     del state["bn1.weight"]

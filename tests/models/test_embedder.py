@@ -70,6 +70,33 @@ def test_a_bad_file_is_named(model: Embedder, tmp_path: Path) -> None:
         model.extract([tmp_path / "gone.jpg"])
 
 
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        ((IMAGES / 255).astype(np.float32), r"\(32, 16, 3\) and type float32"),
+        (list((IMAGES / 255).astype(np.float32)), r"\(32, 16, 3\) and type float32"),
+        (IMAGES.astype(np.int64), r"\(32, 16, 3\) and type int64"),
+        (torch.from_numpy(IMAGES).long(), r"\(32, 16, 3\) and type int64"),
+        (IMAGES[..., 0], r"\(32, 16\) and type uint8"),  # grey
+        ([IMAGES[0, ..., 0]], r"\(32, 16\) and type uint8"),
+        (np.concatenate([IMAGES, IMAGES[..., :1]], -1), r"\(32, 16, 4\) and type uint8"),  # RGBA
+        (torch.from_numpy(IMAGES).permute(0, 3, 1, 2), r"\(3, 32, 16\) and type uint8"),
+        (IMAGES[0], r"\(16, 3\) and type uint8"),  # not in a list
+        (torch.from_numpy(IMAGES).float(), r"\(5, 32, 16, 3\) and type torch.float32"),
+    ],
+)
+def test_images_of_another_form_are_told(model: Embedder, images: object, told: str) -> None:
+    with pytest.raises(InputError, match=f"{told}; give paths, RGB values of uint8") as error:
+        model.extract(images)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("path", ["a.jpg", Path("a.jpg")])
+def test_a_single_path_is_no_list(model: Embedder, path: str | Path) -> None:
+    with pytest.raises(InputError, match="a.jpg: a single path; give a list of paths"):
+        model.extract(path)
+
+
 def test_normalisation() -> None:
     model = Embedder("small", height=4, width=2, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
     image = np.full((1, 4, 2, 3), 51, np.uint8)  # 0.2

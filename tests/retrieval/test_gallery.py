@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from galleries import WIDTH, compare, names, play, small, vectors
@@ -57,6 +59,44 @@ def test_threshold_lets_the_wanted_share_of_strangers_in(new_place):
     assert (known.ids[~known.unknown, 0] == np.arange(20)[~known.unknown]).all()
 
 
+def test_who_has_no_identity_is_never_known(new_place):
+    """Look-alikes that calibration leaves out would else let many more strangers in than it promises."""
+    rng = np.random.default_rng(0)
+    ids = np.repeat([*range(50), -1], [1] * 50 + [500])
+    gallery = Gallery.build(rng.standard_normal((550, WIDTH)), names(550), ids, model="a1", at=new_place())
+    assert gallery.search(vectors(3), 50, model="a1").known.all()  # there is no threshold yet
+    strangers = rng.standard_normal((300, WIDTH))
+    threshold = gallery.calibrate(strangers, 1000 + np.arange(300), model="a1", false_accept_rate=0.02)
+    found = gallery.search(strangers, 50, model="a1")
+    np.testing.assert_array_equal(found.known, (found.scores >= np.float32(threshold)) & (found.ids != -1))
+    assert (~found.unknown).mean() == pytest.approx(0.02)
+    assert (found.scores[:, 0] >= threshold).mean() > 0.1  # most of them by a nameless image
+
+
+def test_a_path_is_a_name(new_place):
+    """``Path("a.jpg")`` is the image "a.jpg" wherever paths are given."""
+    paths = [Path(name) for name in names(3)]
+    gallery = Gallery.build(vectors(3), paths, model="a1", at=new_place())
+    assert gallery.labels().paths.tolist() and all(type(path) is str for path in gallery.labels().paths)
+    assert gallery.holds([Path("00001.jpg"), Path("new.jpg")]).tolist() == [True, False]
+    with pytest.raises(InputError, match="some name comes twice"):
+        gallery.add(vectors(2), [Path("new.jpg"), "new.jpg"], model="a1")
+    with pytest.raises(InputError, match="00001.jpg: is in the gallery already"):
+        gallery.add(vectors(1), [Path("00001.jpg")], model="a1")
+    gallery.remove([Path("00001.jpg"), "00001.jpg"])
+    assert len(gallery) == 2
+
+
+def test_features_of_an_image_that_is_gone_are_refused(new_place):
+    gallery = small(at=new_place())
+    labels = gallery.labels()
+    gallery.remove(labels.paths[[4, 11]])
+    for gone in labels.keys[[4, 11]]:
+        with pytest.raises(InputError, match=f"key {gone}: no image of the gallery has it"):
+            gallery.features(np.array([labels.keys[0], gone]))
+    assert gallery.features([]).shape == (0, WIDTH)
+
+
 def test_calibration_leaves_a_persons_own_images_out(new_place):
     features = np.eye(WIDTH)[:3]
     gallery = Gallery.build(features, names(3), [0, 1, -1], model="a1", at=new_place())
@@ -100,6 +140,23 @@ def test_saving_keeps_everything(new_place):
     own = again.search(units, 1, model="a1")
     np.testing.assert_array_equal(own.paths[:, 0], labels.paths)
     again.save()  # again, and after a search
+
+
+def test_names_that_go_are_not_kept(new_place):
+    place, many = (
+        new_place(),
+        {number: f"somebody {number}" for number in range(3000)},
+    )  # more than a row holds
+    small(at=place, names={"identity": dict(many), "camera": {0: "door", 1: "hall"}}).save()
+    gallery = Gallery.load(place)
+    for number in (0, 1, 2999):
+        del gallery.about.names["identity"][number], many[number]
+    gallery.save()
+    again = Gallery.load(place)
+    assert again.about.names == {"identity": many, "camera": {0: "door", 1: "hall"}}
+    gallery.about.names["identity"][1] = "back"
+    gallery.save()
+    assert Gallery.load(place).about.names["identity"] == many | {1: "back"}
 
 
 def test_only_what_a_filter_allows_is_found(new_place):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.retrieval import Filter, Gallery
+from lreid.retrieval import Filter, Gallery, gallery_file
 from lreid.retrieval.index import measure_recall, new_index
 from lreid.retrieval.shards import Shards
 
@@ -276,6 +277,109 @@ def test_unusable_files_are_named(tmp_path):
         Gallery.load(file)
     with pytest.raises(InputError, match="cannot be written"):
         small().save(tmp_path / "people.gallery" / "below a file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nearest": "yes"}, "nearest is not known"),
+        ({"next_key": None}, "it has no next_key"),
+        ({"recall": None}, "it has no recall"),
+        ({"paths": None}, "it has no paths"),
+        ({"shards": "a"}, "shards is 'a', not int"),
+        ({"shards": 0}, "shards is 0"),
+        ({"kind": "lsh"}, "kind is 'lsh'"),
+        ({"threshold": "a"}, "threshold is 'a', not int or float"),
+        ({"recall": [[1]]}, "recall is no list of pairs"),
+        ({"names": {"identity": [[1, 2]]}}, "names.identity is no list of pairs"),
+        ({"next_key": 11}, "keys do not ascend to below next_key"),
+        ({"keys": np.arange(12)[::-1]}, "keys do not ascend to below next_key"),
+        ({"ids": None}, "it has no ids"),
+        ({"ids": np.arange(5)}, r"ids has shape \(5,\) and type int64"),
+        ({"cams": np.zeros(12)}, "cams has shape .* and type float64"),
+        ({"keys": np.arange(1, 13), "next_key": 13}, "index and labels do not belong together"),
+    ],
+)
+def test_foreign_headers_and_columns_are_named(tmp_path, change, message):
+    small().save(tmp_path / "g")
+    indexes, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
+    for name, value in change.items():
+        part = arrays if name in gallery_file.COLUMNS else header
+        part[name] = value
+        if value is None:
+            del part[name]
+    gallery_file.write_gallery(tmp_path / "changed", indexes, header, arrays)
+    with pytest.raises(InputError, match=f"changed: .*{message}.*; build it again"):
+        Gallery.load(tmp_path / "changed")
+
+
+def test_a_header_that_is_none_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery_file.json, "dumps", lambda _: "[1, 2]")
+    small().save(tmp_path / "g")
+    with pytest.raises(InputError, match="g: not a gallery .*it is a list, not a mapping.; build it again"):
+        Gallery.load(tmp_path / "g")
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_every_byte_of_the_index_counts(tmp_path, kind):
+    """One in the keys would give an image the name of another."""
+    file = tmp_path / "g"
+    small(kind).save(file)
+    whole = file.read_bytes()
+    with zipfile.ZipFile(file) as archive:
+        end = archive.infolist()[0].header_offset
+    for place in [*range(0, end, 37), *range(end - 100, end)]:
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+            Gallery.load(file)
+
+
+def save_without_checksum(gallery, path):
+    """As before there was one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gallery_file, "CHECKSUM", "unused")
+        gallery.save(path)
+
+
+@pytest.mark.parametrize(("kind", "shards"), [("flat", 1), ("flat", 3), ("hnsw", 1), ("hnsw", 2)])
+def test_without_a_checksum_the_keys_are_compared(tmp_path, kind, shards):
+    """Also in a file that is mapped, and so not read as a whole."""
+    file, ways = tmp_path / "g", (False, True)[: 1 if shards > 1 else 2]
+    gallery = small(kind, 60, shards=shards)
+    gallery.remove(names(5, 10))
+    save_without_checksum(gallery, file)
+    for mapped in ways:
+        found = Gallery.load(file, memory_map=mapped).search(vectors(4), 5, model="a1")
+        np.testing.assert_array_equal(found.paths, gallery.search(vectors(4), 5, model="a1").paths)
+    whole = file.read_bytes()
+    place = whole.index(np.array([30, 30 + shards]).tobytes())  # of a key of the first part
+    file.write_bytes(whole[:place] + b"\x3f" + whole[place + 1 :])
+    for mapped in ways:
+        with pytest.raises(InputError, match="g: index and labels do not belong together; build it again"):
+            Gallery.load(file, memory_map=mapped)
+
+
+def test_codes_have_their_keys_compared(tmp_path):
+    gallery = Gallery.build(vectors(10_000), names(10_000), model="a1", kind="ivfpq")
+    gallery.remove(names(5, 10))
+    save_without_checksum(gallery, tmp_path / "g")
+    assert len(Gallery.load(tmp_path / "g")) == len(Gallery.load(tmp_path / "g", memory_map=True)) == 9995
+    labels = gallery.labels()
+    gallery.store.everything = replace(labels, keys=np.where(labels.keys == 9999, 10_000, labels.keys))
+    gallery.store.next_key += 1
+    save_without_checksum(gallery, tmp_path / "other")
+    with pytest.raises(InputError, match="index and labels do not belong together"):
+        Gallery.load(tmp_path / "other")
+
+
+def test_a_damaged_size_in_an_index_is_no_lack_of_memory(tmp_path, monkeypatch):
+    def full(*_):
+        raise MemoryError("std::bad_alloc")
+
+    small().save(tmp_path / "g")
+    monkeypatch.setattr(faiss, "read_index", full)
+    with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+        Gallery.load(tmp_path / "g")
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):

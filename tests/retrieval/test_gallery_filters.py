@@ -82,6 +82,11 @@ def test_times_and_pairs_are_integers_too():
         Filter(since="0 or 1")
     with pytest.raises(InputError, match="filter not_both: '7' is not an integer"):
         Filter(not_both=[(1, "7")])
+    with pytest.raises(InputError, match="filter not_both: needs pairs of an identity and a camera"):
+        Filter(not_both=[(1, 2), (1, 2, 3)])
+    for name in ("cameras", "not_identities", "not_both"):
+        with pytest.raises(InputError, match=f"filter {name}: 3 is one value; give a list of them"):
+            Filter(**{name: 3})
     assert expression(Filter()) == ""
     assert expression(Filter(cameras=[2, 1, 2], until=9, not_both=[(4, 5)])) == (
         "(camera in [1, 2]) and (time > -1) and (time < 9) and (not (identity == 4 and camera == 5))"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.retrieval import evaluate
+from lreid.retrieval.arrays import directions, unit_rows
 from lreid.retrieval.matches import _count_by_comparing, _count_by_sorting
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -166,6 +167,39 @@ def test_leaves_its_input_and_the_precision_of_products_alone():
         np.testing.assert_array_equal(array, copy)
 
 
+def test_arrays_of_any_byte_order_and_read_only_ones_are_taken():
+    problem = random_problem(dtype=np.float32)
+    other, locked = problem[1].astype(">f4"), problem[1].copy()
+    locked.flags.writeable = False
+    torch.set_warn_always(True)  # torch would warn once only
+    try:
+        for gallery in (other, locked):
+            result = evaluate(problem[0], gallery, *problem[2:])
+            np.testing.assert_array_equal(result.ap, evaluate(*problem).ap)
+    finally:
+        torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_length_does_not_change_a_direction(dtype):
+    """However short: squares of values around 1e-22 vanish in float32."""
+    problem = random_problem(dtype=dtype)
+    queries, gallery = (torch.from_numpy(each) for each in problem[:2])
+    result = evaluate(*problem)
+    units, _ = directions(gallery, "gallery")
+    assert units.data_ptr() == gallery.data_ptr()  # ordinary rows are not copied
+    least = {np.float32: 2.0**-120, np.float64: 2.0**-1000}[dtype]
+    for scale in (least, least**0.5, least**0.6):
+        short = gallery * scale
+        short[5] = gallery[5]
+        lengths = unit_rows(short, "gallery").norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones_like(lengths))
+        torch.testing.assert_close(unit_rows(short, "g"), unit_rows(gallery, "g"), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(evaluate(queries * scale, short, *problem[2:]).ap, result.ap, atol=1e-6)
+    short[7] = 0
+    assert not unit_rows(short, "gallery")[7].any()
+
+
 def test_says_why_queries_have_no_match():
     features = np.eye(4)
     result = evaluate(features, features, [1, 2, 3, 4], [1, 2, 9, 4], [0, 0, 0, 0], [1, 0, 0, 1])
@@ -208,6 +242,10 @@ def test_names_the_filter_that_left_no_match():
         ({"query_cams": None}, "camera filter needs cameras"),
         ({"metric": "hamming"}, "metric 'hamming': unknown"),
         ({"ap": "circular"}, "ap 'circular': unknown"),
+        ({"gallery_features": [[1.0, 2], [1.0], [1, 1]]}, r"gallery features: expected an \(N, D\) array"),
+        ({"gallery_ids": [[1], [2, 3], [1]]}, "gallery identities: expected a list of integers"),
+        ({"block": -1}, "block = -1 must be at least 1"),
+        ({"max_rank": -1}, "max_rank = -1 and block = None must be at least 1"),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -85,6 +85,7 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Pa
     nameless = np.array([identity(image) is None for image in images])
     strangers = np.where(own | nameless, -1, scores).max(1)
     assert told["threshold"] == pytest.approx(threshold_for(strangers, 0.1), abs=1e-5)
+    scores[:, nameless] = -1  # somebody without a name is never recognised
     right = [
         own[row, column] and scores[row, column] > told["threshold"]
         for row, column in enumerate(scores.argmax(1))
@@ -98,15 +99,56 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Pa
     assert 0 < unknown.sum() < len(queries)
     for answer in results["queries"]:
         assert [match["known"] for match in answer["matches"]] == [
-            match["score"] >= told["threshold"] for match in answer["matches"]
+            match["score"] >= told["threshold"] and match["identity"] is not None
+            for match in answer["matches"]
         ]
         line = verdict(answer, results["threshold"], results["false_accept_rate"])
         if answer["unknown"]:
-            assert answer["identity"] is None and line.startswith("unknown: the nearest has ")
+            assert answer["identity"] is None and line.startswith("unknown: the nearest ")
         else:
-            assert line.startswith(f"known: {answer['identity'] or 'somebody without a name'}, ")
+            assert line.startswith(f"known: {answer['identity']}, ")
     page = (tmp_path / "out" / "matches.html").read_text()
     assert 'class="tile known"' in page and 'class="tile below"' in page
+
+
+def test_somebody_without_a_name_is_not_known(world: Path, gallery: Path, tmp_path: Path) -> None:
+    """Also where nobody is as near: a threshold is calibrated on those with a name."""
+    search.calibrate(gallery, search.list_images([world / "query"], "query"), device="cpu")
+    nameless = next(path for path in sorted((world / "gallery").iterdir()) if identity(path) is None)
+    for top, line in ((1, "none of the nearest has a name"), (126, "the nearest with a name has 0")):
+        results = search.query(gallery, [nameless], tmp_path / "out", top=top, device="cpu")
+        (answer,) = results["queries"]
+        assert answer["matches"][0]["path"] == str(nameless) and answer["matches"][0]["known"] is False
+        assert answer["unknown"] and answer["identity"] is None
+        assert verdict(answer, results["threshold"], 0.01).startswith(f"unknown: {line}")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count('class="tile below"') == 120  # nobody can tell on which side the nameless are
+
+
+def test_who_is_there_only_as_the_query_itself_is_not_counted(world: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gallery"
+    folder.mkdir()
+    everybody: dict[str, list[Path]] = {}
+    for path in sorted((world / "gallery").iterdir()):
+        everybody.setdefault(identity(path) or "", []).append(path)
+    del everybody[""]
+    alone, *others = everybody.values()
+    for path in [alone[0], *(path for each in others for path in each[:2])]:
+        (folder / path.name).write_bytes(path.read_bytes())
+    images = search.list_images([folder], "")
+    search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
+    told = search.calibrate(tmp_path / "g", images, device="cpu")
+    assert (told["images"], told["known"]) == (39, 38)
+
+
+def test_too_few_images_for_a_rate_are_told(
+    world: Path, gallery: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = search.list_images([world / "query"], "query")
+    for rate, count in ((0.5, 0), (0, 0), (0.02, 1)):
+        search.calibrate(gallery, images, false_accept_rate=rate, device="cpu")
+        assert len(caplog.messages) == count
+    assert "40 images are too few for 2 % false accepts; instead not one" in caplog.text
 
 
 def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, gallery: Path) -> None:
@@ -116,6 +158,7 @@ def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, galler
     model, everything = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
     scores = unit(model.extract(named)) @ unit(model.extract(everything)).T
     scores[np.array([[path == image for image in everything] for path in named])] = -1
+    scores[:, [identity(image) is None for image in everything]] = -1
     best = scores.argmax(1)
     right = [
         identity(path) == identity(everything[place]) and scores[row, place] >= told["threshold"]
@@ -153,7 +196,33 @@ def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
         search.remove(gallery, [str(images[0]), str(images[-1])])
     with pytest.raises(InputError, match="has no identity 'nobody'"):
         search.remove(gallery, identity="nobody")
+    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or somebody by"):
+        search.remove(gallery)
     assert gallery.read_bytes() == before
+
+
+def test_a_name_goes_with_its_last_image(gallery: Path, world: Path) -> None:
+    named = NamedGallery.load(gallery)
+    labels, names = named.gallery.labels(), dict(named.identities)
+    first, second, *_ = names
+    search.remove(gallery, identity=names[first])
+    with pytest.raises(InputError, match=f"has no identity '{names[first]}'"):
+        search.remove(gallery, identity=names[first])
+    search.remove(gallery, labels.paths[labels.ids == second][1:].tolist())
+    assert NamedGallery.load(gallery).identities.keys() == names.keys() - {first}
+    search.remove(gallery, labels.paths[labels.ids == second][:1].tolist())
+    assert NamedGallery.load(gallery).identities.keys() == names.keys() - {first, second}
+    assert NamedGallery.load(gallery).cameras == named.cameras  # which are no people
+
+
+def test_a_name_that_an_earlier_version_left_goes_too(gallery: Path, world: Path) -> None:
+    named = NamedGallery.load(gallery)
+    named.identities[7] = "left over"
+    named.gallery.save()
+    with pytest.raises(InputError, match="has no identity 'left over'"):
+        search.remove(gallery, identity="left over")
+    search.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
+    assert "left over" not in NamedGallery.load(gallery).identities.values()
 
 
 def test_the_adapted_normalisation_travels_with_the_gallery(
@@ -319,6 +388,30 @@ def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
         device="cpu",
     )
     assert len(named.gallery) == len(images) == 40 and not named.gallery.holds([str(broken)])[0]
+
+
+def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path, caplog) -> None:
+    bad = tmp_path / "bad" / "somebody" / "broken.png"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("no image")
+    listed, before = search.list_images([bad.parents[1]], ""), gallery.read_bytes()
+    assert listed[0].identity == "somebody"
+    assert search.add(gallery, listed, skip_bad=True, device="cpu") == 0
+    assert "skipped 1 images" in caplog.text and gallery.read_bytes() == before
+    with pytest.raises(
+        InputError, match="none of the 1 images can be read, the first: .*broken.png; replace"
+    ):
+        search.build(tmp_path / "g", world / "model.pt", listed, skip_bad=True, device="cpu")
+    with pytest.raises(InputError, match="none of the 1 images can be read"):
+        search.calibrate(gallery, listed, skip_bad=True, device="cpu")
+    people = search.list_images([world / "people"], "")
+    assert search.add(gallery, [*listed, *people], skip_bad=True, device="cpu") == 40
+    assert "somebody" not in NamedGallery.load(gallery).identities.values()  # nobody bears the name
+
+
+def test_a_mistyped_source_is_no_bad_image(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="typo: no such folder or file; mend the name"):
+        search.list_images([world / "people", tmp_path / "typo"], "")
 
 
 def test_folders_that_are_not_named_after_people(world: Path) -> None:

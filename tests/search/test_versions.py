@@ -183,6 +183,38 @@ def test_images_that_are_gone(world, new_place, tmp_path):
     assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 4, "extracted": 4}
 
 
+def test_reindexing_goes_on_where_only_bad_images_are_left(world, new_place, tmp_path, monkeypatch):
+    """Killed when all that can be read was extracted; the first batch, and then the rest, cannot be read."""
+    where, copy = new_place("g"), tmp_path / "images"
+    copy.mkdir()
+    for path in sorted((world / "images").iterdir())[:6]:
+        (copy / path.name).write_bytes(path.read_bytes())
+    search.build(where, world / "old.pt", search.list_images([copy], ""), device="cpu")
+    monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 2)
+    by_key = NamedGallery.load(where).gallery.labels().paths
+    for path in [*by_key[:2], *by_key[4:]]:
+        Path(path).unlink()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(versions._Reindexing, "catch_up", lambda *_: exec("raise KeyboardInterrupt"))
+        reindex(where, world / "new.pt", skip_bad=True, device="cpu")
+    assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 2, "extracted": 0}
+    named = NamedGallery.load(where)
+    assert named.identities.keys() == set(named.gallery.labels().ids.tolist())  # no names of the others
+    for path in by_key:
+        Path(path).unlink(missing_ok=True)
+    with pytest.raises(InputError, match="not one of its images can be read any more; put them back"):
+        reindex(where, world / "old.pt", skip_bad=True, restart=True, device="cpu")
+
+
+def test_going_back_when_the_gallery_is_gone(world, tmp_path):
+    where = tmp_path / "g"
+    old = build(str(where), world, 6).gallery.about.model
+    reindex(where, world / "new.pt", device="cpu")
+    where.unlink()
+    assert roll_back(where) == old
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
 def test_adapted_normalisation_is_estimated_anew(world, new_place):
     where = new_place("g")
     images = search.list_images([world / "index.csv"], "gallery")

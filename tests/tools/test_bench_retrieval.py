@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -46,6 +47,14 @@ def test_true_neighbours_and_recall(bench: ModuleType) -> None:
     np.testing.assert_array_equal(truth, np.argsort(-cosine, axis=1)[:, :10])
     assert bench.share_found(truth, truth[:, ::-1]) == 1
     assert bench.share_found(truth, np.where(np.arange(10) < 3, truth, -1)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("option", ["--repeats", "--threads", "--images", "--width", "--queries"])
+def test_bad_options_are_one_line(
+    tool: Callable[..., int], capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert tool("bench_retrieval.py", "--index", option, "0") == 2
+    assert f"bench_retrieval.py: {option} 0: must be at least 1" in capsys.readouterr().err
 
 
 def test_a_gallery_becomes_a_row(bench: ModuleType) -> None:

@@ -125,6 +125,8 @@ def damage(world: Path) -> dict[Path, bytes]:
         ),
         ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
         ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
+        ("remove good.gallery", "good.gallery: nothing to remove; name images, or somebody by --identity"),
+        ("build new.gallery g typo --checkpoint model.pt --skip-bad", "typo: no such folder or file; mend"),
         ("migrate good.gallery cut.gallery", "cut.gallery: is there already; choose another name"),
         ("migrate empty.gallery new.gallery", "empty.gallery: holds no images; add some"),
         ("query good.gallery q --top 0", "--top 0: ask for at least one match"),

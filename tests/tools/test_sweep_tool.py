@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import runpy
 import shlex
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tiny import TINY
 
 from lreid.config import load_config
 from lreid.training.run import train
+from lreid.training.run_folder import RunFolder
 
 ARGUMENTS = [
     str(part)
@@ -55,6 +58,22 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     assert (swept["mAP"], swept["loss_history"]) == (alone["mAP"], alone["loss_history"])
 
 
+def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
+    """So that the same command finds their folders free."""
+    many = [*ARGUMENTS, "TRAIN.EPOCHS", "100000", "TRAIN.CHECKPOINT_STEPS", "1"]
+    words = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path), *many]
+    command = [sys.executable, str(repository / "tools" / "sweep.py"), *words]
+    run = tmp_path / "dmml_ft-seed0"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 120
+        while not (run / "checkpoints" / "last.pt").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        process.terminate()
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 143 and "stopped by SIGTERM; all is saved, give the same command" in told
+    RunFolder(run).close()  # nobody holds it any more
+
+
 def test_a_dry_run_prints_commands(
     run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +96,10 @@ def test_a_dry_run_prints_commands(
     [
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: name the values"),
+        (
+            ["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"],
+            "--vary TRAIN.LR: is named 2 times",
+        ),
         (
             ["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"],
             "METHOD.TEMPERATURE: joint has no such",

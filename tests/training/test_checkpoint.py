@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from lreid.errors import InputError
+from lreid.errors import InputError, Stopped
 from lreid.models import Embedder
 from lreid.training.checkpoint import (
     checkpoints_of,
+    fitting,
     load_checkpoint,
     load_model_state,
     load_newest,
@@ -51,6 +53,27 @@ def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "foreign.pt")
     with pytest.raises(InputError, match=r"foreign.pt: not a checkpoint of lreid"):
         load_checkpoint(tmp_path / "foreign.pt")
+
+
+def test_copies_of_ones_own_are_passed_over(tmp_path: Path) -> None:
+    for name in ("task-02.pt", "task-02-backup.pt", "task-100.pt", "task-99.pt", "task-best.pt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["task-100.pt", "task-99.pt", "task-02.pt"]
+    assert checkpoints_of(tmp_path / ("x" * 300)) == []
+
+
+def test_a_signal_while_a_checkpoint_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    torch.save({"state_dict": {}}, tmp_path / "task-01.pt")
+    monkeypatch.setattr(torch, "load", interrupted)
+    with pytest.raises(Stopped):
+        load_newest(tmp_path)
+    with pytest.raises(Stopped), fitting(tmp_path):
+        interrupted()
 
 
 def test_another_architecture_is_refused() -> None:

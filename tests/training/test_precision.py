@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_config
+from tiny import stop_after, tiny_config
 
+from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.training import run
 from lreid.training.precision import has_instructions, set_precision, teacher_divergence
 from lreid.training.run import train
+from lreid.training.updates import Updates
 
 IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
 
@@ -109,6 +112,37 @@ def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytes
     assert has_instructions(cpu, "fp32") and has_instructions(gpu, "fp32")
     assert has_instructions(cpu, "bf16") == has_instructions(gpu, "bf16") == native
     assert has_instructions(gpu, "fp16")
+
+
+def test_the_divergence_is_of_the_first_batch_of_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And stays that where the run is taken up again."""
+    cfg = config(TRAIN__TEACHER_PRECISION="bf16", TRAIN__CHECKPOINT_MINUTES=0.0)
+    whole = train(cfg, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 4)
+        train(cfg, tmp_path / "broken")
+    again = train(cfg, tmp_path / "broken", resume=True)
+    assert again["teacher_divergence"] == whole["teacher_divergence"]
+
+
+def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
+    """As fp16 scales the loss as high as it goes, and takes the scale back where a gradient is infinite."""
+    method = build_method("dmml_ft", embedder())
+    options = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.0, "device": torch.device("cpu")}
+    updates = Updates(method, fp16=True, **options)
+    updates.set_rate(0.1)
+    before = [each.clone() for each in method.parameters()]
+    for size, moved in ((math.inf, False), (1.0, True)):
+        scale = updates.scaler.scale(torch.ones(())).item()
+        for each in method.parameters():
+            each.grad = torch.full_like(each, size * scale)
+        updates.scaler.step(updates.optimizer)
+        updates.scaler.update()
+        step = -0.1 if moved else 0.0
+        for old, each in zip(before, method.parameters(), strict=True):
+            torch.testing.assert_close(each.detach(), old + step)
 
 
 def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:

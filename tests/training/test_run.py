@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny import stop_after
 from tiny import tiny_config as config
 from yacs.config import CfgNode
 
@@ -34,21 +35,6 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
         for key, value in results.items()
         if key not in ("seconds", "images_per_second", "peak_memory_mib", "versions")
     }
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
-    """Breaks the run off, as a kill would, after so many epochs in all."""
-    train_epoch = trainer_module.Trainer._train_epoch
-    done = 0
-
-    def counted(*args: Any, **options: Any) -> None:
-        nonlocal done
-        if done == epochs:
-            raise KeyboardInterrupt
-        done += 1
-        train_epoch(*args, **options)
-
-    monkeypatch.setattr(trainer_module.Trainer, "_train_epoch", counted)
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +123,8 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
 def test_every_method_goes_on_to_the_same_figures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Broken off in the middle of the second task, or of the only one."""
-    cfg = config(METHOD__NAME=name, BENCHMARK__TASKS_PER_DATASET=2)
+    """Broken off in the middle of the second task of three, or of the only one."""
+    cfg = config(METHOD__NAME=name)
     whole = train(cfg, tmp_path / "whole")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_after(patch, 2 if method_class(name).joint else 4)
@@ -360,6 +346,8 @@ def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path)
     assert results["images_trained"] == 3 * images
     with pytest.raises(InputError, match="STREAM.SEGMENT: bot_ft_plus mixes exemplars"):
         train(config(METHOD__NAME="bot_ft_plus", STREAM__SEGMENT=10), tmp_path / "other")
+    with pytest.raises(InputError, match="STREAM.SEGMENT: dwopp learns from episodes"):
+        train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
 
 
 def test_sgd_is_not_adam(tmp_path: Path) -> None:

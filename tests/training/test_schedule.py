@@ -24,7 +24,9 @@ def test_it_falls_from_1_to_its_end() -> None:
     assert rates[:3] == [1.0] * 3 and rates[3] < 1
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0.01)
-    assert decay_factor(3, 4, start=1.0, end=1.0) == 1.0
+    for shape in ("exponential", "cosine"):
+        assert decay_factor(3, 4, start=1.0, end=0.1, shape=shape) == 1.0
+    assert decay_factor(0, 1, start=0.5, end=0.1) == pytest.approx(0.1)
 
 
 def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:

@@ -8,7 +8,6 @@ import io
 import json
 import runpy
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,6 +82,8 @@ def test_several_benchmarks_are_a_level_of_folders(tmp_path: Path, repository: P
         ({"vary": {"METHOD.NAME": ["joint"]}}, "METHOD.NAME: set it with --methods"),
         ({"methods": ["jiont"]}, "unknown method 'jiont'"),
         ({"seeds": [0, 0]}, "dwopp-seed0: would hold 2 runs"),
+        ({"vary": {"TRAIN.LR": ["1e-3", "0.001"]}}, "LR=0.001-seed0: would compute the same as"),
+        ({"vary": {"TRAIN.CHECKPOINT_STEPS": ["0", "1"]}}, "STEPS=1-seed0: would compute the same as"),
         ({"vary": {"TRAIN.LR,TRAIN.EPOCHS": ["1"]}}, "1 does not hold 2 values"),
     ],
 )  # fmt: skip
@@ -114,14 +115,19 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the runs that were made; within this process, which saves importing torch again."""
     folders = []
 
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess:
-        folders.append(Path(command[command.index("--out") + 1]).name)
-        monkeypatch.setattr(sys, "argv", command[1:])
-        with contextlib.redirect_stderr(io.StringIO()) as stderr, pytest.raises(SystemExit) as end:
-            runpy.run_path(command[1], run_name="__main__")
-        return subprocess.CompletedProcess(command, end.value.code, stderr=stderr.getvalue())
+    class Here(contextlib.nullcontext):
+        def __init__(self, command: list[str], **_: Any) -> None:
+            super().__init__(self)
+            folders.append(Path(command[command.index("--out") + 1]).name)
+            monkeypatch.setattr(sys, "argv", command[1:])
+            with contextlib.redirect_stderr(io.StringIO()) as self.told, pytest.raises(SystemExit) as end:
+                runpy.run_path(command[1], run_name="__main__")
+            self.returncode = end.value.code
 
-    monkeypatch.setattr(sweep_module.subprocess, "run", run)
+        def communicate(self) -> tuple[None, str]:
+            return None, self.told.getvalue()
+
+    monkeypatch.setattr(sweep_module.subprocess, "Popen", Here)
     return folders
 
 

@@ -192,6 +192,14 @@ def test_no_network(server: Server, file: Path) -> None:
     assert f"({server.url}: [Errno" in refused(file, server.url)
 
 
+@pytest.mark.parametrize(
+    "address", ["http://[::1/x", "http://host:port/x", "http://a..b/x", "http://h/ü", "http://h/a b"]
+)
+def test_a_malformed_address_is_told_once(file: Path, address: str) -> None:
+    told = refused(file, address)
+    assert f"({address}: not an address (" in told and "SHA-256" not in told
+
+
 def test_the_next_address_takes_over_where_one_fails(server: Server, file: Path, tmp_path: Path) -> None:
     (tmp_path / "mirror").write_bytes(CONTENT)
     mirror = (tmp_path / "mirror").as_uri()

@@ -113,8 +113,7 @@ def load_datasets(
     root = Path(root)
     kind, colon, rest = name.partition(":")
     if kind == "csv" and colon:
-        path, _, domain = rest.partition("#")
-        return _load_csv(path, domain, root)
+        return _load_csv(rest, root)
     if kind == "folder" and colon:
         return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
     if kind == "synthetic" and colon:
@@ -134,7 +133,13 @@ def load_datasets(
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
 
 
-def _load_csv(path: str, domain: str, root: Path) -> list[DataSet]:
+def _load_csv(name: str, root: Path) -> list[DataSet]:
+    """``PATH`` or ``PATH#DOMAIN``. A path may hold a # too: the longest that is there counts."""
+    parts = name.split("#")
+    for end in range(len(parts), 0, -1):
+        path, domain = "#".join(parts[:end]), "#".join(parts[end:])
+        if _places(path, root):
+            break
     file = _existing(path, root, "CSV file")
     data_sets = csv_dataset.load(file)
     if not domain:
@@ -148,7 +153,10 @@ def _load_csv(path: str, domain: str, root: Path) -> list[DataSet]:
 
 def _existing(path: str, root: Path, kind: str) -> Path:
     """The path as it stands or below ``root``, the first that exists."""
-    for place in (Path(path), root / path):
-        if os.path.exists(place):  # of impossible paths it says no
-            return place
+    if places := _places(path, root):
+        return places[0]
     raise InputError(f"{path}: no such {kind}, neither here nor in {root}; check the path")
+
+
+def _places(path: str, root: Path) -> list[Path]:
+    return [place for place in (Path(path), root / path) if os.path.exists(place)]  # impossible ones are not

@@ -111,16 +111,19 @@ def read_rows(file: Path) -> list[Row]:
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,domain], "
             f"found {','.join(header) or 'an empty file'}"
         )
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise InputError(f"{file}:1: the header has {twice} twice; remove or rename one of the two")
     rows: list[Row] = []
     first_line: dict[str, int] = {}
     for line, values in table[1:]:
         row = _row(file, line, header, values)
-        _require_inside(file, row)
-        if row.path in first_line:
+        path = _path_inside(file, row)
+        if path in first_line:
             raise InputError(
-                f"{file}:{line}: {row.path} is already on line {first_line[row.path]}; remove one of the two"
+                f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two"
             )
-        first_line[row.path] = line
+        first_line[path] = line
         if row.pid != JUNK:
             rows.append(row)
     if not rows:
@@ -128,8 +131,8 @@ def read_rows(file: Path) -> list[Row]:
     return rows
 
 
-def _require_inside(file: Path, row: Row) -> None:
-    """A list that came with images must not make a run read other files of the machine."""
+def _path_inside(file: Path, row: Row) -> str:
+    """The image's path in its only spelling: a list that came with images must not make a run read other files."""
     folder = os.path.abspath(file.parent)
     path = os.path.normpath(os.path.join(folder, row.path))
     if os.path.commonpath([folder, path]) != folder:
@@ -137,6 +140,7 @@ def _require_inside(file: Path, row: Row) -> None:
             f"{file}:{row.line}: {row.path} lies outside {file.parent}; move the CSV file to a folder that holds "
             "all images, or the image into this one"
         )
+    return path
 
 
 def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:

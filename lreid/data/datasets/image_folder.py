@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from lreid.data.datasets.csv_dataset import ascending_ranks
-from lreid.data.datasets.layout import CameraPolicy, cameras_of_test, describe_folder
+from lreid.data.datasets.layout import (
+    SUFFIXES,
+    CameraPolicy,
+    cameras_of_test,
+    describe_folder,
+    visible_images,
+)
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
 LEAST = {"train": 1, "test": 2}  # images of a class; to test, a query and a gallery image
 
 
@@ -24,7 +29,7 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 
     Args:
         home: the folder that holds ``train`` and ``test``, which hold a folder a class; its name is that of the data
-            set. Hidden folders, files of other types and folders in those of the classes are passed over.
+            set. Hidden folders and files, files of other types and folders in those of the classes are passed over.
         cameras: of queries and gallery, since there are none, see :func:`cameras_of_test`.
 
     Returns:
@@ -70,10 +75,7 @@ def _images(folder: Path, least: int) -> dict[str, list[Path]]:
     classes = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not classes:
         raise InputError(f"{folder}: holds no folder; put the images of each class into one")
-    files = {
-        each.name: sorted(file for file in each.iterdir() if file.suffix.lower() in SUFFIXES)
-        for each in classes
-    }
+    files = {each.name: visible_images(each) for each in classes}
     for name, found in files.items():
         if len(found) < least:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from lreid.errors import InputError
 
 CameraPolicy = Literal["apart", "same"]
 
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")  # of images
 JUNK = -1  # a bad detection: neither right nor wrong, so it is dropped
 DISTRACTOR = 0  # nobody, or a person without identity: a wrong answer in the gallery, nothing to train on
 
@@ -88,6 +90,20 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
     return f"{folder} holds {', '.join(names[:limit])}{more}"
 
 
+def visible_images(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
+    """The images right in a folder, told by their suffix in any case, sorted by name.
+
+    Hidden files are none: macOS puts a ``._0001.jpg``, which is no image, beside ``0001.jpg``.
+    """
+    with os.scandir(folder) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.name.lower().endswith(suffixes) and not entry.is_dir()
+        ]
+    return [folder / name for name in sorted(names)]
+
+
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
     """A data set with one folder a split, whose file names tell identity and camera.
 
@@ -131,9 +147,7 @@ def read_folder(
         InputError: the name of an image does not fit the pattern.
     """
     records = []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.suffix.lower() != suffix:
-            continue  # the archives hold some Thumbs.db
+    for path in visible_images(folder, (suffix,)):
         match = re.match(pattern, path.name)
         if match is None:
             raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove it")

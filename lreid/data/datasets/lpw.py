@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, read_folders, require_splits
+from lreid.data.datasets.layout import find_home, read_folders, require_splits, visible_images
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
@@ -73,9 +73,5 @@ def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
                 f"{person}: unexpected name; expected the number of a person: rename or remove it"
             )
         pid = pid_offset + int(person.name)
-        records += [
-            Record(str(path), pid, camid)
-            for path in sorted(person.iterdir())
-            if path.suffix.lower() == ".jpg"
-        ]
+        records += [Record(str(path), pid, camid) for path in visible_images(person, (".jpg",))]
     return records

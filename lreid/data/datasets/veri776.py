@@ -46,9 +46,8 @@ def load(root: Path, *, tracks: bool = False) -> DataSet:
 
 def _read_tracks(file: Path, gallery: Sequence[Record]) -> tuple[int, ...]:
     """The line that each gallery image stands in; a line names a track and then its images."""
-    line_of = {
-        name: number for number, line in enumerate(file.read_text().splitlines()) for name in line.split()
-    }
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    line_of = {name: number for number, line in enumerate(lines) for name in line.split()}
     names = [Path(record.path).name for record in gallery]
     missing = next((name for name in names if name not in line_of), None)
     if missing is not None:

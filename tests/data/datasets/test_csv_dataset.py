@@ -99,6 +99,14 @@ FAULTS = {
     "too many values": (["a.jpg,1,0,train,x"], "csv:2: 5 values for 4 columns"),
     "empty value": (["a.jpg,,0,train"], "csv:2: pid is empty"),
     "path twice": ([*ROWS, "a.jpg,9,right,train"], "csv:7: a.jpg is already on line 3"),
+    "path twice in other words": (
+        [*ROWS, "./i//../a.jpg,9,right,train"],
+        "csv:7: ./i//../a.jpg is already on line 3",
+    ),
+    "path twice, once absolute": (
+        [*ROWS, "{folder}/c.jpg,100,right,gallery"],
+        "csv:7: .*/c.jpg is already on line 4",
+    ),
     "trained and tested": (
         [*ROWS, "f.jpg,9,right,query"],
         "csv:7: identity '9' is in query .* train on line 3",
@@ -123,7 +131,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_named(write, tmp_path, fault):
     rows, message = FAULTS[fault]
-    rows = [row.replace("{name}", tmp_path.name) for row in rows]
+    rows = [row.replace("{name}", tmp_path.name).replace("{folder}", str(tmp_path)) for row in rows]
     with pytest.raises(InputError, match=message):
         csv_dataset.load(write(rows))
 
@@ -136,6 +144,11 @@ def test_line_numbers_count_blank_lines(write):
 def test_missing_column_is_named(write):
     with pytest.raises(InputError, match="csv:1: the header lacks camid, split; .* found path,pid$"):
         csv_dataset.load(write([], header="path,pid"))
+
+
+def test_doubled_column_is_named(write):
+    with pytest.raises(InputError, match="csv:1: the header has pid twice; remove or rename one of the two"):
+        csv_dataset.load(write(["a.jpg,1,0,train,2"], header="path,pid,camid,split,pid"))
 
 
 def test_empty_domain_is_named(write):

@@ -41,6 +41,16 @@ def test_csv_one_domain(root):
         load_datasets("csv:pets/index.csv#dog", root, {})
 
 
+def test_csv_in_a_path_with_the_sign_of_a_domain(root):
+    (root / "pets").rename(root / "pets#2")
+    assert names("csv:pets#2/index.csv", root) == ["cats", "dogs"]
+    assert names("csv:pets#2/index.csv#dogs", root) == ["dogs"]
+    (root / "pets#2" / "index.csv").rename(root / "pets#2" / "in#dex.csv")
+    assert names("csv:pets#2/in#dex.csv#dogs", root) == ["dogs"]
+    with pytest.raises(InputError, match="cats: no such CSV file"):
+        load_datasets("csv:cats#index.csv#dogs", root, {})
+
+
 def test_csv_missing(root):
     with pytest.raises(InputError, match=f"pet.csv: no such CSV file, neither here nor in {root}"):
         load_datasets("csv:pet.csv", root, {})

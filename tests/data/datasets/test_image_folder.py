@@ -12,7 +12,7 @@ from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError
 
 TRAIN = [f"{name}/{number}.png" for name in ("10", "9") for number in range(2)]
-TEST = ["10/a.png", "10/b.JPG", "9/c.png", "9/d.png", "9/e.jpeg"]
+TEST = ["10/a.png", "10/b.JPG", "9/c.webp", "9/d.bmp", "9/e.jpeg"]
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def home(tmp_path, make_images):
     make_images(tmp_path / "digits" / "train", TRAIN)
     make_images(tmp_path / "digits" / "test", TEST)
     (tmp_path / "digits" / "train" / "9" / "notes.txt").touch()
+    (tmp_path / "digits" / "train" / "9" / "._0.png").touch()  # macOS leaves such files in archives
     (tmp_path / "digits" / "train" / ".hidden").mkdir()
     return tmp_path / "digits"
 
@@ -42,8 +43,8 @@ def test_classes_by_value_and_every_second_test_image_a_query(home):
     assert data_set.name == "digits"
     assert short(data_set.train) == [("0.png", 0, 0), ("1.png", 0, 0), ("0.png", 1, 0), ("1.png", 1, 0)]
     assert data_set.train[0].path == str(home / "train/9/0.png")  # 9 < 10
-    assert short(data_set.query) == [("c.png", 0, 0), ("e.jpeg", 0, 0), ("a.png", 1, 0)]
-    assert short(data_set.gallery) == [("d.png", 0, 1), ("b.JPG", 1, 1)]
+    assert short(data_set.query) == [("c.webp", 0, 0), ("e.jpeg", 0, 0), ("a.png", 1, 0)]
+    assert short(data_set.gallery) == [("d.bmp", 0, 1), ("b.JPG", 1, 1)]
     assert sorted(data_set.held_out) == sorted(data_set.query + data_set.gallery)
     assert {record.camid for record in image_folder.load(home, cameras="same").gallery} == {0}
 
@@ -60,9 +61,13 @@ def test_held_out_images_get_the_labels_of_their_classes(home):
             assert len(task.held_out) == len(list((home / "test" / trained).glob("*.*")))
     merged = merge_tasks(benchmark).tasks[0]
     assert {record.pid for record in merged.held_out} == {0, 1} and len(merged.held_out) == 5
-    assert [len(task.held_out) for task in build(home.parent, 1, identities=1).tasks] == [
-        3
-    ]  # of class 9 alone
+
+
+def test_classes_that_are_not_learned_are_not_tested_either(home):
+    benchmark = build(home.parent, 1, identities=1)
+    assert short(benchmark.tasks[0].held_out) == [("c.webp", 0, 0), ("d.bmp", 0, 1), ("e.jpeg", 0, 0)]
+    assert short(benchmark.tests[0].query) == [("c.webp", 0, 0), ("e.jpeg", 0, 0)]
+    assert short(benchmark.tests[0].gallery) == [("d.bmp", 0, 1)]
 
 
 def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
@@ -82,7 +87,7 @@ def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
         (["train/9"], [], "digits: class 9 is in test, but not in train; every class needs images in both"),
         (["test/9"], [], "digits: class 9 is in train, but not in test"),
         (["test/9", "test/10"], [], "digits/test: holds no folder; put the images of each class into one"),
-        (["train/9"], ["train/9"], r"train/9: a class needs 1 images or more \(.jpeg .jpg .png\) in train, found 0"),
+        (["train/9"], ["train/9"], r"train/9: a class needs 1 images or more \(.bmp .gif .* .webp\) in train, found 0"),
         (["test/10/a.png"], [], "test/10: a class needs 2 images or more .* in test, found 1"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ def root(tmp_path, make_images):
             folder = tmp_path / f"lpw/pep_256x128/scen{scene}/view{view}"
             make_images(folder, [f"{person}/{frame:05d}.jpg" for person in (0, 12) for frame in (1, 2)])
     (tmp_path / "lpw/pep_256x128/scen1/view1/readme.txt").touch()
+    (tmp_path / "lpw/pep_256x128/scen2/view1/12/._00001.jpg").touch()  # macOS leaves such files in archives
     return tmp_path
 
 

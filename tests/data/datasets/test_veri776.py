@@ -47,9 +47,9 @@ def test_tracks_are_the_lines_of_their_file(make_veri, make_images):
     images = ["0002_c020_00030605_1.jpg", "0003_c001_00000001_0.jpg"]
     make_images(root / "veri" / "image_test", images)
     file = root / "veri" / "test_track.txt"
-    file.write_text(
-        "0003_c001_00000001 0003_c001_00000001_0.jpg \n"
-        "0002_c020_00030600 0002_c020_00030600_0.jpg 0002_c020_00030605_1.jpg \n"
+    file.write_bytes(
+        b"0003_c001_00000001 0003_c001_00000001_0.jpg caf\xe9.jpg \n"  # not UTF-8, and of no image that is there
+        b"0002_c020_00030600 0002_c020_00030600_0.jpg 0002_c020_00030605_1.jpg \n"
     )
     data_set = veri776.load(root, tracks=True)
     assert data_set.name == "veri776_tracks" and data_set.tracks == (1, 1, 0)
