@@ -35,10 +35,8 @@ class GradientRecorder:
     def __init__(self, model: Embedder, *, steps: int) -> None:
         self.model, self.steps = model, steps
         self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
-        self.found: dict[str, list[Tensor]] = {
-            "stored": [],
-            "incoming": [],
-        }  # in the update at hand, (n,) each
+        # Norms (n,) of each call in the update at hand.
+        self.found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
 
     def loss(self, method: Any, batch: Batch) -> dict[str, Tensor]:
         """What ``method.loss(batch)`` gives; looks at the norms of the weighted sum."""
