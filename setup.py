@@ -13,7 +13,7 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["lreid", "lreid.*"]),
-    package_data={"lreid": ["weights/*"]},
+    package_data={"lreid": ["configs/*/*.yaml", "weights/*"]},
     install_requires=[
         "torch>=2.6",
         "torchvision>=0.19",

@@ -16,9 +16,7 @@ people, cameras = np.repeat(np.arange(30), 8), np.tile(np.arange(4), 60)
 features = 1.6 * dice.normal(size=(240, 64))  # (240, 64) float64
 features += dice.normal(size=(30, 64))[people] + 0.5 * dice.normal(size=(4, 64))[cameras]
 query = np.arange(240) % 8 < 2  # the first two pictures of each person; (240,) bool
-search = (
-    features[query], features[~query], people[query], people[~query], cameras[query], cameras[~query],
-)  # fmt: skip
+search = (features[query], features[~query], people[query], people[~query], cameras[query], cameras[~query])
 
 result = lreid.evaluate(*search)
 print(f"mAP {100 * result.mAP:.1f}, Rank-1 {100 * result.cmc[0]:.1f}, Rank-5 {100 * result.cmc[4]:.1f}")

@@ -15,9 +15,7 @@ from lreid.data.synthetic import load_synthetic
 model = lreid.load_model(sys.argv[1] if len(sys.argv) > 1 else "zoo:dwopp-synthetic-10")
 
 # Twenty people whom the model has never seen. A path is that of a file, or the address of a drawn picture as here.
-people = load_synthetic(
-    "plaza", train_identities=0, test_identities=20, images_per_identity=6, distractors=10, seed=7
-)
+people = load_synthetic("plaza", train_identities=0, test_identities=20, images_per_identity=6, distractors=10, seed=7)
 known_paths, known_people, known_cameras = zip(*people.gallery, strict=True)
 new_paths, new_people, new_cameras = zip(*people.query, strict=True)
 
@@ -33,16 +31,14 @@ print(f"{len(gallery)} pictures in the gallery, {features.shape[1]} numbers each
 
 matches = gallery.search(
     model.extract(new_paths), 5, query_cams=new_cameras, exclude_same_camera=True, model=lreid.fingerprint(model)
-)  # fmt: skip
+)
 for row in range(3):
     print(f"{new_paths[row]} looks most like {matches.paths[row, 0]} (cosine {matches.scores[row, 0]:.2f})")
 right = (matches.ids[:, 0] == new_people).sum()
 print(f"the best match is the same person for {right} of {len(new_paths)} new pictures")
 
 # Nobody is in the gallery for certain: a threshold answers "unknown" below it. Here strangers reach it in 5 % of cases.
-gallery.calibrate(
-    model.extract(new_paths), new_people, model=lreid.fingerprint(model), false_accept_rate=0.05
-)
+gallery.calibrate(model.extract(new_paths), new_people, model=lreid.fingerprint(model), false_accept_rate=0.05)
 with tempfile.TemporaryDirectory() as folder:
     gallery.save(Path(folder) / "people.gallery")
     gallery = lreid.Gallery.load(Path(folder) / "people.gallery")

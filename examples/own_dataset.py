@@ -51,16 +51,12 @@ def load_shop(root: Path) -> DataSet:
     return DataSet("shop", tuple(train), tuple(query), tuple(gallery))
 
 
-LOADERS["shop"] = (
-    load_shop  # its name in BENCHMARK.TRAIN; in the package, a line in lreid/data/datasets/__init__.py
-)
+LOADERS["shop"] = load_shop  # its name in BENCHMARK.TRAIN; in the package, a line in lreid/data/datasets/__init__.py
 
 with tempfile.TemporaryDirectory() as folder:
     write_pictures(Path(folder))
     shop = load_shop(Path(folder))
-    print(
-        f"{len(shop.train)} pictures to learn, {len(shop.query)} queries, {len(shop.gallery)} in the gallery"
-    )
+    print(f"{len(shop.train)} pictures to learn, {len(shop.query)} queries, {len(shop.gallery)} in the gallery")
     settings = f"""DATA.ROOT {folder} BENCHMARK.NAME shop BENCHMARK.TRAIN ['shop'] BENCHMARK.TASKS_PER_DATASET 2
         EPISODE.IDENTITIES 8 EPISODE.SUPPORT 3 TRAIN.EPOCHS 5 INPUT.HEIGHT 32 INPUT.WIDTH 16 DEVICE cpu"""
     results = train(load_config(overrides=settings.split()), Path(folder) / "run")

@@ -37,10 +37,7 @@ def prototype_spread(features: Tensor, labels: Tensor, margin: float = 0.5) -> T
 torch.manual_seed(0)
 labels = torch.arange(4).repeat_interleave(3)  # four identities of three pictures: two support and one query
 features = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
-print(
-    "gradient is right:",
-    torch.autograd.gradcheck(lambda x: prototype_spread(x, labels, margin=-0.5), features),
-)
+print("gradient is right:", torch.autograd.gradcheck(lambda x: prototype_spread(x, labels, margin=-0.5), features))
 
 # A few steps with a loss of lreid beside it. In a method, `loss` returns both as named terms: see own_method.py.
 model = Embedder("small", height=32, width=16)

@@ -6,14 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lreid.gallery import Gallery
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
-    from lreid.retrieval import Gallery, evaluate
+    from lreid.retrieval import evaluate
 
 __all__ = ["Gallery", "evaluate", "fingerprint", "load_model"]
 
 _HOMES = {
-    "Gallery": "lreid.retrieval",
+    "Gallery": "lreid.gallery",
     "evaluate": "lreid.retrieval",
     "fingerprint": "lreid.models.fingerprint",
     "load_model": "lreid.loading",

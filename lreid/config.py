@@ -19,15 +19,15 @@ from yacs.config import CfgNode
 
 from lreid.errors import InputError
 
+CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
+
 
 class _Loader(yaml.SafeLoader):
     """YAML without aliases: nine lines of them can stand for a billion values."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(
-                f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases"
-            )
+            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
         return super().compose_node(parent, index)
 
 
@@ -157,19 +157,46 @@ def check_values(cfg: CfgNode) -> None:
         InputError: the first such key, with what it must be.
     """
     at_least = {
-        "SEED": 0, "INPUT.HEIGHT": 1, "INPUT.WIDTH": 1, "TRAIN.EPOCHS": 1, "EVAL.BATCH_SIZE": 1,
-        "DATA.WORKERS": 0, "DATA.CACHE_GIB": 0, "TRAIN.CHECKPOINT_MINUTES": 0, "TRAIN.WEIGHT_DECAY": 0,
-        "INPUT.FLIP": 0, "TRAIN.DECAY_START": 0, "TRAIN.WARMUP_EPOCHS": 0, "BENCHMARK.SPLITS": 0,
-        "BENCHMARK.SPLIT_SEED": 0, "STREAM.SEGMENT": 0, "STREAM.CORRELATION": 1, "STREAM.ITERATIONS": 1,
-        "TRAIN.MOMENTUM": 0, "DATA.CACHE_DIR_GIB": 0, "TRAIN.ACCUMULATE": 1, "TRAIN.CHECKPOINT_STEPS": 0,
-        "EVAL.DRIFT_STEPS": 0, "BENCHMARK.ORDER_SEED": 0, "EPISODE.IDENTITIES": 1, "EPISODE.SUPPORT": 1,
-        "EPISODE.QUERY": 1, "BATCH.IDENTITIES": 1, "BATCH.IMAGES": 1,
-    }  # fmt: skip
+        "SEED": 0,
+        "INPUT.HEIGHT": 1,
+        "INPUT.WIDTH": 1,
+        "TRAIN.EPOCHS": 1,
+        "EVAL.BATCH_SIZE": 1,
+        "DATA.WORKERS": 0,
+        "DATA.CACHE_GIB": 0,
+        "TRAIN.CHECKPOINT_MINUTES": 0,
+        "TRAIN.WEIGHT_DECAY": 0,
+        "INPUT.FLIP": 0,
+        "TRAIN.DECAY_START": 0,
+        "TRAIN.WARMUP_EPOCHS": 0,
+        "BENCHMARK.SPLITS": 0,
+        "BENCHMARK.SPLIT_SEED": 0,
+        "STREAM.SEGMENT": 0,
+        "STREAM.CORRELATION": 1,
+        "STREAM.ITERATIONS": 1,
+        "TRAIN.MOMENTUM": 0,
+        "DATA.CACHE_DIR_GIB": 0,
+        "TRAIN.ACCUMULATE": 1,
+        "TRAIN.CHECKPOINT_STEPS": 0,
+        "EVAL.DRIFT_STEPS": 0,
+        "BENCHMARK.ORDER_SEED": 0,
+        "EPISODE.IDENTITIES": 1,
+        "EPISODE.SUPPORT": 1,
+        "EPISODE.QUERY": 1,
+        "BATCH.IDENTITIES": 1,
+        "BATCH.IMAGES": 1,
+    }
     at_most = {
-        "SEED": 2**32 - 1, "BENCHMARK.SPLIT_SEED": 2**32 - 1, "BENCHMARK.ORDER_SEED": 2**32 - 1,
-        "INPUT.HEIGHT": 4096, "INPUT.WIDTH": 4096, "INPUT.FLIP": 1, "TRAIN.MOMENTUM": 1, "TRAIN.DECAY_START": 1,
+        "SEED": 2**32 - 1,
+        "BENCHMARK.SPLIT_SEED": 2**32 - 1,
+        "BENCHMARK.ORDER_SEED": 2**32 - 1,
+        "INPUT.HEIGHT": 4096,
+        "INPUT.WIDTH": 4096,
+        "INPUT.FLIP": 1,
+        "TRAIN.MOMENTUM": 1,
+        "TRAIN.DECAY_START": 1,
         "TRAIN.DECAY_FACTOR": 1,
-    }  # fmt: skip
+    }
     above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
     choices = {
         "EVAL.METRIC": ("cosine", "euclidean"),
@@ -198,17 +225,13 @@ def check_values(cfg: CfgNode) -> None:
         if key in ("INPUT.MEAN", "INPUT.STD") and not (
             len(value) == 3 and all(type(number) in (int, float) and abs(number) <= 255 for number in value)
         ):
-            raise InputError(
-                f"{key} is {value}; it must be three numbers, one for each of red, green and blue"
-            )
+            raise InputError(f"{key} is {value}; it must be three numbers, one for each of red, green and blue")
         if key == "INPUT.STD" and min(value) <= 0:
             raise InputError(f"{key} is {value}; they must be above 0")
         if key in ("BENCHMARK.TRAIN", "BENCHMARK.UNSEEN") and not all(type(name) is str for name in value):
             raise InputError(f"{key} is {value}; it must be a list of data sets, such as ['market1501']")
         if key == "BENCHMARK.NAME" and (value in (".", "..") or "/" in value or not value.isprintable()):
-            raise InputError(
-                f"{key} is {value!r}; it names the run's folder, so it must be a name, not a path"
-            )
+            raise InputError(f"{key} is {value!r}; it names the run's folder, so it must be a name, not a path")
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> CfgNode:
@@ -319,9 +342,7 @@ def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
 
 def _typed(value: Any, default: Any, key: str, source: str) -> Any:
     if isinstance(default, CfgNode):
-        raise InputError(
-            f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …"
-        )
+        raise InputError(f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …")
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if isinstance(default, list) and isinstance(value, tuple):

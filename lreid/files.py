@@ -16,9 +16,7 @@ import torch
 from lreid.errors import InputError
 
 
-def write_atomically(
-    path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None
-) -> None:
+def write_atomically(path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None) -> None:
     """Writes a file through a temporary one beside it, so that a reader never sees half of it.
 
     Args:
@@ -45,9 +43,7 @@ def write_atomically(
     except (OSError, RuntimeError) as error:
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
-            reason = (
-                f"the write broke off; {shutil.disk_usage(path.parent).free >> 20} MiB are free on the disk"
-            )
+            reason = f"the write broke off; {shutil.disk_usage(path.parent).free >> 20} MiB are free on the disk"
         raise InputError(
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
             "free some space or mend the permissions, then start again; training goes on with --resume"
@@ -135,9 +131,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
     except Exception as error:  # torch reports damage in a dozen ways
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})"
-        ) from None
+        raise InputError(f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
     return content
@@ -148,9 +142,7 @@ def _compare_checksums(path: str | Path) -> None:
         return
     with zipfile.ZipFile(path) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise ValueError(
-                "it is compressed, which torch.save never does; a few bytes could fill the memory"
-            )
+            raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
         damaged = archive.testzip()
     if damaged is not None:
         raise ValueError(f"the checksum of {damaged} is wrong")

@@ -11,11 +11,11 @@ import yaml
 from yacs.config import CfgNode
 
 from lreid import zoo
+from lreid.checkpoint import load_checkpoint, load_model_state
 from lreid.config import config_from_text
 from lreid.errors import InputError
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
-from lreid.training.checkpoint import load_checkpoint, load_model_state
 from lreid.training.run import model_of
 
 
@@ -25,7 +25,7 @@ def load_model(source: str | Path) -> Embedder:
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
             the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; or an ``.onnx`` file of
-            :func:`lreid.export.export`.
+            :func:`lreid.apps.export.export`.
 
     Raises:
         InputError: there is no such file or entry, it is damaged, or no model of lreid.

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from tiny import TINY
 
+from lreid.checkpoint import save_checkpoint
 from lreid.config import load_config
 from lreid.data.records import Record
 from lreid.data.synthetic import draw, load_synthetic
-from lreid.training.checkpoint import save_checkpoint
 from lreid.training.run import model_of
 
 
@@ -28,12 +28,7 @@ def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
 def write_world(folder: Path, *, identities: int, images: int) -> Path:
     """``model.pt``, and drawn test images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
     drawn = load_synthetic(
-        "plaza",
-        train_identities=1,
-        test_identities=identities,
-        images_per_identity=images,
-        distractors=1,
-        seed=0,
+        "plaza", train_identities=1, test_identities=identities, images_per_identity=images, distractors=1, seed=0
     )
     write_images(folder / "q", drawn.query)
     write_images(folder / "g", drawn.gallery)

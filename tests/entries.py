@@ -11,19 +11,14 @@ import safetensors.torch
 import yaml
 from checkpoints import write_checkpoint
 
+from lreid.checkpoint import load_checkpoint
 from lreid.config import leaves
-from lreid.training.checkpoint import load_checkpoint
 from lreid.zoo import Card, find
 
 
 def write_card(file: Path, content: bytes, **changes: Any) -> Card:
     """A card beside which these bytes would be the weights; the rest is that of a model of the zoo."""
-    keys = {
-        "file": file,
-        "name": file.stem,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "bytes": len(content),
-    }
+    keys = {"file": file, "name": file.stem, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     card = dataclasses.replace(find("dwopp-synthetic-10"), **keys | changes)
     card.write()
     return card

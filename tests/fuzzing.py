@@ -28,15 +28,37 @@ CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck
 def fuzz(examples: int) -> settings:
     """So many examples, the same ones in every run of the suite."""
     return settings(
-        max_examples=EXAMPLES or examples, derandomize=not EXAMPLES, database=None, deadline=None,
+        max_examples=EXAMPLES or examples,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
         suppress_health_check=CHECKS,
-    )  # fmt: skip
+    )
 
 
 HOSTILE = [
-    None, True, -1, 0, 10**30, -0.5, float("nan"), float("inf"), "", "x", "\n\x1b[31m", "\0", "../../x", "<script>",
-    [], [None], [[]], [1, "a"], {}, {"a": None}, {"": {}},
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    -0.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\n\x1b[31m",
+    "\0",
+    "../../x",
+    "<script>",
+    [],
+    [None],
+    [[]],
+    [1, "a"],
+    {},
+    {"a": None},
+    {"": {}},
+]
 
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:

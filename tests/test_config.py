@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.config import (
-    check_values,
-    config_from_text,
-    default_config,
-    differing_keys,
-    load_config,
-    method_options,
-)
+from lreid.config import check_values, config_from_text, default_config, differing_keys, load_config, method_options
 from lreid.errors import InputError
 from lreid.methods import build_method
 from lreid.models import Embedder
@@ -38,9 +31,7 @@ def test_every_shipped_config_loads(file: Path) -> None:
 def test_the_defaults_are_the_built_in_benchmark(repository: Path) -> None:
     files = ["configs/benchmarks/synthetic-10.yaml", "configs/methods/dwopp.yaml"]
     cfg = load_config([repository / file for file in files])
-    assert set(differing_keys(cfg, default_config())) <= {
-        "METHOD.DISTILLATION_WEIGHT", "METHOD.TEMPERATURE"
-    }  # fmt: skip
+    assert set(differing_keys(cfg, default_config())) <= {"METHOD.DISTILLATION_WEIGHT", "METHOD.TEMPERATURE"}
 
 
 def test_base_then_file_then_override(tmp_path: Path) -> None:

@@ -60,12 +60,7 @@ def test_half_precision_is_that_of_what_is_loaded() -> None:
 @pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
 def test_the_card_is_that_of_the_network(card: zoo.Card) -> None:
     model, cfg = lreid.load_model(f"zoo:{card.name}"), model_config(f"zoo:{card.name}")
-    assert (card.backbone, card.height, card.width, card.dim) == (
-        model.name,
-        model.height,
-        model.width,
-        model.dim,
-    )
+    assert (card.backbone, card.height, card.width, card.dim) == (model.name, model.height, model.width, model.dim)
     assert card.neck == isinstance(model.neck, torch.nn.BatchNorm1d)
     assert card.parameters == sum(each.numel() for each in model.parameters())
     for told, buffer in ((card.mean, model.mean), (card.std, model.std)):

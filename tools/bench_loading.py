@@ -75,9 +75,13 @@ class Files(Dataset[torch.Tensor]):
 def write_files(folder: Path, height: int, width: int) -> list[Record]:
     """JPEG files of drawn people: the images of two batches."""
     drawn = load_synthetic(
-        "plaza", train_identities=2 * IDENTITIES, test_identities=1, images_per_identity=IMAGES_EACH,
-        distractors=0, seed=0,
-    )  # fmt: skip
+        "plaza",
+        train_identities=2 * IDENTITIES,
+        test_identities=1,
+        images_per_identity=IMAGES_EACH,
+        distractors=0,
+        seed=0,
+    )
     folder.mkdir()
     records = []
     for number, record in enumerate(drawn.train):
@@ -88,9 +92,7 @@ def write_files(folder: Path, height: int, width: int) -> list[Record]:
     return records
 
 
-def medians(
-    calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]
-) -> dict[str, Any]:
+def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]) -> dict[str, Any]:
     """Seconds of every call: medians of rounds in which all take turns, every other round from behind."""
     taken: dict[str, list[Any]] = {name: [] for name in calls}
     for call in calls.values():
@@ -180,16 +182,12 @@ def verdict(ratio: float, wanted: float | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.filterwarnings(
-        "ignore", "This DataLoader will create"
-    )  # more workers than cores, as the official code
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, as the official code
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as name:
         for height, width in ((384, 128), (128, 64)):

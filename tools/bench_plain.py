@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from bench_train import Contestant, configured, setting, settings, timed
 from torch import Tensor
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.report.tables import align
@@ -54,18 +54,11 @@ def main(args: argparse.Namespace) -> None:
             times[name].append(float(done.stdout.splitlines()[-1]))
     medians = {name: statistics.median(each) for name, each in times.items()}
     rows = [
-        [
-            name,
-            f"{median:.2f}",
-            f"{medians[args.variants[0]] / median:.2f}",
-            " ".join(f"{s:.2f}" for s in times[name]),
-        ]
+        [name, f"{median:.2f}", f"{medians[args.variants[0]] / median:.2f}", " ".join(f"{s:.2f}" for s in times[name])]
         for name, median in medians.items()
     ]
     heads = ["variant", "s a step", "speed-up", "rounds"]
-    print(
-        setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + align([heads, *rows])
-    )
+    print(setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + align([heads, *rows]))
 
 
 def variant(args: argparse.Namespace) -> float:
@@ -77,9 +70,7 @@ def variant(args: argparse.Namespace) -> float:
         return min(contestant.seconds() for _ in range(args.steps))
     contestant = Contestant(cfg)
     method: Any = contestant.method  # with a teacher
-    student, teacher = (
-        each.to(memory_format=torch.contiguous_format) for each in (method.model, method.teacher)
-    )
+    student, teacher = (each.to(memory_format=torch.contiguous_format) for each in (method.model, method.teacher))
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-4, weight_decay=1e-4)
 
     def plain_step() -> None:
@@ -101,16 +92,12 @@ def looped_losses(features: Tensor, targets: Tensor, batch: Batch) -> Tensor:
     """DMML and DwoPP's distillation, one query and one identity at a time."""
     identities = list(dict.fromkeys(batch.labels.tolist()))
     rows = [[row for row, label in enumerate(batch.labels.tolist()) if label == each] for each in identities]
-    supports, queries = (
-        [each[: batch.num_support] for each in rows],
-        [each[batch.num_support :] for each in rows],
-    )
+    supports, queries = ([each[: batch.num_support] for each in rows], [each[batch.num_support :] for each in rows])
     terms = []
     for own, own_queries in enumerate(queries):
         for query in own_queries:
             distances = [
-                torch.stack([(features[query] - features[row]).square().sum() for row in each])
-                for each in supports
+                torch.stack([(features[query] - features[row]).square().sum() for row in each]) for each in supports
             ]
             hardest = distances[own].max()
             gaps = [hardest - each.min() + 0.4 for other, each in enumerate(distances) if other != own]
@@ -125,18 +112,18 @@ def looped_losses(features: Tensor, targets: Tensor, batch: Batch) -> Tensor:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument(
-        "--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS), metavar="NAME",
+        "--variants",
+        nargs="+",
+        choices=list(VARIANTS),
+        default=list(VARIANTS),
+        metavar="NAME",
         help=f"of {', '.join(VARIANTS)}; speed-ups are over the first one (default: all)",
-    )  # fmt: skip
-    parser.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
-    parser.add_argument(
-        "--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process"
     )
+    parser.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
+    parser.add_argument("--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process")
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
     sys.exit(run_tool(parser, main))

@@ -33,10 +33,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
 from lreid.errors import InputError
-from lreid.retrieval import Gallery, evaluate
-from lreid.retrieval.index import KINDS, import_faiss
+from lreid.gallery import Gallery
+from lreid.gallery.faiss.index import KINDS, import_faiss
+from lreid.retrieval import evaluate
 from lreid.retrieval.scores import blocks
 
 LATENT = 64  # dimensions that identities and images differ in
@@ -146,19 +147,12 @@ def torchreid(queries, gallery, *labels) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends Cython
         from torchreid.reid import metrics
-    distances = metrics.compute_distance_matrix(
-        torch.from_numpy(queries), torch.from_numpy(gallery), "cosine"
-    )
+    distances = metrics.compute_distance_matrix(torch.from_numpy(queries), torch.from_numpy(gallery), "cosine")
     cmc, mean_ap = metrics.evaluate_rank(distances.numpy(), *labels, use_cython=False)
     return float(mean_ap), float(cmc[0])
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "product": product,
-    "evaluate": ours,
-    "argsort": argsort,
-    "torchreid": torchreid,
-}
+RUN: dict[str, Callable[..., Any]] = {"product": product, "evaluate": ours, "argsort": argsort, "torchreid": torchreid}
 
 
 class Contestant:
@@ -214,10 +208,7 @@ def time_evaluation(name: str, separation: float, wanted: list[str], repeats: in
     contestants = {each: Contestant(each, size, separation) for each in wanted}
     for turn in range(repeats):
         for contestant in contestants.values():
-            if turn == 0 or contestant.name in (
-                "product",
-                "evaluate",
-            ):  # the others are slow enough to time once
+            if turn == 0 or contestant.name in ("product", "evaluate"):  # the others are slow enough to time once
                 contestant.take_turn()
     for contestant in contestants.values():
         contestant.pool.shutdown()
@@ -248,9 +239,18 @@ def held(truth: bool) -> str:
 # --- galleries -------------------------------------------------------------------------------------------------------
 
 COLUMNS = (
-    "kind", "build, s", "peak, MB", "file, MB", "save, s", "load, s", "mapped, s", "queries/s, one by one",
-    "queries/s, batch", "recall@1", "recall@10",
-)  # fmt: skip
+    "kind",
+    "build, s",
+    "peak, MB",
+    "file, MB",
+    "save, s",
+    "load, s",
+    "mapped, s",
+    "queries/s, one by one",
+    "queries/s, batch",
+    "recall@1",
+    "recall@10",
+)
 
 
 def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
@@ -277,9 +277,17 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
     recalls = (share_found(truth[:, :k], found.keys[:, :k]) for k in (1, 10))
     print(f"{kind}: done, {threads} threads", file=sys.stderr)
     return [
-        kind, f"{build:.1f}", f"{peak:.0f}", f"{megabytes:.0f}", f"{save:.1f}", f"{load:.1f}", f"{mapped:.1f}",
-        f"{len(single) / alone:.0f}", f"{queries / batch:.0f}", *(f"{recall:.3f}" for recall in recalls),
-    ]  # fmt: skip
+        kind,
+        f"{build:.1f}",
+        f"{peak:.0f}",
+        f"{megabytes:.0f}",
+        f"{save:.1f}",
+        f"{load:.1f}",
+        f"{mapped:.1f}",
+        f"{len(single) / alone:.0f}",
+        f"{queries / batch:.0f}",
+        *(f"{recall:.3f}" for recall in recalls),
+    ]
 
 
 def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
@@ -325,9 +333,7 @@ def main(args: argparse.Namespace) -> None:
         wanted = [each for each in args.contestants or CONTESTANTS if each not in ("product", "evaluate")]
         if args.contestants is None and name == "msmt17":
             wanted.remove("torchreid")
-            print(
-                "\ntorchreid is left out at MSMT17 size, where it needs 15 to 19 GB; name it in --contestants"
-            )
+            print("\ntorchreid is left out at MSMT17 size, where it needs 15 to 19 GB; name it in --contestants")
         if "torchreid" in wanted and importlib.util.find_spec("torchreid") is None:
             wanted.remove("torchreid")
             print("\ntorchreid is not installed and left out")
@@ -336,14 +342,14 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["market1501", "msmt17"])
     parser.add_argument(
-        "--contestants", nargs="+", choices=CONTESTANTS,
+        "--contestants",
+        nargs="+",
+        choices=CONTESTANTS,
         help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
-    )  # fmt: skip
+    )
     parser.add_argument("--repeats", type=int, default=3, help="turns of product and evaluate; medians count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--index", action="store_true", help="galleries instead of evaluations")

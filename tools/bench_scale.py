@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_retrieval import peak_megabytes, random_images, timed
 
-from lreid.cli import run_tool
-from lreid.retrieval import Filter, Gallery
+from lreid.apps.cli import run_tool
+from lreid.gallery import Filter, Gallery
 
 BATCH, HOUR = 20_000, 3600
 
@@ -57,8 +57,9 @@ def main(args: argparse.Namespace) -> None:
         return tuple(column[start : start + BATCH] for column in (features, paths, ids, cams, times))
 
     def build() -> Gallery:
-        gallery = Gallery.build(*part(0), model="random", kind=args.kind, shards=args.shards, at=args.gallery,
-                                whole=False)  # fmt: skip
+        gallery = Gallery.build(
+            *part(0), model="random", kind=args.kind, shards=args.shards, at=args.gallery, whole=False
+        )
         for start in range(BATCH, args.images, BATCH):
             gallery.add(*part(start), model="random")
         gallery.finish()
@@ -70,8 +71,11 @@ def main(args: argparse.Namespace) -> None:
     def search(rows: np.ndarray, where: Filter) -> np.ndarray:
         return gallery.search(rows, 10, model="random", where=where).paths
 
-    for name, where in (("all", Filter()), ("7 of 8 cameras", Filter(not_cameras=[3])),
-                        ("1 of 8 cameras", Filter(cameras=[3]))):  # fmt: skip
+    for name, where in (
+        ("all", Filter()),
+        ("7 of 8 cameras", Filter(not_cameras=[3])),
+        ("1 of 8 cameras", Filter(cameras=[3])),
+    ):
         allowed = np.flatnonzero(where.allows(ids, cams, times))
         latencies = []
         for row in queries[: args.single]:
@@ -102,9 +106,7 @@ def main(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument(
-        "gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…"
-    )
+    top.add_argument("gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…")
     top.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat")
     top.add_argument("--shards", type=int, default=1, metavar="N")
     top.add_argument("--images", type=int, default=100_000)

@@ -37,7 +37,7 @@ from yacs.config import CfgNode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
 from lreid.config import check_values, load_config
 from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
@@ -46,14 +46,7 @@ from lreid.errors import InputError
 from lreid.methods import method_names
 from lreid.report.tables import align
 from lreid.training.allocator import keep_freed_memory
-from lreid.training.run import (
-    benchmark_of,
-    evaluator_of,
-    method_of,
-    new_results,
-    pick_device,
-    with_method_defaults,
-)
+from lreid.training.run import benchmark_of, evaluator_of, method_of, new_results, pick_device, with_method_defaults
 from lreid.training.run_folder import RunFolder
 from lreid.training.task_data import task_batches
 from lreid.training.trainer import Trainer
@@ -148,10 +141,7 @@ def step(args: argparse.Namespace) -> None:
 
     def loss() -> None:
         networks = method.model, teacher
-        method.model, method.teacher = (
-            Stored(leaf, model.neck),
-            teacher and Stored(features + 0.01, model.neck),
-        )
+        method.model, method.teacher = (Stored(leaf, model.neck), teacher and Stored(features + 0.01, model.neck))
         terms = method.loss(batch)
         method.total(terms).backward()
         method.model, method.teacher = networks
@@ -238,22 +228,19 @@ def growth(args: argparse.Namespace) -> None:
         early, late = Contestant(cfg), Contestant(cfg, args.tasks)
         times = [(early.seconds(args.steps), late.seconds(args.steps)) for _ in range(args.rounds)]
         ratio = statistics.median(after / before for before, after in times)
-        command = [
-            sys.executable,
-            __file__,
-            "memory",
-            "--method",
-            name,
-            "--tasks",
-            str(args.tasks),
-            *settings(args),
-        ]
+        command = [sys.executable, __file__, "memory", "--method", name, "--tasks", str(args.tasks), *settings(args)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         memory = json.loads(done.stdout.splitlines()[-1])
         rows.append(
-            [name, *(f"{1000 * statistics.median(each) / args.steps:.1f}" for each in zip(*times, strict=True)),
-             f"{ratio:.3f}", f"{memory[1]:.0f}", f"{memory[-1]:.0f}", f"{memory[-1] / memory[1]:.3f}"]
-        )  # fmt: skip
+            [
+                name,
+                *(f"{1000 * statistics.median(each) / args.steps:.1f}" for each in zip(*times, strict=True)),
+                f"{ratio:.3f}",
+                f"{memory[1]:.0f}",
+                f"{memory[-1]:.0f}",
+                f"{memory[-1] / memory[1]:.3f}",
+            ]
+        )
     last = f"task {args.tasks}"
     heads = ["method", "ms, task 2", last, "ratio", "MiB, task 2", last, "ratio"]
     print(setting(configured(args), args, f"{args.steps} steps each") + "\n\n" + align([heads, *rows]))
@@ -290,9 +277,7 @@ def settings(args: argparse.Namespace) -> list[str]:
 
 def setting(cfg: CfgNode, args: argparse.Namespace, each: str) -> str:
     device = pick_device(cfg.DEVICE)
-    where = (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
-    )
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
     size = f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH}"
     what = f"{cfg.MODEL.BACKBONE}, {size}, {cfg.TRAIN.PRECISION}, {device}, {where}"
     return f"{what}, median of {args.rounds} rounds, {each}"
@@ -309,9 +294,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(
-        action: Callable[[argparse.Namespace], None], *, rounds: int, steps: int
-    ) -> argparse.ArgumentParser:
+    def command(action: Callable[[argparse.Namespace], None], *, rounds: int, steps: int) -> argparse.ArgumentParser:
         sub = commands.add_parser(action.__name__, help=str(action.__doc__).splitlines()[0])
         sub.set_defaults(action=action)
         sub.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
@@ -321,23 +304,22 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command(step, rounds=10, steps=1)
-    sub.add_argument(
-        "--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher"
-    )
+    sub.add_argument("--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher")
     sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
     sub = command(methods, rounds=10, steps=4)
     sub.add_argument("--methods", nargs="+", default=method_names(), metavar="NAME", help="default: all")
     sub.add_argument(
-        "--variant", nargs="+", action="append", default=[], metavar="KEY VALUE",
+        "--variant",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="KEY VALUE",
         help="further keys; give several, which are compared with the first",
-    )  # fmt: skip
+    )
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     sub = command(growth, rounds=10, steps=4)
     sub.add_argument(
-        "--methods",
-        nargs="+",
-        default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"],
-        metavar="NAME",
+        "--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"], metavar="NAME"
     )
     sub.add_argument("--tasks", type=int, default=10, metavar="N")
     sub = command(memory, rounds=1, steps=1)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
 from lreid.data.contact_sheet import contact_sheet
 from lreid.data.datasets import LOADERS
 from lreid.data.inventory import look, table
@@ -49,16 +49,18 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["list", "check", "prepare"])
     parser.add_argument("names", nargs="*", metavar="NAME", help="data sets, as in BENCHMARK.TRAIN")
     parser.add_argument("--root", type=Path, default=Path("datasets"), help="DATA.ROOT (default: datasets)")
-    parser.add_argument("--archive", type=Path, action="append", default=[], metavar="FILE",
-                        help="zip or tar file to unpack; may be given several times")  # fmt: skip
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write an HTML page with some identities")
     parser.add_argument(
-        "--identities", type=int, default=12, metavar="N", help="identities on the page (default: 12)"
+        "--archive",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="zip or tar file to unpack; may be given several times",
     )
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write an HTML page with some identities")
+    parser.add_argument("--identities", type=int, default=12, metavar="N", help="identities on the page (default: 12)")
     sys.exit(run_tool(parser, main))

@@ -18,14 +18,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
+from lreid.apps.sweep import read_run
+from lreid.apps.visual import picture_sections
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
 from lreid.report.groups import grouped, require_one_run_a_seed
 from lreid.report.ranked import RANKED_STYLE
 from lreid.report.results import Results
-from lreid.training.sweep import read_run
-from lreid.visual import picture_sections
 
 
 def main(args: argparse.Namespace) -> None:
@@ -77,25 +77,20 @@ def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[str]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--format", choices=("text", "markdown", "csv", "latex"), default="text")
     parser.add_argument("--each", action="store_true", help="a line for each run, not the mean over seeds")
+    parser.add_argument("--cost", action="store_true", help="add exemplars, training time, peak memory, time a step")
     parser.add_argument(
-        "--cost", action="store_true", help="add exemplars, training time, peak memory, time a step"
-    )
-    parser.add_argument(
-        "--switches",
-        action="store_true",
-        help="add drift and gradients after task switches (EVAL.DRIFT_STEPS)",
+        "--switches", action="store_true", help="add drift and gradients after task switches (EVAL.DRIFT_STEPS)"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
     parser.add_argument(
-        "--pictures", action="store_true",
+        "--pictures",
+        action="store_true",
         help="on it, or on the page of a single run: ranked matches, activation maps and a map of features; needs the "
         "checkpoints and the data, and of several seeds takes the first",
-    )  # fmt: skip
+    )
     parser.add_argument("--blur", action="store_true", help="smear the pictures, to show them around")
     sys.exit(run_tool(parser, main))

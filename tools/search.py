@@ -24,26 +24,30 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid import search
-from lreid.cli import run_tool
-from lreid.retrieval.index import KINDS
-from lreid.search import Narrowing, verdict
+from lreid.apps import search
+from lreid.apps.cli import run_tool
+from lreid.apps.search import Narrowing, verdict
+from lreid.gallery.faiss.index import KINDS
 
 
 def build(args: argparse.Namespace) -> None:
     images = search.list_images(args.images, "gallery", identities=not args.no_identities)
     named = search.build(
-        args.gallery, args.checkpoint, images, kind=args.kind, shards=args.shards,
-        adapt_norm=args.adapt_norm, skip_bad=args.skip_bad, device=args.device,
-    )  # fmt: skip
+        args.gallery,
+        args.checkpoint,
+        images,
+        kind=args.kind,
+        shards=args.shards,
+        adapt_norm=args.adapt_norm,
+        skip_bad=args.skip_bad,
+        device=args.device,
+    )
     print(f"{args.gallery}: {len(named.gallery)} images, {len(named.identities)} identities")
 
 
 def add(args: argparse.Namespace) -> None:
     images = search.list_images(args.images, "gallery", identities=not args.no_identities)
-    added = search.add(
-        args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device
-    )
+    added = search.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
     print(f"{args.gallery}: {added} images added, {len(images) - added} were there already or skipped")
 
 
@@ -54,9 +58,13 @@ def remove(args: argparse.Namespace) -> None:
 def calibrate(args: argparse.Namespace) -> None:
     images = search.list_images(args.images, "query")
     told = search.calibrate(
-        args.gallery, images, false_accept_rate=args.false_accept_rate, checkpoint=args.checkpoint,
-        skip_bad=args.skip_bad, device=args.device,
-    )  # fmt: skip
+        args.gallery,
+        images,
+        false_accept_rate=args.false_accept_rate,
+        checkpoint=args.checkpoint,
+        skip_bad=args.skip_bad,
+        device=args.device,
+    )
     print(
         f"{args.gallery}: threshold {told['threshold']:.4f}; at most {100 * args.false_accept_rate:g} % of strangers "
         "reach it"
@@ -67,13 +75,20 @@ def calibrate(args: argparse.Namespace) -> None:
 
 
 def query(args: argparse.Namespace) -> None:
-    only = Narrowing(
-        args.only_camera, args.not_camera, args.only_identity, args.not_identity, args.since, args.until
-    )
+    only = Narrowing(args.only_camera, args.not_camera, args.only_identity, args.not_identity, args.since, args.until)
     results = search.query(
-        args.gallery, args.images, args.out, top=args.top, camera=args.camera, other_cameras=args.other_cameras,
-        only=only, checkpoint=args.checkpoint, cross_model=args.cross_model, blur=args.blur, device=args.device,
-    )  # fmt: skip
+        args.gallery,
+        args.images,
+        args.out,
+        top=args.top,
+        camera=args.camera,
+        other_cameras=args.other_cameras,
+        only=only,
+        checkpoint=args.checkpoint,
+        cross_model=args.cross_model,
+        blur=args.blur,
+        device=args.device,
+    )
     for answer in results["queries"]:
         print(f"{answer['image']}: {verdict(answer, results['threshold'], results['false_accept_rate'])}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
@@ -100,9 +115,7 @@ def rollback(args: argparse.Namespace) -> None:
 
 def migrate(args: argparse.Namespace) -> None:
     told = search.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
-    print(
-        f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}"
-    )
+    print(f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,29 +132,26 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("images", type=Path, nargs="+", metavar=images)
         if model:
             sub.add_argument(
-                "--checkpoint", type=Path, required=model == "required", metavar="FILE",
+                "--checkpoint",
+                type=Path,
+                required=model == "required",
+                metavar="FILE",
                 help="the model" if model == "required" else "the gallery's model, if it is not where it was",
-            )  # fmt: skip
+            )
             sub.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
         return sub
 
     sub = command(build, "index images", "DIR|CSV", model="required")
     sub.add_argument("--kind", choices=KINDS, default="flat", help="flat is exact")
+    sub.add_argument("--shards", type=int, default=1, metavar="N", help="parts that are searched side by side")
     sub.add_argument(
-        "--shards", type=int, default=1, metavar="N", help="parts that are searched side by side"
-    )
-    sub.add_argument(
-        "--adapt-norm", choices=("gallery", "camera"),
+        "--adapt-norm",
+        choices=("gallery", "camera"),
         help="normalise with statistics of these images, as a whole or by camera",
-    )  # fmt: skip
-    indexing = [
-        sub,
-        command(add, "index images that are not in the gallery yet", "DIR|CSV", model="optional"),
-    ]
+    )
+    indexing = [sub, command(add, "index images that are not in the gallery yet", "DIR|CSV", model="optional")]
     for sub in indexing:
-        sub.add_argument(
-            "--no-identities", action="store_true", help="folders are not named after identities"
-        )
+        sub.add_argument("--no-identities", action="store_true", help="folders are not named after identities")
 
     sub = command(remove, "delete images", "")
     sub.add_argument("images", nargs="*", metavar="IMAGE")
@@ -149,9 +159,12 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command(calibrate, "set the threshold between known and unknown", "DIR|CSV", model="optional")
     sub.add_argument(
-        "--false-accept-rate", type=float, default=0.01, metavar="RATE",
+        "--false-accept-rate",
+        type=float,
+        default=0.01,
+        metavar="RATE",
         help="share of strangers that may be taken for somebody known (default: 0.01)",
-    )  # fmt: skip
+    )
     for each in [*indexing, sub]:
         each.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
 
@@ -160,9 +173,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--camera", metavar="NAME", help="the camera that took the pictures")
     sub.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")
     sub.add_argument(
-        "--cross-model",
-        action="store_true",
-        help="search with another model that was trained to be comparable",
+        "--cross-model", action="store_true", help="search with another model that was trained to be comparable"
     )
     sub.add_argument(
         "--out", type=Path, default=Path("matches"), metavar="DIR", help="where to write (default: matches)"
@@ -172,9 +183,12 @@ def parser() -> argparse.ArgumentParser:
     for what in ("camera", "identity"):
         for which in ("only", "not"):
             sub.add_argument(
-                f"--{which}-{what}", action="append", default=[], metavar="NAME",
+                f"--{which}-{what}",
+                action="append",
+                default=[],
+                metavar="NAME",
                 help=f"find {'images of this' if which == 'only' else 'no images of this'} {what} (repeat it for more)",
-            )  # fmt: skip
+            )
     sub.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
     sub.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
+from lreid.apps.sweep import plan, sweep
 from lreid.errors import InputError
-from lreid.training.sweep import plan, sweep
 
 EPILOG = """the ablations of DwoPP (BMVC 2022), here on the built-in benchmark; --config takes another one:
 
@@ -47,9 +47,14 @@ def main(args: argparse.Namespace) -> None:
         if count > 1:
             raise InputError(f"--vary {key}: is named {count} times; give all its values at once")
     runs = plan(
-        args.out, args.methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary,
+        args.out,
+        args.methods,
+        args.seeds,
+        files=args.config,
+        benchmarks=args.benchmarks,
+        vary=vary,
         overrides=args.overrides,
-    )  # fmt: skip
+    )
     if args.dry_run:
         for run in runs:
             if not run.is_finished():
@@ -70,27 +75,35 @@ if __name__ == "__main__":
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--config", type=Path, action="append", default=[], metavar="FILE",
+        "--config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
         help="config of all runs; may be given several times, later files win (default: the built-in benchmark)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--benchmarks", nargs="+", type=Path, default=[], metavar="FILE",
+        "--benchmarks",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
         help="config files of which each run takes one, on top of --config",
-    )  # fmt: skip
+    )
     parser.add_argument("--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "joint"], metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N")
     parser.add_argument(
-        "--vary", nargs="+", action="append", default=[], metavar="WORD",
+        "--vary",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="WORD",
         help="KEY VALUE VALUE ...: runs with each value; given again, every value with every other. "
         "KEY,KEY V,V V,V ...: keys that vary together",
-    )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at once (default: %(default)s)"
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the commands of the runs to be made")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table"
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY VALUE", help="keys of the config for all runs, behind --out DIR"
     )

@@ -20,10 +20,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
+from lreid.apps.scoring import score_checkpoints
 from lreid.errors import InputError
 from lreid.report.scores import cross_model_table, score_table
-from lreid.testing import score_checkpoints
 
 KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
 
@@ -36,47 +36,56 @@ def main(args: argparse.Namespace) -> None:
     # The list of checkpoints takes in the KEY VALUE pairs that follow it.
     files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
     results = score_checkpoints(
-        [Path(file) for file in files], args.out, config=args.config,
+        [Path(file) for file in files],
+        args.out,
+        config=args.config,
         overrides=args.checkpoint[len(files) :] + args.overrides,
-        folders=(args.query, args.gallery) if args.query else None, csv=args.csv, adapt_norm=args.adapt_norm,
-        rerank=args.rerank, expand=args.expand, cross_model=args.cross_model, blur=args.blur,
-    )  # fmt: skip
+        folders=(args.query, args.gallery) if args.query else None,
+        csv=args.csv,
+        adapt_norm=args.adapt_norm,
+        rerank=args.rerank,
+        expand=args.expand,
+        cross_model=args.cross_model,
+        blur=args.blur,
+    )
     print(f"\n{score_table(results)}")
     if args.cross_model:
         print(f"\n{cross_model_table(results)}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--checkpoint",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="checkpoints, zoo:NAME, or run folders for all their finished tasks",
     )
     parser.add_argument(
-        "--checkpoint", nargs="+", required=True, metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders for all their finished tasks",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, action="append", default=[], metavar="FILE",
+        "--config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
         help="another benchmark than that of the run; may be given several times, later files win",
-    )  # fmt: skip
+    )
     parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
     parser.add_argument("--gallery", type=Path, metavar="DIR", help="folder of your gallery")
-    parser.add_argument(
-        "--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery"
-    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write test.json and ranked.html (default: RUN/test)"
     )
     parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
     parser.add_argument("--expand", action="store_true", help="also with query expansion")
     parser.add_argument(
-        "--adapt-norm", choices=("gallery", "camera"),
+        "--adapt-norm",
+        choices=("gallery", "camera"),
         help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
     )
     parser.add_argument("--blur", action="store_true", help="smear the pictures of the page")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py"
-    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py")
     sys.exit(run_tool(parser, main))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.cli import run_tool
+from lreid.apps.cli import run_tool
 from lreid.config import load_config
 from lreid.training.run import run_folder_for, train
 
@@ -30,21 +30,21 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--config", type=Path, action="append", default=[], metavar="FILE",
+        "--config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
         help="a benchmark, a method, or both; may be given several times, later files win",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR",
+        "--out",
+        type=Path,
+        metavar="DIR",
         help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number behind it where that is taken)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the last checkpoint of the run folder"
     )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py"
-    )
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py")
     sys.exit(run_tool(parser, main))

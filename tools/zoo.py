@@ -21,9 +21,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from lreid import publish as publishing
 from lreid import zoo
-from lreid.cli import run_tool
+from lreid.apps import publish as publishing
+from lreid.apps.cli import run_tool
 from lreid.errors import InputError
 from lreid.files import write_text
 from lreid.zoo.cards import BUNDLED
@@ -52,9 +52,7 @@ def verify(args: argparse.Namespace) -> None:
     for card in [found(args.name)] if args.name else zoo.cards():
         figures, wrong = tests.verify(card)
         for gallery, each in figures.items():
-            print(
-                f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True
-            )
+            print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
         faults += [f"{card.name}: {fault}" for fault in wrong]
     if faults:
         raise InputError(f"{'; '.join(faults)}; publish again, or look for what has changed")
@@ -63,9 +61,15 @@ def verify(args: argparse.Namespace) -> None:
 
 def publish(args: argparse.Namespace) -> None:
     card = publishing.publish(
-        args.run, args.name, title=args.title, half=args.half, start_only=args.start_only, licence=args.licence,
-        urls=args.url, folder=args.out,
-    )  # fmt: skip
+        args.run,
+        args.name,
+        title=args.title,
+        half=args.half,
+        start_only=args.start_only,
+        licence=args.licence,
+        urls=args.url,
+        folder=args.out,
+    )
     print(describe(card))
 
 

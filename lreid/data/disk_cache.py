@@ -82,8 +82,12 @@ class DiskCache:
         logger.warning(
             "%s: no room for %.2f GiB of decoded images (%.2f of DATA.CACHE_DIR_GIB %g taken, %.2f free on the disk): "
             "they are decoded again in every epoch; delete old files in it or allow more",
-            folder, size / 2**30, taken / 2**30, self.gib, free / 2**30,
-        )  # fmt: skip
+            folder,
+            size / 2**30,
+            taken / 2**30,
+            self.gib,
+            free / 2**30,
+        )
         return False
 
     def store(

@@ -123,9 +123,7 @@ class Images(Sequence[np.ndarray]):
             self._cache = self._cache[: len(kept)]
             self._cache.flags.writeable = False
             self.cached_gib = self._cache.nbytes / 2**30
-        elif (found := disk.find(records, **size)) is not None and (
-            skip_bad or len(found[1]) == len(records)
-        ):
+        elif (found := disk.find(records, **size)) is not None and (skip_bad or len(found[1]) == len(records)):
             self._cache, kept = found
         elif disk.has_room(math.prod(shape)):
             self._cache, kept = disk.store(decoded, records, **size)

@@ -15,14 +15,23 @@ from lreid.errors import InputError
 
 Counts = dict[str, int]
 COLUMNS = (
-    "train identities", "train images", "query identities", "query images",
-    "gallery identities", "gallery images", "cameras",
-)  # fmt: skip
+    "train identities",
+    "train images",
+    "query identities",
+    "query images",
+    "gallery identities",
+    "gallery images",
+    "cameras",
+)
 _VEHICLEID = {"train identities": 13164, "train images": 113346}
 _VERI_WILD = {"train identities": 30671, "train images": 277797}
 _CUHK03 = {
-    "train identities": 767, "query identities": 700, "query images": 1400, "gallery identities": 700, "cameras": 2,
-}  # fmt: skip
+    "train identities": 767,
+    "query identities": 700,
+    "query images": 1400,
+    "gallery identities": 700,
+    "cameras": 2,
+}
 
 
 def _published(*counts: int | None) -> Counts:
@@ -64,7 +73,7 @@ PUBLISHED: dict[str, Counts] = {
     "veri_wild_small": _VERI_WILD | {"query identities": 3000, "query images": 3000, "gallery images": 38861},
     "veri_wild_medium": _VERI_WILD | {"query identities": 5000, "query images": 5000, "gallery images": 64389},
     "veri_wild_large": _VERI_WILD | {"query identities": 10000, "query images": 10000, "gallery images": 128517},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -169,9 +178,7 @@ def faults(data_set: DataSet) -> list[str]:
     if both:
         notes.append(f"{len(both)} identities are in train and in query, for instance {min(both)}")
     if absent:
-        notes.append(
-            f"{absent} of {len(data_set.query)} queries have no image of their identity in the gallery"
-        )
+        notes.append(f"{absent} of {len(data_set.query)} queries have no image of their identity in the gallery")
     if filtered:
         notes.append(
             f"{filtered} of {len(data_set.query)} queries have a match by their own camera only, which the camera "
@@ -198,15 +205,11 @@ def table(findings: Sequence[Finding]) -> str:
         cells = ["", "", "", ""]
         if finding.data_set is not None:
             found = counts(finding.data_set)
-            cells = [
-                f"{found[f'{s} identities']} / {found[f'{s} images']}" for s in ("train", "query", "gallery")
-            ]
+            cells = [f"{found[f'{s} identities']} / {found[f'{s} images']}" for s in ("train", "query", "gallery")]
             cells.append(str(found["cameras"]))
         rows.append((finding.name, finding.status, *cells, str(SPLITS.get(finding.name, ""))))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     notes: dict[str, list[str]] = {}
     for finding in findings:
         for note in finding.notes:

@@ -13,10 +13,9 @@ from lreid.data.datasets import csv_dataset
 from lreid.data.datasets.layout import SUFFIXES, visible_images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
+from lreid.identities import DISTRACTOR, JUNK
 
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
-JUNK, DISTRACTOR = -1, 0  # identities in such names
-NOBODY = 0  # identity in a test set: someone who is not looked for
 NO_CAMERA = -1
 
 
@@ -96,9 +95,7 @@ def image_files(folder: Path) -> list[Path]:
             f"{error.filename}: cannot be read ({error.strerror}); mend its permissions or take it away"
         ) from None
     if not found:
-        raise InputError(
-            f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it"
-        )
+        raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it")
     return sorted(found)
 
 
@@ -124,9 +121,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
     others = [file for file in files if not MARKET_NAME.match(file.name)]
     alike = len(files) - len(others)
     if others and alike > len(others):
-        raise InputError(
-            f"{others[0]}: is not named like the other {alike} images (0002_c1….jpg); rename or remove it"
-        )
+        raise InputError(f"{others[0]}: is not named like the other {alike} images (0002_c1….jpg); rename or remove it")
     return not others
 
 
@@ -153,9 +148,7 @@ def folders_test(query: Path, gallery: Path) -> OwnTest:
         InputError: a folder without images, see :func:`named_as_market`, or see :func:`own_test`.
     """
     by_name = named_as_market([*image_files(query), *image_files(gallery)])
-    return own_test(
-        gallery.resolve().name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name)
-    )
+    return own_test(gallery.resolve().name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name))
 
 
 def csv_tests(file: Path) -> list[OwnTest]:
@@ -203,7 +196,7 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
         return tuple(
             Record(
                 image.path,
-                NOBODY if image.identity is None else pids[image.identity],
+                DISTRACTOR if image.identity is None else pids[image.identity],
                 cameras[image.camera] if has_cameras and image.camera is not None else NO_CAMERA,
             )
             for image in images

@@ -66,9 +66,7 @@ class WithExemplars(Sequence[np.ndarray]):
         labels: their class labels (n,) int64.
     """
 
-    def __init__(
-        self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray
-    ) -> None:
+    def __init__(self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray) -> None:
         self.images, self.exemplars = images, exemplars
         self.pids = np.concatenate([images.pids, labels])
 
@@ -98,10 +96,18 @@ class TaskBatches(Dataset[Batch]):
     """
 
     def __init__(
-        self, images: Images | WithExemplars, sampler: IdentitySampler | StreamSampler, augment: Augment, *,
-        epochs: int, first: int = 0, views: int = 1, pixels: bool = False, on_device: bool = False,
+        self,
+        images: Images | WithExemplars,
+        sampler: IdentitySampler | StreamSampler,
+        augment: Augment,
+        *,
+        epochs: int,
+        first: int = 0,
+        views: int = 1,
+        pixels: bool = False,
+        on_device: bool = False,
         rows: slice = slice(None),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.images, self.sampler, self.augment = images, sampler, augment
         self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, rows
         self.epochs, self.first = epochs, first
@@ -118,19 +124,20 @@ class TaskBatches(Dataset[Batch]):
             self._epoch = (epoch, self.sampler.epoch(epoch))
         chosen = self._epoch[1][number]  # (n,)
         seeds = np.random.SeedSequence([*self.sampler.seed, epoch, number])
-        options: dict[str, Any] = {
-            "seed": int(seeds.generate_state(1)[0]),
-            "progress": progress_of(epoch, self.epochs),
-        }
+        options: dict[str, Any] = {"seed": int(seeds.generate_state(1)[0]), "progress": progress_of(epoch, self.epochs)}
         pixels = [self.images[row] for row in chosen]
         images, changes = self._augmented(self.views * pixels, **options)
         exemplars = np.tile(np.maximum(chosen - self.own, -1), self.views)  # (B,)
         return Batch(
-            torch.from_numpy(images), torch.from_numpy(np.tile(self.labels[chosen], self.views)),
-            self.sampler.num_support, self.views,
+            torch.from_numpy(images),
+            torch.from_numpy(np.tile(self.labels[chosen], self.views)),
+            self.sampler.num_support,
+            self.views,
             torch.from_numpy(np.stack(pixels)) if self.pixels else None,
-            tuple(self._path(row) for row in chosen), torch.from_numpy(exemplars), changes,
-        )  # fmt: skip
+            tuple(self._path(row) for row in chosen),
+            torch.from_numpy(exemplars),
+            changes,
+        )
 
     def _augmented(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float
@@ -142,9 +149,7 @@ class TaskBatches(Dataset[Batch]):
         return np.stack(self.augment.piped(images, seed=seed)), changes
 
     def _path(self, row: int) -> str:
-        records = (
-            self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records
-        )
+        records = self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records
         return records[row].path if row < self.own else f"exemplar {row - self.own}"
 
 
@@ -166,9 +171,14 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
     # task it was drawn before the checkpoint, so it must not be drawn once more.
     generator = torch.Generator() if batches.first else None
     loader = DataLoader(
-        _FaultsAsItems(batches), batch_size=None, num_workers=workers, pin_memory=pin_memory,
-        multiprocessing_context=context, worker_init_fn=_leave_signals_to_the_run, generator=generator,
-    )  # fmt: skip
+        _FaultsAsItems(batches),
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=pin_memory,
+        multiprocessing_context=context,
+        worker_init_fn=_leave_signals_to_the_run,
+        generator=generator,
+    )
     for batch in loader:
         if isinstance(batch, InputError):
             raise batch

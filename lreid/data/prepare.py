@@ -39,9 +39,14 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
 def folder_of(name: str) -> str:
     """The folder below ``DATA.ROOT`` that the archive of a data set is unpacked in."""
     for start, folder in (
-        ("msmt17", "msmt17"), ("cuhk03", "cuhk03"), ("cuhk_sysu", "cuhk-sysu"), ("lpw", "lpw"),
-        ("vehicleid", "vehicleid"), ("veri_wild", "veri_wild"), ("veri776", "veri"),
-    ):  # fmt: skip
+        ("msmt17", "msmt17"),
+        ("cuhk03", "cuhk03"),
+        ("cuhk_sysu", "cuhk-sysu"),
+        ("lpw", "lpw"),
+        ("vehicleid", "vehicleid"),
+        ("veri_wild", "veri_wild"),
+        ("veri776", "veri"),
+    ):
         if name.startswith(start):
             return folder
     return name
@@ -98,10 +103,7 @@ def _is_released(name: str, root: Path) -> bool:
         "cuhk_sysu": [f"{home}/annotation" for home in cuhk_sysu.RELEASES],
     }
     return any(
-        (root / place).exists()
-        for start, places in releases.items()
-        if name.startswith(start)
-        for place in places
+        (root / place).exists() for start, places in releases.items() if name.startswith(start) for place in places
     )
 
 
@@ -139,9 +141,7 @@ def unpack(archive: Path, folder: Path) -> None:
     except FileNotFoundError:
         raise InputError(f"{archive}: no such archive; check the path") from None
     except RuntimeError as error:  # how zipfile reports a password
-        raise InputError(
-            f"{archive}: cannot be unpacked ({error}); unpack it by hand into {folder}"
-        ) from None
+        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it by hand into {folder}") from None
     except Exception as error:  # damage shows in the many ways of two kinds of archives
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
@@ -165,17 +165,21 @@ def _members(archive: Path) -> Iterator[list[Member]]:
         with zipfile.ZipFile(archive) as content:
             yield [
                 Member(
-                    info.filename.replace("\\", "/"), info.file_size, not stat.S_ISLNK(info.external_attr >> 16),
+                    info.filename.replace("\\", "/"),
+                    info.file_size,
+                    not stat.S_ISLNK(info.external_attr >> 16),
                     partial(content.open, info),
                 )
-                for info in content.infolist() if not info.is_dir()
-            ]  # fmt: skip
+                for info in content.infolist()
+                if not info.is_dir()
+            ]
         return
     with tarfile.open(archive) as tar:
         yield [
             Member(info.name, info.size, info.isfile(), partial(tar.extractfile, info))
-            for info in tar if not info.isdir()
-        ]  # fmt: skip
+            for info in tar
+            if not info.isdir()
+        ]
 
 
 def _require_safe(archive: Path, member: Member) -> None:
@@ -202,9 +206,7 @@ def prepare_cuhk03(root: Path) -> None:
     Raises:
         InputError: the file is missing, or not that of CUHK03.
     """
-    home = find_home(
-        root, cuhk03.HOMES, folders=[], files=[CUHK03_RELEASE], title="CUHK03", source=cuhk03.SOURCE
-    )
+    home = find_home(root, cuhk03.HOMES, folders=[], files=[CUHK03_RELEASE], title="CUHK03", source=cuhk03.SOURCE)
     with MatlabFile(home / CUHK03_RELEASE) as content:
         try:
             for boxes in ("detected", "labeled"):
@@ -309,17 +311,13 @@ def _crop(name: str, box: dict[str, Any], number: int) -> Crop:
 def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     missing = [crop for crop in crops if not (folder / crop.file).exists()]
-    with tqdm(
-        total=len(crops), initial=len(crops) - len(missing), desc=folder.name, disable=None
-    ) as progress:
+    with tqdm(total=len(crops), initial=len(crops) - len(missing), desc=folder.name, disable=None) as progress:
         for scene, in_scene in groupby(sorted(missing), key=lambda crop: crop.scene):
             try:
                 with Image.open(scenes / scene, formats=FORMATS) as image:
                     image = image.convert("RGB")
             except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
-                raise InputError(
-                    f"{scenes / scene}: cannot be read ({error}); get the archive again"
-                ) from None
+                raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
             for crop in in_scene:
                 _write_image(folder / crop.file, image.crop(crop.box), "JPEG")
                 progress.update()
@@ -359,9 +357,7 @@ def _write_image(path: Path, image: Image.Image, kind: str) -> None:
     try:
         _write(path, lambda file: image.save(file, kind))
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error}); free some space, then run this again"
-        ) from None
+        raise InputError(f"{path}: cannot be written ({error}); free some space, then run this again") from None
 
 
 def _listed(value: Any) -> list[Any]:

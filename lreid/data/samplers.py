@@ -43,9 +43,16 @@ class IdentitySampler:
     group = "BATCH"  # of the config, for the error
 
     def __init__(
-        self, labels: Sequence[int] | np.ndarray, *, identities: int, images: int, seed: Sequence[int],
-        task_name: str = "", exemplars: Sequence[int] | np.ndarray = (), exemplar_share: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        labels: Sequence[int] | np.ndarray,
+        *,
+        identities: int,
+        images: int,
+        seed: Sequence[int],
+        task_name: str = "",
+        exemplars: Sequence[int] | np.ndarray = (),
+        exemplar_share: float = 0.0,
+    ) -> None:
         labels, exemplars = np.asarray(labels), np.asarray(exemplars)
         self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         if min(identities, images) < 1:
@@ -104,9 +111,15 @@ class EpisodeSampler(IdentitySampler):
     group = "EPISODE"
 
     def __init__(
-        self, labels: Sequence[int] | np.ndarray, *, identities: int, num_support: int, num_query: int,
-        seed: Sequence[int], **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        labels: Sequence[int] | np.ndarray,
+        *,
+        identities: int,
+        num_support: int,
+        num_query: int,
+        seed: Sequence[int],
+        **options: Any,
+    ) -> None:
         if min(num_support, num_query) < 1:
             raise InputError("EPISODE: SUPPORT and QUERY must be 1 or more")
         super().__init__(labels, identities=identities, images=num_support + num_query, seed=seed, **options)
@@ -155,9 +168,7 @@ class StreamSampler:
         runs = [
             run
             for images in self.images
-            for run in np.split(
-                rng.permutation(images), range(self.correlation, len(images), self.correlation)
-            )
+            for run in np.split(rng.permutation(images), range(self.correlation, len(images), self.correlation))
         ]
         stream = np.concatenate([runs[number] for number in rng.permutation(len(runs))])
         return np.array_split(stream, self.batches_per_epoch)

@@ -139,8 +139,7 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
     """Merges data sets split by split; one with fewer splits than others begins again with its first."""
     number = max(len(versions) for versions in data_sets)
     return [
-        pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets])
-        for split in range(number)
+        pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
     ]
 
 
@@ -185,8 +184,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
         records = [*data_set.train, *data_set.query, *data_set.gallery]
         for split, merged in splits.items():
             merged += [
-                Record(path, pid + pid_offset, camid + camid_offset)
-                for path, pid, camid in getattr(data_set, split)
+                Record(path, pid + pid_offset, camid + camid_offset) for path, pid, camid in getattr(data_set, split)
             ]
         pid_offset += max(record.pid for record in records) + 1
         camid_offset += max(record.camid for record in records) + 1

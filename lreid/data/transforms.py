@@ -77,9 +77,8 @@ class Augment:
     """
 
     def __init__(
-        self, *, flip: float, erasing: bool, mean: Sequence[float], std: Sequence[float],
-        pipeline: str | Path = "",
-    ) -> None:  # fmt: skip
+        self, *, flip: float, erasing: bool, mean: Sequence[float], std: Sequence[float], pipeline: str | Path = ""
+    ) -> None:
         self.flip, self.erasing, self.path = flip, erasing, pipeline
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)

@@ -58,9 +58,17 @@ class AccuracyEvaluator:
     """
 
     def __init__(
-        self, tasks: Sequence[Task], *, height: int, width: int, cache_gib: float, skip_bad: bool,
-        batch_size: int, seed: int, disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
-    ) -> None:  # fmt: skip
+        self,
+        tasks: Sequence[Task],
+        *,
+        height: int,
+        width: int,
+        cache_gib: float,
+        skip_bad: bool,
+        batch_size: int,
+        seed: int,
+        disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
+    ) -> None:
         self.batch_size, self.seed = batch_size, seed
         self.class_tasks = np.repeat(np.arange(len(tasks)), [len(task.classes) for task in tasks])  # (C,)
         self.images: list[Images] = []  # of each task
@@ -103,8 +111,7 @@ class AccuracyEvaluator:
         class_tasks = self.class_tasks[self.class_tasks <= task.index]
         return {
             name: {
-                kind: task_accuracies(each, labels, class_tasks, task_il=kind == "task")
-                for kind in ("class", "task")
+                kind: task_accuracies(each, labels, class_tasks, task_il=kind == "task") for kind in ("class", "task")
             }
             for name, each in scores.items()
         }
@@ -121,10 +128,12 @@ class AccuracyEvaluator:
         if not len(rows):
             return {}
         found = buffer_alignment(
-            self._features(learner, learner.memory.images[rows]), stored[rows],
+            self._features(learner, learner.memory.images[rows]),
+            stored[rows],
             np.concatenate([self._features(learner, each) for each in self.images]),
-            np.concatenate([each.pids for each in self.images]), self.class_tasks,
-        )  # fmt: skip
+            np.concatenate([each.pids for each in self.images]),
+            self.class_tasks,
+        )
         return {str(index): similarity for index, similarity in found.items()}
 
     def _known(self, learner: Learner, task: Task) -> tuple[np.ndarray, np.ndarray]:
@@ -166,8 +175,6 @@ def accuracy_line(results: dict[str, Any]) -> str:
         figures = []
         for summary in kinds.values():
             forgetting = summary["forgetting"]
-            figures.append(
-                f"{summary['accuracy']:.1f}" + (f" ({forgetting:.1f})" if forgetting is not None else "")
-            )
+            figures.append(f"{summary['accuracy']:.1f}" + (f" ({forgetting:.1f})" if forgetting is not None else ""))
         parts.append(f"{name} {' / '.join(figures)}")
     return f"accuracy (and forgetting) in per cent, class- / task-incremental: {', '.join(parts)}"

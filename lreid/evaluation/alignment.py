@@ -13,10 +13,12 @@ from lreid.retrieval.arrays import as_comparable, as_labels, unit_rows
 
 
 def buffer_alignment(
-    buffer_features: np.ndarray | Tensor, buffer_labels: np.ndarray | Tensor,
-    held_out_features: np.ndarray | Tensor, held_out_labels: np.ndarray | Tensor,
+    buffer_features: np.ndarray | Tensor,
+    buffer_labels: np.ndarray | Tensor,
+    held_out_features: np.ndarray | Tensor,
+    held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
-) -> dict[int, float]:  # fmt: skip
+) -> dict[int, float]:
     """How near images that were never trained come to the stored ones of their class: low where a model overfits these.
 
     Source: Appendix B, Fig. 7: of each stored image, the highest cosine similarity to a held-out image of its class;
@@ -44,9 +46,7 @@ def buffer_alignment(
         raise InputError(f"buffer labels must be in [0, {len(class_tasks)}), the classes that have a task")
     missing = np.setdiff1d(labels, held_out_labels)
     if len(missing):
-        raise InputError(
-            f"classes {missing.tolist()} have no held-out image; leave them out or hold some out"
-        )
+        raise InputError(f"classes {missing.tolist()} have no held-out image; leave them out or hold some out")
     nearest = np.empty(len(labels))  # (m,)
     for label in np.unique(labels):
         rows = labels == label

@@ -28,11 +28,7 @@ def accuracy(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> float:
 
 
 def task_accuracies(
-    scores: np.ndarray | Tensor,
-    labels: np.ndarray | Tensor,
-    class_tasks: np.ndarray | Tensor,
-    *,
-    task_il: bool,
+    scores: np.ndarray | Tensor, labels: np.ndarray | Tensor, class_tasks: np.ndarray | Tensor, *, task_il: bool
 ) -> list[float]:
     """Accuracy on the test images of each task so far: one row of the accuracy matrix.
 

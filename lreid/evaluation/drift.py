@@ -20,9 +20,7 @@ from lreid.retrieval.arrays import as_comparable, unit_rows
 DriftMetric = Literal["euclidean", "cosine"]
 
 
-def feature_drift(
-    before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean"
-) -> float:
+def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
     """How far features have moved on the unit sphere, mean over images.
 
     Source: Section 3.3, ``|f(x; before) - f(x; after)|`` over one update, Fig. 2 right and Table 3: ``euclidean``;
@@ -42,9 +40,7 @@ def feature_drift(
         raise InputError(f"metric {metric!r}: unknown; use euclidean or cosine")
     before, after = as_comparable(before, after)
     if len(before) != len(after):
-        raise InputError(
-            f"drift of {len(before)} features to {len(after)}; give the same images before and after"
-        )
+        raise InputError(f"drift of {len(before)} features to {len(after)}; give the same images before and after")
     difference = unit_rows(after.double(), "features after") - unit_rows(before.double(), "features before")
     squares = difference.square().sum(1)  # (n,)
     return (squares.sqrt() if metric == "euclidean" else squares / 2).mean().item()

@@ -59,10 +59,20 @@ class Evaluator:
     """
 
     def __init__(
-        self, tests: Sequence[QueryGallery], *, height: int, width: int, cache_gib: float, skip_bad: bool,
-        metric: Metric, ap: AveragePrecision, camera_filter: bool, flip: bool, batch_size: int,
+        self,
+        tests: Sequence[QueryGallery],
+        *,
+        height: int,
+        width: int,
+        cache_gib: float,
+        skip_bad: bool,
+        metric: Metric,
+        ap: AveragePrecision,
+        camera_filter: bool,
+        flip: bool,
+        batch_size: int,
         disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tests = tests
         self.protocol: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
         self.extraction: dict[str, Any] = {"flip": flip, "batch_size": batch_size}
@@ -70,9 +80,7 @@ class Evaluator:
         for test in tests:
             pair: list[Images] = []
             for records in (test.query, test.gallery):
-                images = Images(
-                    records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad
-                )
+                images = Images(records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad)
                 cache_gib -= images.cached_gib
                 pair.append(images)
             self.images.append((pair[0], pair[1]))
@@ -85,7 +93,7 @@ class Evaluator:
 
     def evaluate(
         self, model: Embedder, *, once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score()
-    ) -> list[TestFigures]:  # fmt: skip
+    ) -> list[TestFigures]:
         """The figures of every test set, in order.
 
         Args:
@@ -114,10 +122,13 @@ class Evaluator:
         mean = average(results)
         rank1, rank5, rank10 = (100 * float(mean.cmc[k - 1]) for k in (1, 5, 10))
         return TestFigures(
-            100 * mean.mAP, rank1, rank5, rank10,
+            100 * mean.mAP,
+            rank1,
+            rank5,
+            rank10,
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
             int(valid.sum()),
-        )  # fmt: skip
+        )
 
 
 def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera_filter: bool) -> None:
@@ -135,6 +146,4 @@ def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera
                 "(BENCHMARK.CAMERAS apart, or camid in a CSV file)"
             )
     if not any(found):
-        raise InputError(
-            f"{test.name}: not one identity of the queries is in the gallery; test on some that are"
-        )
+        raise InputError(f"{test.name}: not one identity of the queries is in the gallery; test on some that are")

@@ -20,9 +20,13 @@ DECAY_AT = (0.6, 0.75, 0.9)  # shares of the epochs
 
 
 def knn_scores(
-    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor,
-    *, k: int = 200, temperature: float = 0.07,
-) -> np.ndarray:  # fmt: skip
+    train_features: np.ndarray | Tensor,
+    train_labels: np.ndarray | Tensor,
+    test_features: np.ndarray | Tensor,
+    *,
+    k: int = 200,
+    temperature: float = 0.07,
+) -> np.ndarray:
     """Votes of the k training images that are nearest by cosine similarity.
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection" (Contrast Scoring),
@@ -85,9 +89,15 @@ def nearest_mean_scores(
 
 @torch.enable_grad()
 def linear_probe_scores(
-    train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor,
-    *, epochs: int = 100, lr: float = 1.0, batch_size: int = 256, seed: int = 0,
-) -> np.ndarray:  # fmt: skip
+    train_features: np.ndarray | Tensor,
+    train_labels: np.ndarray | Tensor,
+    test_features: np.ndarray | Tensor,
+    *,
+    epochs: int = 100,
+    lr: float = 1.0,
+    batch_size: int = 256,
+    seed: int = 0,
+) -> np.ndarray:
     """Logits of a linear classifier that is trained by cross-entropy, every class as often as the others.
 
     Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
@@ -115,9 +125,7 @@ def linear_probe_scores(
         InputError: as :func:`knn_scores`.
     """
     if epochs < 1 or batch_size < 1 or not lr > 0:
-        raise InputError(
-            f"epochs and batch size must be 1 or more and lr above 0, got {epochs}, {batch_size} and {lr}"
-        )
+        raise InputError(f"epochs and batch size must be 1 or more and lr above 0, got {epochs}, {batch_size} and {lr}")
     train, test, labels = _checked(train_features, train_labels, test_features)
     for features, name in ((train, "training features"), (test, "test features")):
         squared_norms(features, name)  # only to refuse values that are not finite
@@ -128,9 +136,7 @@ def linear_probe_scores(
     weight = train.new_zeros(len(classes), train.shape[1], requires_grad=True)
     bias = train.new_zeros(len(classes), requires_grad=True)
     optimizer = torch.optim.SGD([weight, bias], lr, momentum=MOMENTUM)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(
-        optimizer, [round(share * epochs) for share in DECAY_AT], DECAY
-    )
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [round(share * epochs) for share in DECAY_AT], DECAY)
     rng = np.random.default_rng(seed)
     places = torch.from_numpy(targets).to(train.device)  # (N,)
     for _ in range(epochs):

@@ -32,9 +32,13 @@ def evaluate_splits(
     results = []
     for rows, columns in split_rows(test, query, gallery):
         arguments = (
-            features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
-            query.camids[rows], gallery.camids[columns],
-        )  # fmt: skip
+            features[0][rows],
+            features[1][columns],
+            query.pids[rows],
+            gallery.pids[columns],
+            query.camids[rows],
+            gallery.camids[columns],
+        )
         if test.tracks:
             tracks = np.array([track_of[record] for record in gallery.records])
             results.append(evaluate_image_to_track(*arguments, tracks[columns], **options))

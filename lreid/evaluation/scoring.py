@@ -11,8 +11,8 @@ from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
+from lreid.identities import JUNK
 from lreid.retrieval import OpenSetRate, average, evaluate, open_set_rates
-from lreid.retrieval.matches import JUNK
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import Metric
@@ -22,9 +22,16 @@ FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 
 def score(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *,
-    metric: Metric, ap: AveragePrecision, camera_filter: bool, rerank: KReciprocal | None = None, open_set: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    *,
+    metric: Metric,
+    ap: AveragePrecision,
+    camera_filter: bool,
+    rerank: KReciprocal | None = None,
+    open_set: bool = True,
+) -> dict[str, Any]:
     """Figures of a model on a test set.
 
     Args:
@@ -46,10 +53,16 @@ def score(
     """
     result = average(
         evaluate_splits(
-            test, images, features, metric=metric, ap=ap, camera_filter=camera_filter, rerank=rerank,
+            test,
+            images,
+            features,
+            metric=metric,
+            ap=ap,
+            camera_filter=camera_filter,
+            rerank=rerank,
             max_rank=max(RANKS),
         )
-    )  # fmt: skip
+    )
     rates = _open_set(test, images, features, camera_filter) if open_set else []
     return {
         "mAP": 100 * result.mAP,
@@ -69,20 +82,22 @@ def score(
 
 
 def _open_set(
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: tuple[np.ndarray, np.ndarray],
-    camera_filter: bool,
+    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], camera_filter: bool
 ) -> list[list[OpenSetRate]]:
     """The rates of every split; none where there is no stranger."""
     (query, gallery), rates = images, []
     for rows, columns in split_rows(test, query, gallery):
         try:
             found = open_set_rates(
-                features[0][rows], features[1][columns], query.pids[rows], gallery.pids[columns],
-                query.camids[rows], gallery.camids[columns], camera_filter=camera_filter,
+                features[0][rows],
+                features[1][columns],
+                query.pids[rows],
+                gallery.pids[columns],
+                query.camids[rows],
+                gallery.camids[columns],
+                camera_filter=camera_filter,
                 false_accept_rates=FALSE_ACCEPT_RATES,
-            )  # fmt: skip
+            )
         except InputError:  # the arguments are sound, they were ranked: there is no stranger
             found = []
         rates.append(found)
@@ -114,9 +129,16 @@ class Ranking:
 
 
 def hardest_rankings(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], *,
-    metric: Metric, ap: AveragePrecision, camera_filter: bool, count: int, depth: int = 10,
-) -> list[Ranking]:  # fmt: skip
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    *,
+    metric: Metric,
+    ap: AveragePrecision,
+    camera_filter: bool,
+    count: int,
+    depth: int = 10,
+) -> list[Ranking]:
     """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
 
     Args:
@@ -132,9 +154,17 @@ def hardest_rankings(
     query_ids, query_cams = query_images.pids[query_rows], query_images.camids[query_rows]
     gallery_ids, gallery_cams = gallery_images.pids[gallery_rows], gallery_images.camids[gallery_rows]
     result = evaluate(
-        queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams,
-        metric=metric, ap=ap, camera_filter=camera_filter, max_rank=1,
-    )  # fmt: skip
+        queries,
+        gallery,
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        metric=metric,
+        ap=ap,
+        camera_filter=camera_filter,
+        max_rank=1,
+    )
     order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
     rankings = []
     for number in order[: min(count, result.num_valid)]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_alike, check_rows, to_loss, unit
+from lreid.losses._ops import check_alike, check_rows, to_loss, unit
 from lreid.losses.triplet import hardest_distances
 
 

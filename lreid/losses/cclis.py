@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import check_alike, check_rows, to_loss
+from lreid.losses._ops import check_alike, check_rows, to_loss
 from lreid.losses.relations import check_temperature, log_probabilities, mean_cross_entropy
 from lreid.losses.supcon import is_among
 
@@ -52,9 +52,7 @@ def sample_nce_loss(
     """
     check_rows(scores, labels, "scores")
     if weights.shape != labels.shape:
-        raise ValueError(
-            f"weights must have the shape of labels, got {tuple(weights.shape)} and {tuple(labels.shape)}"
-        )
+        raise ValueError(f"weights must have the shape of labels, got {tuple(weights.shape)} and {tuple(labels.shape)}")
     check_temperature(temperature)
     labels, weights = labels.to(scores.device), weights.to(scores.device, torch.float64)
     same = labels[:, None] == labels  # (B, B)
@@ -69,11 +67,7 @@ def sample_nce_loss(
 
 
 def prototype_relation_loss(
-    student_scores: Tensor,
-    teacher_scores: Tensor,
-    *,
-    temperature: float = 0.2,
-    teacher_temperature: float = 0.1,
+    student_scores: Tensor, teacher_scores: Tensor, *, temperature: float = 0.2, teacher_temperature: float = 0.1
 ) -> Tensor:
     """Prototype-instance relation distillation (PRD): each image keeps its similarities to old prototypes.
 
@@ -102,9 +96,7 @@ def prototype_relation_loss(
     return to_loss(mean_cross_entropy(log_old, log_new), student_scores)
 
 
-def importance_scores(
-    scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False
-) -> Tensor:
+def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
     """How much each image looks like other classes: images are drawn into the memory by these scores.
 
     For each prototype a softmax over all images; an image's score is its mean over the prototypes of other

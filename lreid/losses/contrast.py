@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import check_alike, to_loss, unit
+from lreid.losses._ops import check_alike, to_loss, unit
 from lreid.losses.supcon import asymmetric_supcon_loss
 
 
@@ -31,9 +31,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
     if projections.ndim != 3 or projections.shape[1] != 2:
         raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")
     images = torch.arange(len(projections), device=projections.device)
-    return asymmetric_supcon_loss(
-        projections, images, images, temperature=temperature, base_temperature=temperature
-    )
+    return asymmetric_supcon_loss(projections, images, images, temperature=temperature, base_temperature=temperature)
 
 
 def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:

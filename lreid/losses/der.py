@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses.episodes import to_loss
+from lreid.losses._ops import to_loss
 from lreid.losses.lwf import check_logits
 
 

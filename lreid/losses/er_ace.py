@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:

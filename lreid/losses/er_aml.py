@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses._ops import check_rows, to_loss
 
 
 class Pairs(NamedTuple):
@@ -133,9 +133,7 @@ def er_aml_loss(
     return to_loss(loss * temperature / base_temperature, anchors)
 
 
-def er_aml_triplet_loss(
-    anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2
-) -> Tensor:
+def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
     """Triplet loss of each anchor with its own positive and negative, mean over anchors.
 
     Source: Caccia et al. (ER-AML), Appendix E, which sums over anchors. Of the official code

@@ -7,18 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lreid.losses._ops import check_rows, prototypes, split_episode
 from lreid.losses.distillation import dwpp_loss
-from lreid.losses.episodes import check_rows, prototypes, split_episode
 from lreid.losses.ida import discriminant_alignment_loss
 
 
 def erd_losses(
-    student: Tensor,
-    teacher: Tensor,
-    labels: Tensor,
-    num_support: int,
-    is_previous: Tensor,
-    **options: Any,
+    student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, is_previous: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """The two distillation terms of ERD over one batch of two episodes.
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses.episodes import to_loss
+from lreid.losses._ops import to_loss
 from lreid.losses.relations import check_temperature
 
 
-def knowledge_distillation_loss(
-    student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0
-) -> Tensor:
+def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
 
     The student's softmax runs over old and new classes, the teacher's over the old ones; new classes have

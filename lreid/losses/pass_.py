@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_rows, to_loss
+from lreid.losses._ops import check_rows, to_loss
 
 ROTATIONS = 4  # classes that each label is split in; the first is the upright image
 
@@ -30,8 +30,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """
     if images.ndim != 4 or labels.shape != images.shape[:1]:
         raise ValueError(
-            "images must be (B, C, H, W) and labels (B,), "
-            f"got shapes {tuple(images.shape)} and {tuple(labels.shape)}"
+            f"images must be (B, C, H, W) and labels (B,), got shapes {tuple(images.shape)} and {tuple(labels.shape)}"
         )
     size = images.shape[2:]
     turned = [images.rot90(turn, (2, 3)) for turn in range(ROTATIONS)]

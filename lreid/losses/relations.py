@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import check_alike, to_loss
+from lreid.losses._ops import check_alike, to_loss
 
 
 def relation_distillation_loss(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses.episodes import to_loss
+from lreid.losses._ops import to_loss
 from lreid.losses.relations import check_temperature, log_relations, without_self
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses.episodes import check_rows, squared_distances, to_loss, unit
+from lreid.losses._ops import check_rows, squared_distances, to_loss, unit
 
 
 def batch_hard_triplet_loss(

@@ -1,10 +1,17 @@
 """Exemplars: images that a method may keep, after a task or out of a stream, and how they are chosen."""
 
+from lreid.memory.exemplar_store import ExemplarStore, ImagePaths, budget_of
 from lreid.memory.exemplars import ExemplarMemory
 from lreid.memory.selection import SELECTIONS, select
-from lreid.memory.store import ExemplarStore, ImagePaths, budget_of
 from lreid.memory.stream import POLICIES, StreamMemory
 
 __all__ = [
-    "POLICIES", "SELECTIONS", "ExemplarMemory", "ExemplarStore", "ImagePaths", "StreamMemory", "budget_of", "select",
-]  # fmt: skip
+    "POLICIES",
+    "SELECTIONS",
+    "ExemplarMemory",
+    "ExemplarStore",
+    "ImagePaths",
+    "StreamMemory",
+    "budget_of",
+    "select",
+]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lreid.memory.exemplar_store import ExemplarStore
 from lreid.memory.selection import draw_by_score, importance_weights, select
-from lreid.memory.store import ExemplarStore
 
 
 class ExemplarMemory(ExemplarStore):
@@ -59,9 +59,13 @@ class ExemplarMemory(ExemplarStore):
         self.seen = 0
 
     def add(
-        self, images: Sequence[np.ndarray], labels: np.ndarray, values: np.ndarray, *,
+        self,
+        images: Sequence[np.ndarray],
+        labels: np.ndarray,
+        values: np.ndarray,
+        *,
         kept_scores: np.ndarray | Sequence[float] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Takes the best images of new identities and makes room for them.
 
         Args:
@@ -95,9 +99,7 @@ class ExemplarMemory(ExemplarStore):
                 rows = rows[draw_by_score(old_scores[rows], count, (self.seed, label, self.seen))]
             stay += rows[:count].tolist()
         self._keep(np.sort(np.array(stay, np.int64)))
-        self._write(
-            np.arange(len(stay), len(stay) + len(come)), images, labels, np.array(come, np.int64), extras
-        )
+        self._write(np.arange(len(stay), len(stay) + len(come)), images, labels, np.array(come, np.int64), extras)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"seen": self.seen, "seed": self.seed}
@@ -115,10 +117,8 @@ class ExemplarMemory(ExemplarStore):
             return Counter({label: min(quota, sizes[label]) for label in identities})
         # Sorted by its number within its identity, an image at a time is given to each.
         places = sorted(
-            (number, rank, label)
-            for rank, label in enumerate(identities)
-            for number in range(sizes[label])
-        )  # fmt: skip
+            (number, rank, label) for rank, label in enumerate(identities) for number in range(sizes[label])
+        )
         return Counter(label for _, _, label in places[: self.budget])
 
     def _rank(self, label: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.memory.store import ExemplarStore
+from lreid.memory.exemplar_store import ExemplarStore
 
 POLICIES = ("reservoir", "fifo", "random", "scored")
 

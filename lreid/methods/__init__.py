@@ -28,9 +28,7 @@ def register(name: str) -> Callable[[type[Method]], type[Method]]:
         InputError: a file of this package has that name.
     """
     if name in _file_names():
-        raise InputError(
-            f"METHOD.NAME: {name} comes with lreid; register a method of your own under another name"
-        )
+        raise InputError(f"METHOD.NAME: {name} comes with lreid; register a method of your own under another name")
 
     def decorate(cls: type[Method]) -> type[Method]:
         _registered[name] = cls
@@ -60,9 +58,7 @@ def method_class(name: str) -> type[Method]:
     if name in _registered:
         return _registered[name]
     module = importlib.import_module(f"{__name__}.{name}")
-    classes = [
-        value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)
-    ]
+    classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)]
     return next(found for found in classes if found.__module__ == module.__name__)
 
 
@@ -79,9 +75,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
                 if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
                     continue
                 if parameter.default is inspect.Parameter.empty:
-                    raise InputError(
-                        f"{base.__name__}: its option {name} needs a default, as METHOD.{name.upper()}"
-                    )
+                    raise InputError(f"{base.__name__}: its option {name} needs a default, as METHOD.{name.upper()}")
                 options.setdefault(name, parameter.default)
     return options
 
@@ -101,7 +95,5 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
             raise InputError(f"METHOD.{option.upper()}: {name} has no such option; {hint}")
         wanted = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
         if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(defaults[option], bool):
-            raise InputError(
-                f"METHOD.{option.upper()}: must be like {defaults[option]!r} for {name}, got {value!r}"
-            )
+            raise InputError(f"METHOD.{option.upper()}: must be like {defaults[option]!r} for {name}, got {value!r}")
     return cls(model, **options)

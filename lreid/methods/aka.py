@@ -50,18 +50,23 @@ class AKA(LwF):
     """
 
     def __init__(
-        self, model: Embedder, *, plasticity_share: float = 1.0, stability_weight: float = 5e-4, vertices: int = 64,
-        smoothing_classes: int = 0, teacher_in_training: bool = False, **lwf: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        plasticity_share: float = 1.0,
+        stability_weight: float = 5e-4,
+        vertices: int = 64,
+        smoothing_classes: int = 0,
+        teacher_in_training: bool = False,
+        **lwf: Any,
+    ) -> None:
         super().__init__(model, **lwf)
         if not 0 <= plasticity_share <= 1 or vertices < 1 or smoothing_classes < 0:
             raise InputError(
                 "METHOD.PLASTICITY_SHARE must be in [0, 1], METHOD.VERTICES at least 1 and "
                 "METHOD.SMOOTHING_CLASSES at least 0"
             )
-        self.weights |= {
-            "triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight
-        }  # fmt: skip
+        self.weights |= {"triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight}
         self.smoothing_classes, self.teacher_in_training = smoothing_classes, teacher_in_training
         self.graph = KnowledgeGraph(model.dim, vertices, seed=torch.initial_seed()).to(model.mean.device)
         self.old_vertices: Tensor | None = None  # (V, dim)
@@ -75,9 +80,11 @@ class AKA(LwF):
         labels = batch.labels.to(features.device)
         if self.smoothing_classes:
             terms["softmax"] = smoothed_cross_entropy(
-                logits[:, self.first_class :], labels - self.first_class, smoothing=self.label_smoothing,
+                logits[:, self.first_class :],
+                labels - self.first_class,
+                smoothing=self.label_smoothing,
                 num_classes=self.smoothing_classes,
-            )  # fmt: skip
+            )
         fused = features + self.graph(features)  # (B, dim)
         terms["plasticity"] = plasticity_loss(fused, labels, margin=self.margin)
         if self.old_vertices is not None:

@@ -137,10 +137,18 @@ class ExemplarMethod(Method):
     memory: ExemplarMemory
 
     def __init__(
-        self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
-        selection: str = "herding", fill_memory: bool = False, least_images: int = 2,
-        exemplar_share: float = 0.0, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        exemplars: int = 500,
+        exemplar_mib: float = 0.0,
+        store: str = "images",
+        selection: str = "herding",
+        fill_memory: bool = False,
+        least_images: int = 2,
+        exemplar_share: float = 0.0,
+        **options: Any,
+    ) -> None:
         super().__init__(model, **options)
         if least_images < 1 or not 0 <= exemplar_share < 1 or selection not in self.selections:
             raise InputError(
@@ -149,10 +157,12 @@ class ExemplarMethod(Method):
             )
         self.memory = ExemplarMemory(
             checked_budget(model, exemplars, exemplar_mib, store),
-            least=least_images, selection=selection, fill=fill_memory,
+            least=least_images,
+            selection=selection,
+            fill=fill_memory,
             # The seed of the run as it is: to draw one here would change all that is drawn after it.
             seed=torch.initial_seed(),
-        )  # fmt: skip
+        )
         self.exemplar_share, self.store = exemplar_share, store
 
     def end_task(self, task: Task) -> None:

@@ -52,16 +52,31 @@ class CCLIS(Co2L):
     distillations = ("prd", *Co2L.distillations)
 
     def __init__(
-        self, model: Embedder, *, temperature: float = 0.5, distillation: str = "prd",
-        distillation_weight: float = 0.6, distillation_temperature: float = 0.2,
-        teacher_temperature: float = 0.1, prototype_rate: float = 0.01, passes: int = 5,
-        weigh_current: bool = False, score_leak: bool = False, selection: str = "importance", **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        temperature: float = 0.5,
+        distillation: str = "prd",
+        distillation_weight: float = 0.6,
+        distillation_temperature: float = 0.2,
+        teacher_temperature: float = 0.1,
+        prototype_rate: float = 0.01,
+        passes: int = 5,
+        weigh_current: bool = False,
+        score_leak: bool = False,
+        selection: str = "importance",
+        **options: Any,
+    ) -> None:
         super().__init__(
-            model, temperature=temperature, distillation=distillation, distillation_weight=distillation_weight,
-            distillation_temperature=distillation_temperature, teacher_temperature=teacher_temperature,
-            selection=selection, **options,
-        )  # fmt: skip
+            model,
+            temperature=temperature,
+            distillation=distillation,
+            distillation_weight=distillation_weight,
+            distillation_temperature=distillation_temperature,
+            teacher_temperature=teacher_temperature,
+            selection=selection,
+            **options,
+        )
         if prototype_rate < 0 or passes < 1:
             raise InputError("METHOD.PROTOTYPE_RATE must be 0 or more and METHOD.PASSES at least 1")
         self.prototype_rate, self.passes = prototype_rate, passes
@@ -151,9 +166,11 @@ class CCLIS(Co2L):
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
-            "prototypes": self.prototypes.state_dict(), "old_prototypes": self.old_prototypes,
-            "current_weights": self.current_weights, "generator": self.generator.get_state(),
-        }  # fmt: skip
+            "prototypes": self.prototypes.state_dict(),
+            "old_prototypes": self.old_prototypes,
+            "current_weights": self.current_weights,
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

@@ -15,14 +15,7 @@ from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.losses import asymmetric_supcon_loss, mean_squared_distillation_loss, relation_distillation_loss
 from lreid.methods.base import ExemplarMethod
-from lreid.models import (
-    Embedder,
-    Projected,
-    ProjectedEmbedder,
-    frozen_copy,
-    restored_teacher,
-    teacher_state,
-)
+from lreid.models import Embedder, Projected, ProjectedEmbedder, frozen_copy, restored_teacher, teacher_state
 
 
 class Co2L(ExemplarMethod):
@@ -59,26 +52,29 @@ class Co2L(ExemplarMethod):
     distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
 
     def __init__(
-        self, model: Embedder, *, temperature: float = 0.5, distillation: str = "ird",
-        distillation_weight: float = 1.0, distillation_temperature: float = 0.2,
-        teacher_temperature: float = 0.01, teacher_in_training: bool = False, selection: str = "random",
-        fill_memory: bool = True, least_images: int = 1, **options: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            model, selection=selection, fill_memory=fill_memory, least_images=least_images, **options
-        )
+        self,
+        model: Embedder,
+        *,
+        temperature: float = 0.5,
+        distillation: str = "ird",
+        distillation_weight: float = 1.0,
+        distillation_temperature: float = 0.2,
+        teacher_temperature: float = 0.01,
+        teacher_in_training: bool = False,
+        selection: str = "random",
+        fill_memory: bool = True,
+        least_images: int = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, selection=selection, fill_memory=fill_memory, least_images=least_images, **options)
         if min(temperature, distillation_temperature, teacher_temperature) <= 0:
             raise InputError(
                 "METHOD.TEMPERATURE, METHOD.DISTILLATION_TEMPERATURE and METHOD.TEACHER_TEMPERATURE must be above 0"
             )
         if distillation not in self.distillations:
-            raise InputError(
-                f"METHOD.DISTILLATION is one of {', '.join(self.distillations)}; got {distillation!r}"
-            )
+            raise InputError(f"METHOD.DISTILLATION is one of {', '.join(self.distillations)}; got {distillation!r}")
         self.temperature, self.distillation = temperature, distillation
-        self.relation_options = {
-            "temperature": distillation_temperature, "teacher_temperature": teacher_temperature
-        }  # fmt: skip
+        self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
         self.teacher_in_training = teacher_in_training
         self.network = ProjectedEmbedder(model)
@@ -104,9 +100,7 @@ class Co2L(ExemplarMethod):
         """The contrastive term of unit vectors (B, 128)."""
         views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
         labels = batch.labels[: len(views)]  # (n,)
-        return {
-            "supcon": asymmetric_supcon_loss(views, labels, self.task_classes, temperature=self.temperature)
-        }
+        return {"supcon": asymmetric_supcon_loss(views, labels, self.task_classes, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
         """The distillation term of what the model in training and the previous one answer."""
@@ -115,8 +109,7 @@ class Co2L(ExemplarMethod):
         if self.distillation == "projection":
             return mean_squared_distillation_loss(new.projections, old.projections)
         student, teacher = (
-            F.normalize(each.projections if self.distillation == "ird" else each.features)
-            for each in (new, old)
+            F.normalize(each.projections if self.distillation == "ird" else each.features) for each in (new, old)
         )
         return relation_distillation_loss(student, teacher, **self.relation_options)
 
@@ -127,9 +120,10 @@ class Co2L(ExemplarMethod):
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
-            "head": self.network.head.state_dict(), "task_classes": list(self.task_classes),
+            "head": self.network.head.state_dict(),
+            "task_classes": list(self.task_classes),
             "teacher": teacher_state(self.teacher),
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

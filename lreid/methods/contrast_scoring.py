@@ -54,9 +54,14 @@ class ContrastScoring(Method):
     pixels = True
 
     def __init__(
-        self, model: Embedder, *, buffer: int = 0, policy: str = "scored", lazy_interval: int = 1,
+        self,
+        model: Embedder,
+        *,
+        buffer: int = 0,
+        policy: str = "scored",
+        lazy_interval: int = 1,
         temperature: float = 0.5,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(model)
         if buffer < 0 or lazy_interval < 1 or temperature <= 0 or policy not in POLICIES:
             raise InputError(
@@ -123,11 +128,12 @@ class ContrastScoring(Method):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "head": self.network.head.state_dict(), "generator": self.generator.get_state(),
+            "head": self.network.head.state_dict(),
+            "generator": self.generator.get_state(),
             "buffer": self.memory.budget if self.memory is not None else 0,
             "memory": self.memory.state_dict() if self.memory is not None else None,
             "rescored": self.rescored,
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.network.head.load_state_dict(state["head"])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.losses import decoupled_distillation_loss
-from lreid.losses.episodes import prototype_logits, split_episode
+from lreid.losses._ops import prototype_logits, split_episode
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
 
@@ -28,13 +28,7 @@ class Decoupled(DwPP):
     """
 
     def __init__(
-        self,
-        model: Embedder,
-        *,
-        alpha: float = 0.5,
-        beta: float = 0.5,
-        temperature: float = 1.0,
-        **options: Any,
+        self, model: Embedder, *, alpha: float = 0.5, beta: float = 0.5, temperature: float = 1.0, **options: Any
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.alpha, self.beta, self.temperature = alpha, beta, temperature

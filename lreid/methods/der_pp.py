@@ -30,9 +30,14 @@ class DERpp(ER):
     """
 
     def __init__(
-        self, model: Embedder, *, logit_weight: float = 0.1, replay_weight: float = 0.5,
-        asymmetric: bool = False, **er: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        logit_weight: float = 0.1,
+        replay_weight: float = 0.5,
+        asymmetric: bool = False,
+        **er: Any,
+    ) -> None:
         super().__init__(model, replay_weight=replay_weight, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
@@ -43,9 +48,7 @@ class DERpp(ER):
         if "replay" in terms:
             replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
             stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
-            terms["logits"] = dark_experience_loss(
-                self.logits(replay.images), stored.to(replay.images.device)
-            )
+            terms["logits"] = dark_experience_loss(self.logits(replay.images), stored.to(replay.images.device))
         return terms
 
     def incoming_loss(self, batch: Batch) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.losses import dmml_loss
-from lreid.losses.episodes import Metric
+from lreid.losses._ops import Metric
 from lreid.methods.base import Method
 from lreid.models import Embedder
 
@@ -26,9 +26,15 @@ class DMMLFineTuning(Method):
     """
 
     def __init__(
-        self, model: Embedder, *, margin: float = 0.4, metric: Metric = "sqeuclidean", clamp: bool = True,
-        feature_penalty: float = 5e-4, mining: Literal["hard", "center"] = "hard",
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        margin: float = 0.4,
+        metric: Metric = "sqeuclidean",
+        clamp: bool = True,
+        feature_penalty: float = 5e-4,
+        mining: Literal["hard", "center"] = "hard",
+    ) -> None:
         super().__init__(model)
         if metric not in METRICS or mining not in MININGS:
             raise InputError(
@@ -37,9 +43,12 @@ class DMMLFineTuning(Method):
             )
         self.metric = metric
         self.dmml_options: dict[str, Any] = {
-            "margin": margin, "metric": metric, "clamp": clamp, "feature_penalty": feature_penalty,
+            "margin": margin,
+            "metric": metric,
+            "clamp": clamp,
+            "feature_penalty": feature_penalty,
             "mining": mining,
-        }  # fmt: skip
+        }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         return self.episode_loss(self.model(batch.images), batch)

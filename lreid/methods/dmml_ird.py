@@ -31,9 +31,14 @@ class DMMLIRD(ExemplarMethod, DwPP):
     """
 
     def __init__(
-        self, model: Embedder, *, temperature: float = 0.2, teacher_temperature: float = 0.01,
-        exemplars: int = 0, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        temperature: float = 0.2,
+        teacher_temperature: float = 0.01,
+        exemplars: int = 0,
+        **options: Any,
+    ) -> None:
         super().__init__(model, temperature=temperature, exemplars=exemplars, **options)
         if teacher_temperature <= 0:
             raise InputError("METHOD.TEACHER_TEMPERATURE must be above 0")

@@ -30,16 +30,23 @@ class DwPP(DMMLFineTuning):
     """
 
     def __init__(
-        self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 10.0,
-        prob_floor: float = 1e-4, **dmml: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: float = 1.0,
+        temperature: float = 10.0,
+        prob_floor: float = 1e-4,
+        **dmml: Any,
+    ) -> None:
         super().__init__(model, **dmml)
         if temperature <= 0 or not 0 <= prob_floor < 1:
             raise InputError("METHOD.TEMPERATURE must be above 0 and METHOD.PROB_FLOOR in [0, 1)")
         self.weights = {"distill": distillation_weight}
         self.distillation_options: dict[str, Any] = {
-            "temperature": temperature, "prob_floor": prob_floor, "metric": self.metric
-        }  # fmt: skip
+            "temperature": temperature,
+            "prob_floor": prob_floor,
+            "metric": self.metric,
+        }
         self.teacher: Embedder | None = None
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

@@ -58,9 +58,16 @@ class ER(Method):
     memory: StreamMemory
 
     def __init__(
-        self, model: Embedder, *, exemplars: int = 500, exemplar_mib: float = 0.0, store: str = "images",
-        replay: int = 0, task_free: bool = True, replay_weight: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        exemplars: int = 500,
+        exemplar_mib: float = 0.0,
+        store: str = "images",
+        replay: int = 0,
+        task_free: bool = True,
+        replay_weight: float = 1.0,
+    ) -> None:
         super().__init__(model)
         if replay < 0:
             raise InputError(f"METHOD.REPLAY must be 0 or more, got {replay}")
@@ -142,10 +149,12 @@ class ER(Method):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "classifier": self.classifier.state_dict(), "memory": self.memory.state_dict(),
-            "generator": self.generator.get_state(), "task_classes": list(self.task_classes),
+            "classifier": self.classifier.state_dict(),
+            "memory": self.memory.state_dict(),
+            "generator": self.generator.get_state(),
+            "task_classes": list(self.task_classes),
             "offered": sorted(self.offered),
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))

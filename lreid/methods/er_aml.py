@@ -35,9 +35,16 @@ class ERAML(ER):
     """
 
     def __init__(
-        self, model: Embedder, *, metric_loss: str = "supcon", negatives: Literal["incoming", "all"] = "incoming",
-        temperature: float = 0.2, margin: float = 0.2, incoming_weight: float = 1.0, **er: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        metric_loss: str = "supcon",
+        negatives: Literal["incoming", "all"] = "incoming",
+        temperature: float = 0.2,
+        margin: float = 0.2,
+        incoming_weight: float = 1.0,
+        **er: Any,
+    ) -> None:
         super().__init__(model, **er)
         if metric_loss not in ("supcon", "triplet") or negatives not in ("incoming", "all"):
             raise InputError(
@@ -70,6 +77,5 @@ class ERAML(ER):
         if self.metric_loss == "triplet":
             return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)
         return er_aml_loss(
-            anchors, positives, negatives, names[pairs.anchor], names[pairs.negative],
-            temperature=self.temperature,
-        )  # fmt: skip
+            anchors, positives, negatives, names[pairs.anchor], names[pairs.negative], temperature=self.temperature
+        )

@@ -40,14 +40,25 @@ class ERD(ExemplarMethod, DwPP):
     """
 
     def __init__(
-        self, model: Embedder, *, distillation_weight: float = 0.5, alignment_weight: float = 0.5,
-        temperature: float = 1.0, whole_batch: bool = True, selection: str = "nearest",
-        exemplar_share: float = 0.6, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: float = 0.5,
+        alignment_weight: float = 0.5,
+        temperature: float = 1.0,
+        whole_batch: bool = True,
+        selection: str = "nearest",
+        exemplar_share: float = 0.6,
+        **options: Any,
+    ) -> None:
         super().__init__(
-            model, distillation_weight=distillation_weight, temperature=temperature, selection=selection,
-            exemplar_share=exemplar_share, **options,
-        )  # fmt: skip
+            model,
+            distillation_weight=distillation_weight,
+            temperature=temperature,
+            selection=selection,
+            exemplar_share=exemplar_share,
+            **options,
+        )
         self.weights["align"] = alignment_weight
         self.whole_batch = whole_batch
 

@@ -45,9 +45,7 @@ class LwF(BoTFineTuning):
         terms = self.softmax_triplet(features, logits, batch)
         if self.teacher is not None:
             with torch.no_grad():
-                old_logits = self.old_classifier(
-                    self.teacher.neck(self.teacher(batch.images))
-                )  # (B, old classes)
+                old_logits = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, old classes)
             terms["distill"] = knowledge_distillation_loss(logits, old_logits, temperature=self.temperature)
         return terms
 
@@ -57,8 +55,9 @@ class LwF(BoTFineTuning):
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
-            "teacher": teacher_state(self.teacher), "old_classifier": self.old_classifier.state_dict()
-        }  # fmt: skip
+            "teacher": teacher_state(self.teacher),
+            "old_classifier": self.old_classifier.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

@@ -29,9 +29,7 @@ class MIR(ER):
 
     divisible = False
 
-    def __init__(
-        self, model: Embedder, *, candidates: int = 50, virtual_rate: float = 0.1, **er: Any
-    ) -> None:
+    def __init__(self, model: Embedder, *, candidates: int = 50, virtual_rate: float = 0.1, **er: Any) -> None:
         super().__init__(model, **er)
         self.candidates, self.virtual_rate = candidates, virtual_rate
 

@@ -13,13 +13,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.losses import (
-    augment_prototypes,
-    class_means,
-    feature_distillation_loss,
-    prototype_radius,
-    rotate_batch,
-)
+from lreid.losses import augment_prototypes, class_means, feature_distillation_loss, prototype_radius, rotate_batch
 from lreid.losses.pass_ import ROTATIONS
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
@@ -62,9 +56,14 @@ class PASS(BoTFineTuning):
     """
 
     def __init__(
-        self, model: Embedder, *, prototype_weight: float = 10.0, distillation_weight: float = 0.03,
-        rotate: bool = True, **bot: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Embedder,
+        *,
+        prototype_weight: float = 10.0,
+        distillation_weight: float = 0.03,
+        rotate: bool = True,
+        **bot: Any,
+    ) -> None:
         super().__init__(model, **bot)
         self.weights = {"prototypes": prototype_weight, "distill": distillation_weight}
         self.turns = ROTATIONS if rotate else 1  # rows of the classifier an identity

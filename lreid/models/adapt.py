@@ -21,9 +21,7 @@ from lreid.models.embedder import Embedder
 
 FEWEST = 32  # a camera with fewer images has no statistics of its own: they would be those of a person or two
 
-Statistics = dict[
-    str, np.ndarray
-]  # running mean and variance of every BatchNorm layer, by their name in the model
+Statistics = dict[str, np.ndarray]  # running mean and variance of every BatchNorm layer, by their name in the model
 
 
 def norm_statistics(
@@ -50,9 +48,7 @@ def norm_statistics(
     if len(images) < 2:
         raise InputError(f"normalisation needs two images or more to adapt to, got {len(images)}")
     model = copy.deepcopy(model).eval()
-    layers = [
-        layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats
-    ]
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
     if not layers:
         raise InputError(f"{model.name}: has no BatchNorm layer whose statistics could be adapted")
     for layer in layers:

@@ -26,8 +26,10 @@ RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 _scalar = np.float64(0).__reduce__()[0]
 NUMPY_SCALARS: list[Any] = [
     *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
-    np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32)),
-]  # fmt: skip
+    np.dtype,
+    type(np.dtype(np.float64)),
+    type(np.dtype(np.float32)),
+]
 
 
 def build_backbone(name: str, weights: str = "none") -> tuple[nn.Module, int]:
@@ -134,9 +136,7 @@ def _load_weights(network: nn.Module, weights: str) -> None:
     misfits = {
         "left out": state.keys() - wanted.keys(),
         "missing": wanted.keys() - state.keys(),
-        "of another shape": {
-            key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape
-        },
+        "of another shape": {key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape},
     }
     for what, names in misfits.items():
         for name in sorted(names):

@@ -75,9 +75,12 @@ class Embedder(nn.Module):
 
     @torch.inference_mode()
     def extract(
-        self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, *, flip: bool = False,
+        self,
+        images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor,
+        *,
+        flip: bool = False,
         batch_size: int = 128,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Features of images, in evaluation mode and float32; leaves mode and precision as they were.
 
         Args:
@@ -107,9 +110,7 @@ class Embedder(nn.Module):
             self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
-    def _features(
-        self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool
-    ) -> Tensor:
+    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         elif images.ndim != 4 or images.shape[1] != 3:
@@ -128,9 +129,7 @@ class Embedder(nn.Module):
         return torch.from_numpy(
             np.stack(
                 [
-                    read_image(str(image), **size)
-                    if isinstance(image, (str, Path))
-                    else fit_image(_rgb(image), **size)
+                    read_image(str(image), **size) if isinstance(image, (str, Path)) else fit_image(_rgb(image), **size)
                     for image in images
                 ]
             )

@@ -20,7 +20,7 @@ PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int
 
 
 class OnnxEmbedder(Embedder):
-    """What :func:`lreid.export.export` wrote, run by onnxruntime on the CPU; it can be asked but not trained.
+    """What :func:`lreid.apps.export.export` wrote, run by onnxruntime on the CPU; it can be asked but not trained.
 
     :meth:`extract` gives the features of the network that was exported, to the rounding of float32. A file with the
     normalisation inside takes no images that are normalised already.
@@ -42,9 +42,7 @@ class OnnxEmbedder(Embedder):
         self.session = _session(file, self.file)
         known = self.session.get_modelmeta().custom_metadata_map
         try:
-            self.name, self.fingerprint, self.takes = (
-                known[key] for key in ("backbone", "fingerprint", "images")
-            )
+            self.name, self.fingerprint, self.takes = (known[key] for key in ("backbone", "fingerprint", "images"))
             prepared = {key: json.loads(known[key]) for key in PREPARATION}
             if fault := misfit(prepared, PREPARATION):
                 raise ValueError(fault)
@@ -74,9 +72,7 @@ class OnnxEmbedder(Embedder):
             )
         return torch.from_numpy(self.session.run(None, {"images": images.cpu().numpy()})[0])  # (B, dim)
 
-    def _features(
-        self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool
-    ) -> Tensor:
+    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self._decoded(images)  # (B, H, W, 3)
             if self.takes == NORMALISED:
@@ -89,9 +85,7 @@ def _session(file: str | Path | bytes, name: str) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise InputError(
-            f"{name}: needs onnxruntime ({error}); install it with: pip install onnxruntime"
-        ) from None
+        raise InputError(f"{name}: needs onnxruntime ({error}); install it with: pip install onnxruntime") from None
     if not isinstance(file, bytes) and not Path(file).is_file():
         raise InputError(f"{name}: no such file")
     options = onnxruntime.SessionOptions()

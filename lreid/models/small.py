@@ -21,9 +21,7 @@ class SmallResNet(nn.Module):
             nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True)
         )
         widths, strides = (32, 32, 64, 128, 256), (1, 2, 2, 1)
-        self.blocks = nn.Sequential(
-            *(_block(widths[i], widths[i + 1], stride) for i, stride in enumerate(strides))
-        )
+        self.blocks = nn.Sequential(*(_block(widths[i], widths[i + 1], stride) for i, stride in enumerate(strides)))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

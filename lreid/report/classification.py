@@ -24,8 +24,7 @@ def accuracy(groups: Sequence[Group], where: str) -> str:
     charts: list[str] = []
     for kind, title in KINDS.items():
         lines = {
-            name.replace("_", " "): lines_of(groups, partial(_anytime, name=name, kind=kind))
-            for name in classifiers
+            name.replace("_", " "): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers
         }
         charts += task_charts(groups, title, lines) if lines else []
     note = (

@@ -50,9 +50,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> str:
         first = max(gallery["first_task"] or 0 for gallery in known if gallery["name"] == name)
         lines = lines_of(groups, partial(_on_gallery, name=name))
         charts.append(task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
-    note = "mAP. The upright line stands at the task in which the domain is trained first." + band_note(
-        groups
-    )
+    note = "mAP. The upright line stands at the task in which the domain is trained first." + band_note(groups)
     return section(f"Every test set{where}", note, chart_grid(groups, charts))
 
 
@@ -64,13 +62,13 @@ def losses(groups: Sequence[Group], where: str) -> str:
     for name in names:
         chart = line_chart(
             lines_of(groups, partial(_loss_term, name=name, total=total)),
-            x_range=(0, total), x_label="task", x_ticks=[(task - 1, label) for task, label in spread_ticks(total)],
+            x_range=(0, total),
+            x_label="task",
+            x_ticks=[(task - 1, label) for task, label in spread_ticks(total)],
             title=f"loss term {name}",
-        )  # fmt: skip
+        )
         charts.append(figure(name, chart))
-    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin." + band_note(
-        groups
-    )
+    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin." + band_note(groups)
     return section(f"Loss{where}", note, chart_grid(groups, charts))
 
 
@@ -170,9 +168,15 @@ def task_chart(
         for line in lines
     ]
     chart = line_chart(
-        level, x_range=(1, total), x_label="tasks learned", x_ticks=spread_ticks(total),
-        title=f"{title} after every task", dots=True, y_max=y_max, mark=mark,
-    )  # fmt: skip
+        level,
+        x_range=(1, total),
+        x_label="tasks learned",
+        x_ticks=spread_ticks(total),
+        title=f"{title} after every task",
+        dots=True,
+        y_max=y_max,
+        mark=mark,
+    )
     return figure(title, chart, keys(lines) if legend else "")
 
 

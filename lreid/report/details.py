@@ -21,9 +21,7 @@ def hardest(groups: Sequence[Group], where: str) -> str:
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
     return "\n".join(
-        _hardest(
-            [run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else "")
-        )
+        _hardest([run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else ""))
         for ap in conventions
     )
 
@@ -50,9 +48,7 @@ def _hardest(runs: Sequence[Results], where: str) -> str:
         f"<td>{number(top)}</td></tr>"
         for now, gallery, identity, top in sorted(means, key=lambda person: person[0])[:HARDEST]
     )
-    heads = "".join(
-        f'<th scope="col">{head}</th>' for head in ("identity", "test set", "AP now", "best so far")
-    )
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("identity", "test set", "AP now", "best so far"))
     over = f", mean over {len(runs)} runs" if len(runs) > 1 else ""
     note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
     body = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
@@ -80,9 +76,7 @@ def protocol(groups: Sequence[Group], where: str) -> str:
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
-        gallery[
-            "name"
-        ]: f"{counted(gallery['queries'], 'query').replace('querys', 'queries')} in {gallery['gallery']}"
+        gallery["name"]: f"{counted(gallery['queries'], 'query').replace('querys', 'queries')} in {gallery['gallery']}"
         for run in runs
         for gallery in run["galleries"]
         if "queries" in gallery

@@ -29,9 +29,7 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
     Returns:
         A pair for each finished task from the second on; None where there are no identities.
     """
-    galleries = [
-        gallery for gallery in results["galleries"] if gallery["name"] in results.get("identity_ap", {})
-    ]
+    galleries = [gallery for gallery in results["galleries"] if gallery["name"] in results.get("identity_ap", {})]
     return [
         _falls_and_rises(
             [
@@ -85,9 +83,7 @@ def forgetting(groups: Sequence[Group], where: str) -> str:
         "the test sets that are trained by then. First mAP: after the task that trains the domain first."
         + band_note(groups)
     )
-    return section(
-        f"Forgetting and plasticity{where}", note, f"{chart_grid(groups, charts)}\n{_by_test_set(groups)}"
-    )
+    return section(f"Forgetting and plasticity{where}", note, f"{chart_grid(groups, charts)}\n{_by_test_set(groups)}")
 
 
 def _by_test_set(groups: Sequence[Group]) -> str:
@@ -111,7 +107,7 @@ def _chart(groups: Sequence[Group], title: str, lines: Sequence[Line]) -> str:
     ticks = [tick for tick in spread_ticks(total) if tick[0] > 1] or [(total, str(total))]
     chart = line_chart(
         lines, x_range=(min(2, total), total), x_label="task", x_ticks=ticks, title=f"{title} in every task", dots=True
-    )  # fmt: skip
+    )
     return figure(title, chart, keys(lines) if len(groups) == 1 else "")
 
 

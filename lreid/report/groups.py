@@ -62,9 +62,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
         key = (*names, run["ap"], tasks, str(run["seed"]) if each else "")
-        tests = tuple(
-            gallery["name"] for gallery in run["galleries"]
-        )  # old runs have no fingerprint to go by
+        tests = tuple(gallery["name"] for gallery in run["galleries"])  # old runs have no fingerprint to go by
         groups.setdefault((key, tests, each and place), Group(*key, [])).runs.append(run)
     return list(groups.values())
 
@@ -94,11 +92,7 @@ def labels(groups: Sequence[Group]) -> list[str]:
     """What tells the groups of one benchmark apart: the method; AP convention and tasks only where these differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
-        (
-            group.method,
-            f"{group.ap} AP" if several_aps else "",
-            f"{group.tasks} tasks" if "/" in group.tasks else "",
-        )
+        (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")
         for group in groups
     ]
     return [", ".join(filter(None, each)) for each in words]

@@ -21,9 +21,19 @@ from lreid.report.switches import drift, pull
 MOST_NAMED = 4  # methods whose names have room in a title
 
 SECTIONS = (
-    learning_curves, results_matrix, gallery_curves, accuracy, alignment, forgetting, losses, drift, pull, hardest,
-    differing_keys, protocol,
-)  # fmt: skip
+    learning_curves,
+    results_matrix,
+    gallery_curves,
+    accuracy,
+    alignment,
+    forgetting,
+    losses,
+    drift,
+    pull,
+    hardest,
+    differing_keys,
+    protocol,
+)
 
 
 def write_report(run_dir: str | Path) -> Path:

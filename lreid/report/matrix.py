@@ -12,9 +12,7 @@ from lreid.report.results import KINDS, Results, average, counted, is_trained, n
 
 def results_matrix(groups: Sequence[Group], where: str) -> str:
     """The matrix of each group, the mean over its runs; of several groups each can be opened."""
-    known = [
-        (group, label) for group, label in zip(groups, labels(groups), strict=True) if group.runs[0]["mAP"]
-    ]
+    known = [(group, label) for group, label in zip(groups, labels(groups), strict=True) if group.runs[0]["mAP"]]
     largest = max((max(row) for group, _ in known for row in mean_results(group.runs)["mAP"]), default=0) or 1
     if len(groups) == 1:
         body = "".join(_matrix(mean_results(group.runs), largest, "Results matrix") for group, _ in known)

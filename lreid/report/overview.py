@@ -71,15 +71,11 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
     cells: dict[str, Sequence[str | Figure]] = {"method": [group.method for group in groups]}
     cells |= {head: each for head, each in names.items() if len(set(each)) > 1}
     cells |= {
-        column.title: [
-            Figure(spread_text(*spread, column.digits, column.signed), spread[0]) for spread in each
-        ]
+        column.title: [Figure(spread_text(*spread, column.digits, column.signed), spread[0]) for spread in each]
         for column, each in spreads.items()
         if any(mean is not None for mean, _ in each)
     }
     cells["tasks"] = [group.tasks for group in groups]
     cells["n"] = [Figure(str(len(group.runs)), len(group.runs)) for group in groups]
-    rows = [
-        Row(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)
-    ]
+    rows = [Row(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)]
     return table(title, list(cells), rows, compared=columns is FIGURES)

@@ -81,14 +81,10 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Row], *, compared: bo
     """
     numbers = [all(isinstance(row.cells[column], Figure) for row in rows) for column in range(len(heads))]
     classes = [' class="number"' if is_number else "" for is_number in numbers]
-    head = "".join(
-        f'<th scope="col"{kind}>{escape(text)}</th>' for text, kind in zip(heads, classes, strict=True)
-    )
+    head = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for text, kind in zip(heads, classes, strict=True))
     kind = "sortable list compared" if compared else "sortable list"
     lines = "\n".join(_line(row) for row in rows)
-    return scroll(
-        f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table>', title
-    )
+    return scroll(f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table>', title)
 
 
 def _line(row: Row) -> str:

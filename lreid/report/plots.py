@@ -75,9 +75,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
         key: of the config, such as ``METHOD.TEMPERATURE``; its values are numbers.
     """
     # Named as if the key were not there, and if it changes the data, as if all were one protocol.
-    others = [
-        run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in runs
-    ]
+    others = [run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in runs]
     if key.startswith(DATA_KEYS):
         others = [run | {"protocol": None} for run in others]
     lines: dict[tuple[str, str], dict[float, list[float]]] = {}

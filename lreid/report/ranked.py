@@ -149,9 +149,7 @@ def ranked_sections(sections: Sequence[Section]) -> list[str]:
     """The legend of the verdicts and the sections, HTML for a page with :data:`RANKED_STYLE`."""
     used = {match.verdict for section in sections for each in section.rankings for match in each.matches}
     legend = "".join(
-        f"<li>{_sign(verdict)}{escape(meaning)}</li>"
-        for verdict, (_, meaning) in VERDICTS.items()
-        if verdict in used
+        f"<li>{_sign(verdict)}{escape(meaning)}</li>" for verdict, (_, meaning) in VERDICTS.items() if verdict in used
     )
     return [f'<ul class="legend">{legend}</ul>' if legend else "", *(_section(each) for each in sections)]
 

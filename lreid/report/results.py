@@ -21,17 +21,35 @@ LARGEST = 1e100  # squares and sums of figures must stay finite
 
 # What tables, plots and page read, in the notation of lreid.files.misfit.
 FORM = {
-    "method": str, "benchmark": str, "seed": int, "ap": str, "tasks": [str],
+    "method": str,
+    "benchmark": str,
+    "seed": int,
+    "ap": str,
+    "tasks": [str],
     "galleries": [{"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}],
-    "mAP": [[NUMBER]], "rank1": [[NUMBER]], "rank5?": [[NUMBER]], "rank10?": [[NUMBER]], "summary": {str: FIGURE},
-    "protocol?": str, "config?": {}, "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
-    "seconds?": {str: NUMBER}, "images_per_second?": NUMBER, "peak_memory_mib?": NUMBER, "exemplars?": int,
-    "skipped_images?": int, "steps_trained?": int, "images_trained?": int,
-    "loss_history?": [{"task": int, "epoch": int, str: NUMBER}], "drift?": [{"task": int, str: CURVES}],
-    "gradient_norms?": [{"task": int, str: [FIGURE]}], "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
-    "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}}, "alignment?": [{str: NUMBER}],
+    "mAP": [[NUMBER]],
+    "rank1": [[NUMBER]],
+    "rank5?": [[NUMBER]],
+    "rank10?": [[NUMBER]],
+    "summary": {str: FIGURE},
+    "protocol?": str,
+    "config?": {},
+    "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
+    "seconds?": {str: NUMBER},
+    "images_per_second?": NUMBER,
+    "peak_memory_mib?": NUMBER,
+    "exemplars?": int,
+    "skipped_images?": int,
+    "steps_trained?": int,
+    "images_trained?": int,
+    "loss_history?": [{"task": int, "epoch": int, str: NUMBER}],
+    "drift?": [{"task": int, str: CURVES}],
+    "gradient_norms?": [{"task": int, str: [FIGURE]}],
+    "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
+    "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}},
+    "alignment?": [{str: NUMBER}],
     "versions?": {str: str},
-}  # fmt: skip
+}
 
 
 def read_results(run: str | Path) -> Results:
@@ -56,9 +74,7 @@ def read_results(run: str | Path) -> Results:
         raise InputError(f"{path}: not a results file of schema 1")
     fault = results_fault(results)
     if fault:
-        raise InputError(
-            f"{path}: {fault}; not a results file that is whole: go on with --resume to write it anew"
-        )
+        raise InputError(f"{path}: {fault}; not a results file that is whole: go on with --resume to write it anew")
     return results
 
 

@@ -12,11 +12,9 @@ def score_table(results: dict[str, Any]) -> str:
     """The figures of models on test sets, in per cent, and below them what is to be known about them.
 
     Args:
-        results: the content of ``test.json``, see :func:`lreid.testing.score_checkpoints`.
+        results: the content of ``test.json``, see :func:`lreid.apps.scoring.score_checkpoints`.
     """
-    rates = sorted(
-        {rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True
-    )
+    rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = ["mAP", "mINP", "R1", "R5", "R10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     lines = [["checkpoint", "test set", "features", *heads]]
     for row in results["rows"]:
@@ -31,9 +29,7 @@ def score_table(results: dict[str, Any]) -> str:
                 str(row["num_absent"] + row["num_filtered"]),
             ]
         )
-    head = f"per cent; {results['ap']} AP, {results['metric']} metric" + (
-        "" if not rates else "; open set by cosine"
-    )
+    head = f"per cent; {results['ap']} AP, {results['metric']} metric" + ("" if not rates else "; open set by cosine")
     return "\n".join([head, "", align(lines, left=3), *results["notes"]])
 
 

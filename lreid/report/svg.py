@@ -96,9 +96,7 @@ def line_chart(
         parts.append(f'<path class="mark" d="M{px(mark):.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
     for x, label in x_ticks:
         parts.append(f'<path class="grid" d="M{px(x):.1f} {HEIGHT - BOTTOM}v4"/>')
-        parts.append(
-            f'<text x="{px(x):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>'
-        )
+        parts.append(f'<text x="{px(x):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
     for line in lines:

@@ -39,9 +39,12 @@ def _chart(groups: Sequence[Group], key: str, path: tuple[str, ...], title: str)
         return ""
     steps = int(max(x for line in lines for x, _ in line.points))
     chart = line_chart(
-        lines, x_range=(1, steps), x_label="updates since the switch", x_ticks=spread_ticks(steps),
+        lines,
+        x_range=(1, steps),
+        x_label="updates since the switch",
+        x_ticks=spread_ticks(steps),
         title=f"{key.replace('_', ' ')} of {title}",
-    )  # fmt: skip
+    )
     return figure(title, chart)
 
 

@@ -145,14 +145,7 @@ def comparison_table(
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [
-        [
-            group.benchmark,
-            group.method,
-            group.ap,
-            group.tasks,
-            *([group.seed] if each else []),
-            str(len(group.runs)),
-        ]
+        [group.benchmark, group.method, group.ap, group.tasks, *([group.seed] if each else []), str(len(group.runs))]
         for group in groups
     ]
     if format == "csv":
@@ -168,9 +161,7 @@ def comparison_table(
     lines = [[*keys, *(column.title for column in columns)]]
     for names, spreads in zip(words, group_figures(groups, columns), strict=True):
         figures = zip(columns, spreads, strict=True)
-        lines.append(
-            [*names, *(spread_text(*spread, column.digits, column.signed) for column, spread in figures)]
-        )
+        lines.append([*names, *(spread_text(*spread, column.digits, column.signed) for column, spread in figures)])
     if format == "text":
         return align(lines, left=left)
     if format == "markdown":
@@ -207,9 +198,7 @@ def _switches(run: Results) -> dict[str, float | None]:
                 moved["stored" if name == "buffer" else "held_out"] += curves["step"]
     pulls = run.get("gradient_norms") or []
     return {f"drift_{name}": _mean(values) for name, values in moved.items()} | {
-        f"gradient_{name}": _mean(
-            [value for pull in pulls for value in pull.get(name, []) if value is not None]
-        )
+        f"gradient_{name}": _mean([value for pull in pulls for value in pull.get(name, []) if value is not None])
         for name in ("stored", "incoming")
     }
 
@@ -228,9 +217,7 @@ def _cell(results: Results, row: int, column: int) -> str:
     return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
-def group_figures(
-    groups: Sequence[Group], columns: Sequence[Column]
-) -> list[list[tuple[float | None, float | None]]]:
+def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[tuple[float | None, float | None]]]:
     """Mean and standard deviation over the runs of each group, of each column.
 
     A method that learns all tasks at once has no mean over tasks beside methods that learn them one by one: after its
@@ -276,11 +263,6 @@ def align(lines: Sequence[Sequence[str]], left: int = 1) -> str:
 
 
 def _latex(cell: str) -> str:
-    special = {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-    }
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     special |= {character: f"\\{character}" for character in "&%$#_{}"} | {"–": "--"}
     return "".join(special.get(character, character) for character in cell)

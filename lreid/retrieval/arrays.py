@@ -137,13 +137,7 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_all_labels(
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any,
-    gallery_cams: Any,
-    shape: tuple[int, int],
-    *,
-    camera_filter: bool,
+    query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: Any, shape: tuple[int, int], *, camera_filter: bool
 ) -> tuple[np.ndarray, np.ndarray, Any, Any]:
     """Identities and cameras of queries and gallery as :func:`as_labels` has them.
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
+from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_comparable, unit_rows
-from lreid.retrieval.matches import JUNK
 from lreid.retrieval.scores import blocks, full_precision
 
 
@@ -46,9 +46,7 @@ def threshold_for(stranger_scores: np.ndarray, false_accept_rate: float) -> floa
     if not 0 <= false_accept_rate < 1:
         raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
     if len(stranger_scores) == 0:
-        raise InputError(
-            "a threshold needs strangers: queries whose identity is one of several in the gallery"
-        )
+        raise InputError("a threshold needs strangers: queries whose identity is one of several in the gallery")
     descending = np.sort(np.asarray(stranger_scores, dtype=np.float32))[::-1]
     allowed = int(false_accept_rate * len(descending) + 1e-9)
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
@@ -87,12 +85,7 @@ def open_set_rates(
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
     query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        (len(queries), len(gallery)),
-        camera_filter=camera_filter,
+        query_ids, gallery_ids, query_cams, gallery_cams, (len(queries), len(gallery)), camera_filter=camera_filter
     )
     own = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among the query's identity
     others = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among all other identities

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
+from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_labels
-from lreid.retrieval.matches import JUNK, SameIdentity
+from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import BlockScores, Metric, blocks
@@ -46,19 +47,13 @@ def evaluate_image_to_track(
     score = scores_of(query_features, gallery_features, metric, device, rerank)
     gallery_ids, gallery_cams, gallery_tracks = (
         as_labels(labels, f"gallery {name}", score.shape[1])
-        for labels, name in (
-            (gallery_ids, "identities"),
-            (gallery_cams, "cameras"),
-            (gallery_tracks, "tracks"),
-        )
+        for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras"), (gallery_tracks, "tracks"))
     )
     tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)
     for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras")):
         mixed = np.flatnonzero(labels != labels[first][track_of])
         if len(mixed):
-            raise InputError(
-                f"track {gallery_tracks[mixed[0]]}: its images have several {name}; it must have one"
-            )
+            raise InputError(f"track {gallery_tracks[mixed[0]]}: its images have several {name}; it must have one")
     best = _BestOfTrack(score, torch.from_numpy(track_of), len(tracks))
     return evaluate_scores(best, query_ids, gallery_ids[first], query_cams, gallery_cams[first], **options)
 
@@ -135,9 +130,7 @@ def evaluate_single_shot(
             rows, columns = rows[kept], columns[kept]
         scores = score(here).cpu().numpy()  # (B, G)
         for lot in lots:
-            queries, own = _lowest(
-                rows, columns, lot
-            )  # (V,) queries with a match, and the image drawn for them
+            queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the image drawn for them
             _, others = _lowest(gallery_ids[counted], counted, lot)  # (I,) an image for each identity
             theirs, mine = scores[queries][:, others], scores[queries, own][:, None]
             ahead = (theirs > mine) | ((theirs == mine) & (others < own[:, None]))

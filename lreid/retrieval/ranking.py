@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
+from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_comparable
-from lreid.retrieval.matches import JUNK, SameIdentity, count_ahead
+from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
 
@@ -195,9 +196,7 @@ def evaluate_scores(
     )
 
 
-def _measure(
-    ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """AP, INP and rank of the first match by query, from the ranks of all matches, query after query.
 
     Args:

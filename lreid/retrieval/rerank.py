@@ -106,9 +106,7 @@ class ReRankedScores:
         for here in blocks(len(self.features), len(self.features)):
             distances = self._distances(here)
             rows = torch.arange(len(distances), device=distances.device)
-            distances[
-                rows, rows + here.start
-            ] = -1.0  # rounding must not put anything before the image itself
+            distances[rows, rows + here.start] = -1.0  # rounding must not put anything before the image itself
             neighbours.append(distances.topk(count, largest=False).indices.cpu().numpy())
             furthest.append(distances.amax(1))
         return np.concatenate(neighbours), torch.cat(furthest).clamp_(min=torch.finfo(distances.dtype).tiny)
@@ -167,9 +165,7 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
         columns.append(distinct % num_images)
         sums = np.bincount(inverse, vectors.values[places], len(distinct))
         values.append((sums / count).astype(vectors.values.dtype))
-    return SparseRows(
-        _bounds(np.concatenate(rows), num_images), np.concatenate(columns), np.concatenate(values)
-    )
+    return SparseRows(_bounds(np.concatenate(rows), num_images), np.concatenate(columns), np.concatenate(values))
 
 
 def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:

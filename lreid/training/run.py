@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
+from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
 from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import protocol_fingerprint
@@ -22,10 +23,9 @@ from lreid.errors import InputError
 from lreid.evaluation import AccuracyEvaluator, Evaluator
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
+from lreid.models.precision import has_instructions, set_precision
 from lreid.training import distributed
 from lreid.training.allocator import keep_freed_memory
-from lreid.training.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
-from lreid.training.precision import has_instructions, set_precision
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
@@ -71,9 +71,7 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
 
 def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str, Any]:
     if checkpoints_of(out / "checkpoints") and not resume:
-        raise InputError(
-            f"{out}: already holds a run; add --resume to go on with it, or choose another --out"
-        )
+        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
     cfg = with_method_defaults(cfg)
     check_values(cfg)
     start = load_newest(out / "checkpoints")
@@ -144,21 +142,34 @@ def benchmark_of(cfg: CfgNode) -> Benchmark:
     """The benchmark that a config describes."""
     bench = cfg.BENCHMARK
     return build_benchmark(
-        bench.NAME, train=bench.TRAIN, unseen=bench.UNSEEN, root=cfg.DATA.ROOT,
-        tasks_per_dataset=bench.TASKS_PER_DATASET, pool=bench.POOL, identities=bench.IDENTITIES,
-        order=bench.ORDER, order_seed=bench.ORDER_SEED, unseen_galleries=bench.UNSEEN_GALLERIES,
-        splits=bench.SPLITS, split_seed=bench.SPLIT_SEED, cameras=bench.CAMERAS,
+        bench.NAME,
+        train=bench.TRAIN,
+        unseen=bench.UNSEEN,
+        root=cfg.DATA.ROOT,
+        tasks_per_dataset=bench.TASKS_PER_DATASET,
+        pool=bench.POOL,
+        identities=bench.IDENTITIES,
+        order=bench.ORDER,
+        order_seed=bench.ORDER_SEED,
+        unseen_galleries=bench.UNSEEN_GALLERIES,
+        splits=bench.SPLITS,
+        split_seed=bench.SPLIT_SEED,
+        cameras=bench.CAMERAS,
         synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
-    )  # fmt: skip
+    )
 
 
 def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
     """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
     return Embedder(
-        cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS if pretrained else "none",
-        height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
+        cfg.MODEL.BACKBONE,
+        cfg.MODEL.WEIGHTS if pretrained else "none",
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        mean=cfg.INPUT.MEAN,
+        std=cfg.INPUT.STD,
         neck=method_class(cfg.METHOD.NAME).neck,
-    )  # fmt: skip
+    )
 
 
 def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
@@ -182,20 +193,32 @@ def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method
 def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark."""
     return Evaluator(
-        benchmark.tests, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+        benchmark.tests,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        cache_gib=cfg.DATA.CACHE_GIB,
         disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES, metric=cfg.EVAL.METRIC, ap=cfg.EVAL.AP,
-        camera_filter=cfg.EVAL.CAMERA_FILTER, flip=cfg.EVAL.FLIP, batch_size=cfg.EVAL.BATCH_SIZE,
-    )  # fmt: skip
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+        metric=cfg.EVAL.METRIC,
+        ap=cfg.EVAL.AP,
+        camera_filter=cfg.EVAL.CAMERA_FILTER,
+        flip=cfg.EVAL.FLIP,
+        batch_size=cfg.EVAL.BATCH_SIZE,
+    )
 
 
 def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluator:
     """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
     return AccuracyEvaluator(
-        benchmark.tasks, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
+        benchmark.tasks,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        cache_gib=cfg.DATA.CACHE_GIB,
         disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES, batch_size=cfg.EVAL.BATCH_SIZE, seed=cfg.SEED,
-    )  # fmt: skip
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+        batch_size=cfg.EVAL.BATCH_SIZE,
+        seed=cfg.SEED,
+    )
 
 
 def pick_device(name: str) -> torch.device:
@@ -210,9 +233,7 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # ``meta`` has no numbers
     except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu"
-        ) from None
+        raise InputError(f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu") from None
     return device
 
 
@@ -294,21 +315,26 @@ def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
         )
 
 
-def _announce(
-    cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], device: torch.device, out: Path
-) -> None:
+def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], device: torch.device, out: Path) -> None:
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(
         "%s on %s, seed %d: %d tasks, %d identities, %d images; tested on %s; results in %s",
-        cfg.METHOD.NAME, benchmark.name, cfg.SEED, len(benchmark.tasks), identities, images,
-        ", ".join(test.name for test in benchmark.tests), out,
-    )  # fmt: skip
+        cfg.METHOD.NAME,
+        benchmark.name,
+        cfg.SEED,
+        len(benchmark.tasks),
+        identities,
+        images,
+        ", ".join(test.name for test in benchmark.tests),
+        out,
+    )
     if results["skipped_images"]:
         logger.warning("skipped %d test images that cannot be read", results["skipped_images"])
     for key in ("PRECISION", "TEACHER_PRECISION"):
         if not has_instructions(device, cfg.TRAIN[key]):
             logger.warning(
                 "TRAIN.%s %s: this device has no instructions for it and is many times slower than in fp32",
-                key, cfg.TRAIN[key],
-            )  # fmt: skip
+                key,
+                cfg.TRAIN[key],
+            )

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
 from lreid.files import write_atomically, write_text
 from lreid.report import learning_curve, task_table, write_report
-from lreid.training.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 
 logger = logging.getLogger("lreid")
 
@@ -45,9 +45,7 @@ class RunFolder:
                 f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
             ) from None
         except OSError as error:
-            raise InputError(
-                f"{path}: cannot be written to ({error.strerror}); choose another --out"
-            ) from None
+            raise InputError(f"{path}: cannot be written to ({error.strerror}); choose another --out") from None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -115,9 +113,7 @@ class RunFolder:
             return
         logger.info("\n%s\n", task_table(results))
         figure = learning_curve([results])
-        write_atomically(
-            self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120)
-        )
+        write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
         write_report(self.path)
         if self.writer is not None:
             step = len(results["mAP"])

@@ -7,9 +7,14 @@ from typing import Literal
 
 
 def decay_factor(
-    epoch: int, epochs: int, *, start: float, end: float, warmup: int = 0,
+    epoch: int,
+    epochs: int,
+    *,
+    start: float,
+    end: float,
+    warmup: int = 0,
     shape: Literal["exponential", "cosine"] = "exponential",
-) -> float:  # fmt: skip
+) -> float:
     """What the base rate is multiplied by: 1 at first, then a decay; every task starts anew.
 
     ``exponential`` is that of DwoPP's official code, ``end ** ((e + 1 - S) / (epochs + 1 - S))`` in epoch e (from 1),

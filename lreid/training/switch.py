@@ -28,9 +28,7 @@ class SwitchWatch:
     """
 
     def __init__(self, method: Method, evaluator: Evaluator, task: Task, steps: int) -> None:
-        sets: dict[str, Sequence[np.ndarray] | np.ndarray] = {
-            "buffer": method.memory.images if method.memory else []
-        }
+        sets: dict[str, Sequence[np.ndarray] | np.ndarray] = {"buffer": method.memory.images if method.memory else []}
         for test, (query, _) in zip(evaluator.tests, evaluator.images, strict=True):
             if test.kind == "seen" and test.first_task is not None and test.first_task < task.index:
                 sets[f"held out: {test.name}"] = query

@@ -19,31 +19,43 @@ from lreid.methods import Method
 from lreid.training import distributed
 
 
-def task_batches(
-    cfg: CfgNode, method: Method, task: Task, augment: Augment, *, first: int = 0
-) -> TaskBatches:
+def task_batches(cfg: CfgNode, method: Method, task: Task, augment: Augment, *, first: int = 0) -> TaskBatches:
     """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them mixed in.
 
     Raises:
         InputError: an image cannot be read, or the task is too small.
     """
     images = Images(
-        task.records, height=cfg.INPUT.HEIGHT, width=cfg.INPUT.WIDTH, cache_gib=cfg.DATA.CACHE_GIB,
-        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB), skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-    )  # fmt: skip
+        task.records,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        cache_gib=cfg.DATA.CACHE_GIB,
+        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB),
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+    )
     memory = method.memory if method.exemplar_share is not None else None
     sampler = task_sampler(cfg, method, task, images.pids, memory.labels if memory else ())
     shown = WithExemplars(images, memory.images, memory.labels) if memory else images
     return TaskBatches(
-        shown, sampler, augment, epochs=cfg.TRAIN.EPOCHS, first=first, views=method.views, pixels=method.pixels,
-        on_device=cfg.DATA.AUGMENT_ON == "device", rows=distributed.own_rows(),
-    )  # fmt: skip
+        shown,
+        sampler,
+        augment,
+        epochs=cfg.TRAIN.EPOCHS,
+        first=first,
+        views=method.views,
+        pixels=method.pixels,
+        on_device=cfg.DATA.AUGMENT_ON == "device",
+        rows=distributed.own_rows(),
+    )
 
 
 def task_sampler(
-    cfg: CfgNode, method: Method, task: Task, labels: Sequence[int] | np.ndarray,
+    cfg: CfgNode,
+    method: Method,
+    task: Task,
+    labels: Sequence[int] | np.ndarray,
     exemplars: Sequence[int] | np.ndarray = (),
-) -> IdentitySampler | StreamSampler:  # fmt: skip
+) -> IdentitySampler | StreamSampler:
     """The sampler that a config describes, for a method and the class labels of a task's images.
 
     Raises:
@@ -64,18 +76,16 @@ def task_sampler(
         segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
         return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
     common: dict[str, Any] = {
-        "seed": seed, "task_name": task.name,
-        "exemplars": exemplars, "exemplar_share": method.exemplar_share or 0.0,
-    }  # fmt: skip
+        "seed": seed,
+        "task_name": task.name,
+        "exemplars": exemplars,
+        "exemplar_share": method.exemplar_share or 0.0,
+    }
     sampler = (
         IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
         if method.batches == "identities"
         else EpisodeSampler(
-            labels,
-            identities=episode.IDENTITIES,
-            num_support=episode.SUPPORT,
-            num_query=episode.QUERY,
-            **common,
+            labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY, **common
         )
     )
     images = sampler.identities * sampler.images_each

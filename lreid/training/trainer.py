@@ -17,29 +17,16 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
+from lreid.checkpoint import fitting
 from lreid.data.images import require_files
-from lreid.data.loaders import (
-    Batch,
-    TaskBatches,
-    WithExemplars,
-    batch_loader,
-    naming_dead_workers,
-    progress_of,
-)
+from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
 from lreid.data.transforms import Augment
 from lreid.errors import InputError, Stopped
-from lreid.evaluation import (
-    AccuracyEvaluator,
-    Evaluator,
-    accuracy_line,
-    append_rows,
-    summarise,
-)
+from lreid.evaluation import AccuracyEvaluator, Evaluator, accuracy_line, append_rows, summarise
 from lreid.methods import Method
+from lreid.models.precision import teacher_divergence
 from lreid.training import distributed
-from lreid.training.checkpoint import fitting
-from lreid.training.precision import teacher_divergence
 from lreid.training.run_folder import RunFolder
 from lreid.training.schedule import decay_factor
 from lreid.training.signals import StopSignals
@@ -68,17 +55,27 @@ class Trainer:
     """
 
     def __init__(
-        self, method: Method, benchmark: Benchmark, evaluator: Evaluator, folder: RunFolder,
-        results: dict[str, Any], cfg: CfgNode, device: torch.device, accuracy: AccuracyEvaluator | None = None,
+        self,
+        method: Method,
+        benchmark: Benchmark,
+        evaluator: Evaluator,
+        folder: RunFolder,
+        results: dict[str, Any],
+        cfg: CfgNode,
+        device: torch.device,
+        accuracy: AccuracyEvaluator | None = None,
         stop: StopSignals | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
         self.accuracy, self.stop = accuracy, stop or StopSignals()
         self.augment = Augment(
-            flip=cfg.INPUT.FLIP, erasing=cfg.INPUT.ERASING, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD,
+            flip=cfg.INPUT.FLIP,
+            erasing=cfg.INPUT.ERASING,
+            mean=cfg.INPUT.MEAN,
+            std=cfg.INPUT.STD,
             pipeline=cfg.INPUT.PIPELINE,
-        )  # fmt: skip
+        )
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
         self.epoch_steps = [
             task_sampler(cfg, method, task, [record.pid for record in task.records]).batches_per_epoch
@@ -105,9 +102,7 @@ class Trainer:
             for task in self.benchmark.tasks[self.task :]:
                 require_files(task.records)
         epochs, steps = self.cfg.TRAIN.EPOCHS, self.epoch_steps
-        done = (
-            epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch + self.step
-        )
+        done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch + self.step
         # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
         quiet = True if not self.folder.writes else None
         self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=quiet, leave=False)
@@ -133,25 +128,23 @@ class Trainer:
             self.updates_state = None
             return
         batches = task_batches(
-            self.cfg,
-            self.method,
-            task,
-            self.augment,
-            first=self.epoch * self.epoch_steps[task.index] + self.step,
+            self.cfg, self.method, task, self.augment, first=self.epoch * self.epoch_steps[task.index] + self.step
         )
         self._note_skipped(task, batches)
         steps, begins = self.cfg.EVAL.DRIFT_STEPS, self.epoch == 0 and self.step == 0
-        watch = (
-            SwitchWatch(self.method, self.evaluator, task, steps) if steps and begins and task.index else None
-        )
+        watch = SwitchWatch(self.method, self.evaluator, task, steps) if steps and begins and task.index else None
         updates = self._updates()
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
         exemplars = len(batches.images) - len(self._readable(task).records)
         logger.info(
-            "%s: %s, %d identities, %d images%s", name, task.name, len(task.classes),
-            len(batches.images) - exemplars, f" and {exemplars} exemplars" if exemplars else "",
-        )  # fmt: skip
+            "%s: %s, %d identities, %d images%s",
+            name,
+            task.name,
+            len(task.classes),
+            len(batches.images) - exemplars,
+            f" and {exemplars} exemplars" if exemplars else "",
+        )
         with self.stop.deferred(), naming_dead_workers(self.cfg.DATA.WORKERS):
             self._train_epochs(batches, updates, watch)
 
@@ -177,9 +170,13 @@ class Trainer:
     ) -> None:
         train, stream = self.cfg.TRAIN, self.cfg.STREAM
         rate = train.LR * decay_factor(
-            self.epoch, train.EPOCHS, start=train.DECAY_START, end=train.DECAY_FACTOR,
-            warmup=train.WARMUP_EPOCHS, shape=train.SCHEDULE,
-        )  # fmt: skip
+            self.epoch,
+            train.EPOCHS,
+            start=train.DECAY_START,
+            end=train.DECAY_FACTOR,
+            warmup=train.WARMUP_EPOCHS,
+            shape=train.SCHEDULE,
+        )
         updates.set_rate(rate)
         self._set_augmentation(self.epoch)
         self.method.model.train()
@@ -227,9 +224,13 @@ class Trainer:
         """Fresh for every task, as in the official code; as it was where the run is taken up again within one."""
         train = self.cfg.TRAIN
         updates = Updates(
-            self.method, optimizer=train.OPTIMIZER, momentum=train.MOMENTUM, weight_decay=train.WEIGHT_DECAY,
-            fp16=train.PRECISION == "fp16", device=self.device,
-        )  # fmt: skip
+            self.method,
+            optimizer=train.OPTIMIZER,
+            momentum=train.MOMENTUM,
+            weight_decay=train.WEIGHT_DECAY,
+            fp16=train.PRECISION == "fp16",
+            device=self.device,
+        )
         if self.updates_state is not None:
             with fitting(self.folder.checkpoints):
                 updates.load_state_dict(self.updates_state)
@@ -251,9 +252,7 @@ class Trainer:
         images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
             self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
-            logger.warning(
-                "%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped)
-            )
+            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
 
     def _readable(self, task: Task) -> Task:
         """The task without the images that were skipped."""

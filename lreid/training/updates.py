@@ -40,9 +40,8 @@ class Updates:
     """
 
     def __init__(
-        self, method: Method, *, optimizer: str, momentum: float, weight_decay: float, fp16: bool,
-        device: torch.device,
-    ) -> None:  # fmt: skip
+        self, method: Method, *, optimizer: str, momentum: float, weight_decay: float, fp16: bool, device: torch.device
+    ) -> None:
         self.method, self.device = method, device
         # With momentum fused SGD has no starting point where the scaler leaves out its first step.
         fused = device.type in ("cpu", "cuda") and not (fp16 and optimizer == "sgd")

@@ -18,10 +18,14 @@ PREFIX = "zoo:"
 BUNDLED = Path(__file__).parents[1] / "weights"
 NUMBER = (int, float)
 FORM = {  # of what is in the card's lists and mappings
-    "mean": [NUMBER], "std": [NUMBER], "mirrors": [str], "config": {},
-    "figures": {str: {"kind": str, "queries": int, "images": int}
-                | dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER)},
-}  # fmt: skip
+    "mean": [NUMBER],
+    "std": [NUMBER],
+    "mirrors": [str],
+    "config": {},
+    "figures": {
+        str: {"kind": str, "queries": int, "images": int} | dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER)
+    },
+}
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -99,9 +103,7 @@ def _value(value: Any) -> str:
     """JSON with a line for each key of a mapping, and lists on one line."""
     if not isinstance(value, dict):
         return json.dumps(value)
-    return (
-        "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
-    )
+    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
 
 
 def read_card(file: Path) -> Card:
@@ -131,9 +133,7 @@ def read_card(file: Path) -> Card:
     if fault := misfit(keys, FORM):
         raise InputError(f"{file}: {fault}; fetch it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
-        raise InputError(
-            f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _"
-        )
+        raise InputError(f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _")
     if not re.fullmatch("[0-9a-f]{64}", keys["sha256"]):
         raise InputError(f"{file}: sha256 must be 64 hexadecimal digits, got {keys['sha256']!r}")
     return Card(file=file, **keys)
@@ -166,7 +166,5 @@ def find(name: str) -> Card:
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         told = f"; the nearest is {nearest[0]}" if nearest else ""
-        raise InputError(
-            f"{PREFIX}{name}: no model of the zoo has this name{told}; tools/zoo.py list shows all"
-        )
+        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{told}; tools/zoo.py list shows all")
     return known[name]

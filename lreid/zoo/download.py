@@ -88,9 +88,12 @@ class Download:
                 time.sleep(self.pause * attempt)
                 try:
                     pooch.retrieve(
-                        address, f"sha256:{sha256}", fname=file.name, path=file.parent,
+                        address,
+                        f"sha256:{sha256}",
+                        fname=file.name,
+                        path=file.parent,
                         downloader=_Resuming(file.with_name(f"{file.name}.part"), size, self.timeout),
-                    )  # fmt: skip
+                    )
                     return
                 except ValueError:  # pooch's word for another hash; it has deleted what came
                     faults[address] = "its SHA-256 is not the one on the card"
@@ -132,10 +135,15 @@ class _Resuming:
             with (
                 open(self.part, "ab" if start else "wb") as part,
                 tqdm(
-                    total=self.size, initial=start, unit="B", unit_scale=True, disable=None, leave=False,
+                    total=self.size,
+                    initial=start,
+                    unit="B",
+                    unit_scale=True,
+                    disable=None,
+                    leave=False,
                     desc=self.part.stem,
                 ) as bar,
-            ):  # fmt: skip
+            ):
                 while start < self.size and (block := _read(response, self.size - start)):
                     part.write(block)
                     start += len(block)

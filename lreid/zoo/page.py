@@ -88,10 +88,7 @@ def describe(card: Card) -> str:
     facts += [("command", card.command), ("SHA-256", card.sha256), ("card", str(card.file))]
     facts += [("weights from", address) for address in (card.url, *card.mirrors) if address]
     figures = [
-        (
-            gallery,
-            f"mAP {each['mAP']:.2f}, Rank-1 {each['rank1']:.2f}, Rank-5 {each['rank5']:.2f} ({each['kind']})",
-        )
+        (gallery, f"mAP {each['mAP']:.2f}, Rank-1 {each['rank1']:.2f}, Rank-5 {each['rank5']:.2f} ({each['kind']})")
         for gallery, each in card.figures.items()
     ]
     return "\n".join([card.title, *(f"  {name:14} {value}" for name, value in facts + figures)])
@@ -128,10 +125,15 @@ def _section(card: Card) -> str:
     own = [f"* weights from: {', '.join([card.url, *card.mirrors])}"] if card.url else []
     return "\n".join(
         [
-            f"## {card.name}\n\n{card.title}.\n", *head, *rows, "", *facts, *own,
+            f"## {card.name}\n\n{card.title}.\n",
+            *head,
+            *rows,
+            "",
+            *facts,
+            *own,
             f"* SHA-256: `{card.sha256}`\n\n```\n{card.command}\n```\n",
         ]
-    )  # fmt: skip
+    )
 
 
 def _facts(card: Card) -> dict[str, str]:
@@ -144,9 +146,7 @@ def _facts(card: Card) -> dict[str, str]:
         "trained on": card.trained_on,
         "network": f"{card.backbone}{' with neck' if card.neck else ''}, {card.height}x{card.width} pixels, "
         f"{normalised}; features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
-        "measured": measured
-        + (", mirrored images added" if card.flip else "")
-        + f", protocol {card.protocol}",
+        "measured": measured + (", mirrored images added" if card.flip else "") + f", protocol {card.protocol}",
         "licence": f"{card.licence}; made with lreid {card.version}",
     }
 

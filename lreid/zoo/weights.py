@@ -27,9 +27,7 @@ def weights_file(card: Card, *, download: Download = Download()) -> Path:  # noq
     beside = card.file.with_suffix(".safetensors")
     if beside.exists():
         if pooch.file_hash(str(beside)) != card.sha256:
-            raise InputError(
-                f"{beside}: is damaged or not the file of its card (another SHA-256); fetch both again"
-            )
+            raise InputError(f"{beside}: is damaged or not the file of its card (another SHA-256); fetch both again")
         return beside
     if not card.url:
         raise InputError(f"{beside}: no such file; the weights must lie beside their card")

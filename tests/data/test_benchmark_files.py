@@ -8,9 +8,17 @@ from lreid.config import check_values, load_config
 from lreid.data.datasets import LOADERS
 
 FILES = [
-    "market1501-10", "msmt17v1-10", "msmt17v2-10", "veri776-10", "market1501-10-random", "msmt17v2-10-random",
-    "veri776-10-random", "lreid-order1-noduke", "lreid-order2-noduke", "lpw-order1",
-]  # fmt: skip
+    "market1501-10",
+    "msmt17v1-10",
+    "msmt17v2-10",
+    "veri776-10",
+    "market1501-10-random",
+    "msmt17v2-10-random",
+    "veri776-10-random",
+    "lreid-order1-noduke",
+    "lreid-order2-noduke",
+    "lpw-order1",
+]
 UNSEEN = ["viper", "ilids", "prid2011", "grid", "sensereid", "cuhk01", "cuhk02"]
 
 

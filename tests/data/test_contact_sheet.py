@@ -10,9 +10,7 @@ from lreid.data.synthetic import load_synthetic
 
 
 def test_shows_people_of_both_splits_and_needs_no_other_file():
-    drawn = load_synthetic(
-        "plaza", train_identities=9, test_identities=4, images_per_identity=3, distractors=0, seed=0
-    )
+    drawn = load_synthetic("plaza", train_identities=9, test_identities=4, images_per_identity=3, distractors=0, seed=0)
     page = contact_sheet([drawn], identities=3, images=2)
     assert page.count("<section>") == 6
     assert page.count("<img ") == 12

@@ -49,9 +49,7 @@ def save(path: Path, seed: int) -> None:
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, (24, 12, 3), dtype=np.uint8)).save(path)
 
 
-def load(
-    records: list[Record], folder: Path, *, keep: bool = False, gib: float = 1.0, **options: bool
-) -> Images:
+def load(records: list[Record], folder: Path, *, keep: bool = False, gib: float = 1.0, **options: bool) -> Images:
     return Images(records, **SIZE, cache_gib=0.0, disk=DiskCache(folder, gib, keep), **options)
 
 
@@ -71,9 +69,7 @@ def test_images_are_those_of_the_files_in_order(records: list[Record], folder: P
             loaded[0][:] = 0
 
 
-def test_a_task_is_decoded_once_and_leaves_no_file(
-    records: list[Record], folder: Path, read: list[str]
-) -> None:
+def test_a_task_is_decoded_once_and_leaves_no_file(records: list[Record], folder: Path, read: list[str]) -> None:
     loaded = load(records, folder)
     assert len(read) == 5 and os.listdir(folder) == []
     assert loaded[2].tobytes() == loaded[2].tobytes() and len(read) == 5
@@ -98,10 +94,7 @@ def test_kept_images_are_not_decoded_again(records: list[Record], folder: Path, 
     assert len(read) == 5 and len(os.listdir(folder)) == 1
     assert_same(again)
     assert_same(load(records[:3], folder, keep=True))  # other records are other files
-    assert (
-        Images(records, height=32, width=8, cache_gib=0.0, disk=DiskCache(folder, 1.0, True))[4].shape[0]
-        == 32
-    )
+    assert Images(records, height=32, width=8, cache_gib=0.0, disk=DiskCache(folder, 1.0, True))[4].shape[0] == 32
     assert len(os.listdir(folder)) == 3
 
 
@@ -124,9 +117,7 @@ def test_a_changed_file_is_seen(records: list[Record], folder: Path, read: list[
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_bad_files_stop_or_are_left_out(
-    records: list[Record], folder: Path, keep: bool, read: list[str]
-) -> None:
+def test_bad_files_stop_or_are_left_out(records: list[Record], folder: Path, keep: bool, read: list[str]) -> None:
     Path(records[2].path).write_bytes(b"no picture")
     for _ in range(2):
         loaded = load(records, folder, keep=keep, skip_bad=True)

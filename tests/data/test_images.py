@@ -73,8 +73,7 @@ SCALED = np.stack([np.array([[0, 0, 1], [48, 156, 255]])] * 3, -1)
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("x.png", np.uint16), ("x.tiff", np.uint16), ("x.tiff", np.dtype(">u2")), ("x.ppm", np.int32)],
+    ("name", "kind"), [("x.png", np.uint16), ("x.tiff", np.uint16), ("x.tiff", np.dtype(">u2")), ("x.ppm", np.int32)]
 )
 def test_grey_values_of_16_bits_are_scaled(tmp_path, name, kind):
     Image.fromarray(DEEP.astype(kind)).save(tmp_path / name)

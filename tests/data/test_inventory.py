@@ -55,9 +55,7 @@ def make_cuhk01(root):
     touch(root / "cuhk01/campus", names)
 
 
-COMPLETE = {
-    "viper": make_viper, "prid2011": make_prid, "grid": make_grid, "ilids": make_ilids, "cuhk01": make_cuhk01,
-}  # fmt: skip
+COMPLETE = {"viper": make_viper, "prid2011": make_prid, "grid": make_grid, "ilids": make_ilids, "cuhk01": make_cuhk01}
 
 
 @pytest.mark.parametrize("name", COMPLETE)
@@ -97,9 +95,7 @@ def test_every_difference_is_named(tmp_path):
 def test_missing_and_broken_are_told_apart(tmp_path):
     (missing,) = look("viper", tmp_path)
     assert missing.status == "missing"
-    assert missing.notes == [
-        f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"
-    ]
+    assert missing.notes == [f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"]
     (tmp_path / "viper/VIPeR/cam_a").mkdir(parents=True)
     (broken,) = look("viper", tmp_path)
     assert broken.status == "broken"
@@ -128,9 +124,7 @@ def test_unknown_and_drawn_sets_are_refused(tmp_path):
 def test_table_names_a_place_once(tmp_path):
     text = table([finding for name in LOADERS for finding in look(name, tmp_path)])
     assert "cuhk03_classic_detected_single_shot, cuhk03_classic_labeled_single_shot: expected in" in text
-    assert all(
-        len([line for line in text.splitlines() if line.startswith(f"{name} ")]) >= 1 for name in LOADERS
-    )
+    assert all(len([line for line in text.splitlines() if line.startswith(f"{name} ")]) >= 1 for name in LOADERS)
 
 
 def test_published_names_are_loaders():
@@ -140,20 +134,23 @@ def test_published_names_are_loaders():
 
 def test_counts_and_differences():
     data_set = DataSet(
-        "x",
-        (Record("a", 1, 0), Record("b", 1, 1)),
-        (Record("c", 2, 0),),
-        (Record("d", 2, 3), Record("e", 0, 3)),
+        "x", (Record("a", 1, 0), Record("b", 1, 1)), (Record("c", 2, 0),), (Record("d", 2, 3), Record("e", 0, 3))
     )
     found = counts(data_set)
     assert found == {
-        "train identities": 1, "train images": 2, "query identities": 1, "query images": 1,
-        "gallery identities": 2, "gallery images": 2, "cameras": 3,
-    }  # fmt: skip
+        "train identities": 1,
+        "train images": 2,
+        "query identities": 1,
+        "query images": 1,
+        "gallery identities": 2,
+        "gallery images": 2,
+        "cameras": 3,
+    }
     assert differences(found, found) == []
     assert differences(found, {"train images": 3, "cameras": 1}) == [
-        "train images: 2, published 3 (1 missing)", "cameras: 3, published 1 (2 too many)",
-    ]  # fmt: skip
+        "train images: 2, published 3 (1 missing)",
+        "cameras: 3, published 1 (2 too many)",
+    ]
 
 
 def test_faults_of_a_protocol():

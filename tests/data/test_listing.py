@@ -91,10 +91,7 @@ def test_two_folders_by_name(tmp_path: Path) -> None:
     gallery = touch(tmp_path / "g", "0002_c10_b.jpg", "0000_c2_b.jpg", "0010_c7_b.jpg", "-1_c1_b.jpg")
     own = folders_test(query, gallery)
     assert own.has_cameras and own.names == {1: "2", 2: "10"} and own.test.name == "g"
-    assert own.test.query == (
-        Record(str(query / "0002_c7_a.jpg"), 1, 2),
-        Record(str(query / "0010_c2_a.jpg"), 2, 1),
-    )
+    assert own.test.query == (Record(str(query / "0002_c7_a.jpg"), 1, 2), Record(str(query / "0010_c2_a.jpg"), 2, 1))
     assert own.test.gallery == (
         Record(str(gallery / "0000_c2_b.jpg"), 0, 1),
         Record(str(gallery / "0002_c10_b.jpg"), 1, 3),

@@ -27,9 +27,7 @@ AUGMENT = Augment(flip=0.5, erasing=True, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    drawn = load_synthetic(
-        "plaza", train_identities=7, test_identities=1, images_per_identity=5, distractors=0, seed=0
-    )
+    drawn = load_synthetic("plaza", train_identities=7, test_identities=1, images_per_identity=5, distractors=0, seed=0)
     return Images(drawn.train, height=32, width=16)
 
 
@@ -41,8 +39,7 @@ def batches(images: Images, *, workers: int = 0, **options: int) -> list[Batch]:
 
 def same(one: list[Batch], other: list[Batch]) -> bool:
     return len(one) == len(other) and all(
-        torch.equal(a.images, b.images) and torch.equal(a.labels, b.labels)
-        for a, b in zip(one, other, strict=True)
+        torch.equal(a.images, b.images) and torch.equal(a.labels, b.labels) for a, b in zip(one, other, strict=True)
     )
 
 
@@ -58,8 +55,10 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
     plain = Augment(flip=0.0, erasing=False, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
     batch = TaskBatches(images, sampler, plain, epochs=1)[0]
-    known = {((image / 255 - 0.5) / 0.2).astype(np.float32).tobytes(): pid
-             for image, pid in zip(images[:], images.pids, strict=True)}  # fmt: skip
+    known = {
+        ((image / 255 - 0.5) / 0.2).astype(np.float32).tobytes(): pid
+        for image, pid in zip(images[:], images.pids, strict=True)
+    }
     rounded = [image.permute(1, 2, 0).contiguous().numpy() for image in batch.images]
     for image, label in zip(rounded, batch.labels, strict=True):
         nearest = min(known, key=lambda each: np.abs(np.frombuffer(each, np.float32) - image.ravel()).max())
@@ -86,9 +85,14 @@ def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
 
     def drawn(workers: int) -> list[Batch]:
         sampler = EpisodeSampler(
-            images.pids, identities=3, num_support=1, num_query=1, seed=(4, 1),
-            exemplars=joined.pids[35:], exemplar_share=0.4,
-        )  # fmt: skip
+            images.pids,
+            identities=3,
+            num_support=1,
+            num_query=1,
+            seed=(4, 1),
+            exemplars=joined.pids[35:],
+            exemplar_share=0.4,
+        )
         dataset = TaskBatches(joined, sampler, AUGMENT, epochs=3)
         return list(batch_loader(dataset, workers=workers, pin_memory=False))
 

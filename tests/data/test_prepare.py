@@ -54,9 +54,7 @@ def test_backslashes_of_windows_separate_folders(tmp_path):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize(
-    "evil", ["../evil.txt", "/tmp/evil.txt", "set/../../evil.txt", "..\\evil.txt", "C:\\evil.txt"]
-)
+@pytest.mark.parametrize("evil", ["../evil.txt", "/tmp/evil.txt", "set/../../evil.txt", "..\\evil.txt", "C:\\evil.txt"])
 def test_members_outside_the_folder_are_refused_before_anything_is_written(tmp_path, name, evil):
     archive = WRITERS[name](tmp_path / name, FILES | {evil: b"evil"})
     with pytest.raises(InputError, match="lies outside the folder"):
@@ -163,10 +161,7 @@ def test_prepare_finds_the_archive_in_the_folder_of_the_data_set(tmp_path):
 
 def test_prepare_takes_an_archive_from_anywhere(tmp_path):
     names = [
-        f"Dataset/{pair}/cam{camera}/{pid:03d}_1.png"
-        for pair in cuhk02.PAIRS
-        for camera in (1, 2)
-        for pid in (1, 2)
+        f"Dataset/{pair}/cam{camera}/{pid:03d}_1.png" for pair in cuhk02.PAIRS for camera in (1, 2) for pid in (1, 2)
     ]
     write_zip(tmp_path / "download.zip", dict.fromkeys(names, png()))
     prepare("cuhk02", tmp_path / "datasets", [tmp_path / "download.zip"])
@@ -174,9 +169,7 @@ def test_prepare_takes_an_archive_from_anywhere(tmp_path):
 
 
 def test_nothing_to_prepare_from(tmp_path):
-    with pytest.raises(
-        InputError, match="viper: nothing to prepare: .*viper does not exist; put the archive there"
-    ):
+    with pytest.raises(InputError, match="viper: nothing to prepare: .*viper does not exist; put the archive there"):
         prepare("viper", tmp_path)
     with pytest.raises(InputError, match="nothing: unknown data set; choose from market1501"):
         prepare("nothing", tmp_path)

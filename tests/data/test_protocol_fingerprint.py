@@ -40,9 +40,7 @@ CHANGES = {
     "an identity fewer": {"tasks": (replace(TASKS[0], records=TASKS[0].records[:1]), TASKS[1])},
     "another label": {"tasks": (TASKS[0], replace(TASKS[1], records=(Record("/data/shop/c.jpg", 3, 2),)))},
     "one task": {"tasks": (replace(TASKS[0], records=TASKS[0].records + TASKS[1].records),)},
-    "camera of the gallery": {
-        "tests": (replace(SHOP, gallery=tuple(r._replace(camid=1) for r in GALLERY)), MALL)
-    },
+    "camera of the gallery": {"tests": (replace(SHOP, gallery=tuple(r._replace(camid=1) for r in GALLERY)), MALL)},
     "an image fewer": {"tests": (replace(SHOP, gallery=GALLERY[:1]), MALL)},
     "splits": {"tests": (SHOP, replace(MALL, splits=MALL.splits[:1]))},
     "no splits": {"tests": (SHOP, replace(MALL, splits=()))},

@@ -54,9 +54,10 @@ def test_epochs_follow_from_seed_and_number_alone() -> None:
     one.epoch(0), one.epoch(1)
     assert np.array_equal(one.epoch(7), other.epoch(7))
     assert not np.array_equal(one.epoch(7), one.epoch(8))
-    assert not np.array_equal(one.epoch(7), EpisodeSampler(
-        np.repeat(np.arange(8), 5), identities=3, num_support=2, num_query=1, seed=(0, 1)
-    ).epoch(7))  # fmt: skip
+    assert not np.array_equal(
+        one.epoch(7),
+        EpisodeSampler(np.repeat(np.arange(8), 5), identities=3, num_support=2, num_query=1, seed=(0, 1)).epoch(7),
+    )
 
 
 def test_all_identities_and_images_get_their_turn() -> None:
@@ -68,20 +69,19 @@ def test_all_identities_and_images_get_their_turn() -> None:
 
 
 def test_too_few_identities_are_named() -> None:
-    with pytest.raises(
-        InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"
-    ):
-        EpisodeSampler(
-            [0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek"
-        )
+    with pytest.raises(InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"):
+        EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
     with pytest.raises(InputError, match="must be 1 or more"):
         sampler([2, 2], identities=1, num_support=0, num_query=1)
 
 
 @given(
-    own=st.integers(3, 12), old=st.integers(1, 9), share=st.floats(0, 0.99), identities=st.integers(1, 3),
+    own=st.integers(3, 12),
+    old=st.integers(1, 9),
+    share=st.floats(0, 0.99),
+    identities=st.integers(1, 3),
     epoch=st.integers(0, 10**6),
-)  # fmt: skip
+)
 def test_exemplars_take_their_share(own: int, old: int, share: float, identities: int, epoch: int) -> None:
     """Labels of the task are 100 and up; two images an identity."""
     labels, exemplars = 100 + np.arange(own).repeat(2), np.arange(old).repeat(2)
@@ -102,9 +102,7 @@ def test_exemplars_take_their_share(own: int, old: int, share: float, identities
                 [True] * from_memory + [False] * (identities - from_memory)
             )
         seen += [label for label in present if label >= 100 or share == 0]
-    assert len(seen) == len(
-        set(seen)
-    )  # each identity at most once an epoch, but for a fixed share of exemplars
+    assert len(seen) == len(set(seen))  # each identity at most once an epoch, but for a fixed share of exemplars
 
 
 def test_without_a_share_old_and_new_identities_have_the_same_chance() -> None:
@@ -120,22 +118,13 @@ def test_no_exemplars_change_nothing() -> None:
     labels = np.arange(9).repeat(4)
     plain = IdentitySampler(labels, identities=2, images=3, seed=(5, 6))
     for share in (0.0, 0.5):
-        other = IdentitySampler(
-            labels, identities=2, images=3, seed=(5, 6), exemplars=(), exemplar_share=share
-        )
+        other = IdentitySampler(labels, identities=2, images=3, seed=(5, 6), exemplars=(), exemplar_share=share)
         for epoch in range(5):
             assert np.array_equal(plain.epoch(epoch), other.epoch(epoch))
 
 
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=6),
-    st.integers(1, 12),
-    st.integers(1, 12),
-    st.integers(0, 3),
-)
-def test_a_stream_shows_every_image_once(
-    counts: list[int], segment: int, correlation: int, epoch: int
-) -> None:
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
+def test_a_stream_shows_every_image_once(counts: list[int], segment: int, correlation: int, epoch: int) -> None:
     labels = np.repeat(np.arange(len(counts)) + 5, counts)
     stream = StreamSampler(labels, segment=segment, correlation=correlation, seed=(1, 2))
     segments = stream.epoch(epoch)

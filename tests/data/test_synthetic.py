@@ -130,9 +130,7 @@ def test_load_gives_a_data_set_that_can_be_evaluated(name: str, images: int) -> 
 
 
 def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -> None:
-    found = load_synthetic(
-        "mall", **SMALL | {"train_identities": 200, "test_identities": 100, "distractors": 150}
-    )
+    found = load_synthetic("mall", **SMALL | {"train_identities": 200, "test_identities": 100, "distractors": 150})
     groups = [
         {int(r.path.split("/")[2]) for r in records}
         for records in (found.train, found.query, [r for r in found.gallery if r.pid == 0])

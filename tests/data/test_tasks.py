@@ -18,11 +18,7 @@ def make_data_set(name, pids, shuffle=None):
     if shuffle is not None:
         random.Random(shuffle).shuffle(train)
     query = (Record(f"{name}/query/1", 1, 1), Record(f"{name}/query/3", 3, 2))
-    gallery = (
-        Record(f"{name}/gallery/0", 0, 6),
-        Record(f"{name}/gallery/1", 1, 2),
-        Record(f"{name}/gallery/3", 3, 1),
-    )
+    gallery = (Record(f"{name}/gallery/0", 0, 6), Record(f"{name}/gallery/1", 1, 2), Record(f"{name}/gallery/3", 3, 1))
     return DataSet(name, tuple(train), query, gallery)
 
 
@@ -154,9 +150,7 @@ def test_identities_are_capped_at_the_first_ascending(build, order):
     assert benchmark.tests[1].gallery == SETS["small"].gallery  # tests are never cut
 
 
-@pytest.mark.parametrize(
-    "train", [["market", "sysu", "msmt", "cuhk03"], ["msmt", "market", "sysu", "cuhk03"]]
-)
+@pytest.mark.parametrize("train", [["market", "sysu", "msmt", "cuhk03"], ["msmt", "market", "sysu", "cuhk03"]])
 @pytest.mark.parametrize("cap", [500, 0])
 def test_lreid_orders_with_and_without_the_cap(build, train, cap):
     published = {"market": 751, "sysu": 942, "msmt": 1041, "cuhk03": 767}
@@ -199,10 +193,20 @@ def build_split(monkeypatch):
 
     def build(**changes):
         arguments = {
-            "train": ["one"], "unseen": ["four", "two"], "root": "datasets", "tasks_per_dataset": 1, "pool": False,
-            "identities": 0, "order": "ascending", "order_seed": 0, "unseen_galleries": "separate", "splits": 1,
-            "split_seed": 7, "cameras": "same", "synthetic": {},
-        }  # fmt: skip
+            "train": ["one"],
+            "unseen": ["four", "two"],
+            "root": "datasets",
+            "tasks_per_dataset": 1,
+            "pool": False,
+            "identities": 0,
+            "order": "ascending",
+            "order_seed": 0,
+            "unseen_galleries": "separate",
+            "splits": 1,
+            "split_seed": 7,
+            "cameras": "same",
+            "synthetic": {},
+        }
         return build_benchmark("bench", **{**arguments, **changes})
 
     build.versions, build.calls = versions, calls
@@ -212,8 +216,7 @@ def build_split(monkeypatch):
 def resolved(test):
     """The query and gallery paths of every split."""
     return [
-        ([test.query[i].path for i in query], [test.gallery[i].path for i in gallery])
-        for query, gallery in test.splits
+        ([test.query[i].path for i in query], [test.gallery[i].path for i in gallery]) for query, gallery in test.splits
     ]
 
 
@@ -270,8 +273,11 @@ def test_merged_splits_go_round(build_split):
 def test_both_ways_leave_the_average_to_the_single_ones(build_split):
     tests = build_split(unseen_galleries="both").tests
     assert [(test.name, test.kind) for test in tests] == [
-        ("one", "seen"), ("four", "unseen"), ("two", "unseen"), ("merged unseen", "merged"),
-    ]  # fmt: skip
+        ("one", "seen"),
+        ("four", "unseen"),
+        ("two", "unseen"),
+        ("merged unseen", "merged"),
+    ]
     assert [test.kind for test in build_split(unseen=[], unseen_galleries="both").tests] == ["seen"]
 
 
@@ -285,10 +291,7 @@ def test_a_set_for_testing_only_is_not_trained_on(build):
 def test_pool_keeps_ids_and_cameras_apart(build):
     benchmark = build(["small", "veri"], pool=True, identities=4, tasks_per_dataset=2)
     assert [task.name for task in benchmark.tasks] == ["bench 1/2", "bench 2/2"]
-    assert [{record.path.split("/")[0] for record in task.records} for task in benchmark.tasks] == [
-        {"small"},
-        {"veri"},
-    ]
+    assert [{record.path.split("/")[0] for record in task.records} for task in benchmark.tasks] == [{"small"}, {"veri"}]
     (test,) = benchmark.tests
     assert (test.name, test.kind, test.first_task) == ("bench", "seen", 0)
     assert len(test.query) == 4
@@ -338,10 +341,7 @@ def test_merge_tasks(build):
         ({"order": "descending"}, "BENCHMARK.ORDER is 'descending'; must be ascending or random"),
         ({"train": ["small", "small"]}, "small: two data sets have this name"),
         ({"unseen": ["veri", "veri"]}, "veri: two data sets have this name"),
-        (
-            {"train": ["small", "veri"], "unseen": ["veri"]},
-            "veri: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN",
-        ),
+        ({"train": ["small", "veri"], "unseen": ["veri"]}, "veri: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN"),
         ({"train": ["small", "small"], "pool": True}, "small: two data sets have this name"),
     ],
 )

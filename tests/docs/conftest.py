@@ -13,18 +13,12 @@ import pytest
 @pytest.fixture
 def pages(repository: Path) -> dict[str, str]:
     """Text by path in the repository, of all pages that it holds."""
-    files = [
-        file
-        for folder in (".", "docs", "datasets", "examples")
-        for file in (repository / folder).glob("*.md")
-    ]
+    files = [file for folder in (".", "docs", "datasets", "examples") for file in (repository / folder).glob("*.md")]
     return {file.relative_to(repository).as_posix(): file.read_text(encoding="utf-8") for file in files}
 
 
 @pytest.fixture
-def typed(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def typed(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """What ``python tools/NAME …`` prints, within this process, which saves importing torch again."""
 
     def call(tool: str, *arguments: str) -> str:

@@ -22,23 +22,18 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
 
 def blocks(page: str, language: str) -> list[str]:
     """Code blocks of a page."""
-    return [
-        code for name, code in re.findall(r"^```(\w*)\n(.*?)^```$", page, re.S | re.M) if name == language
-    ]
+    return [code for name, code in re.findall(r"^```(\w*)\n(.*?)^```$", page, re.S | re.M) if name == language]
 
 
 def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -> None:
     told: dict[tuple[str, ...], set[str]] = {}
     for text in pages.values():
         for tool, words in commands(text):
-            asked = (
-                (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z]+", words[0]) else (tool,)
-            )
+            asked = (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z]+", words[0]) else (tool,)
             told.setdefault(asked, set()).update(word for word in words if re.fullmatch("--[a-z-]+", word))
     assert len(told) > 10
     unknown = {
-        asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help")))
-        for asked, options in told.items()
+        asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help"))) for asked, options in told.items()
     }
     assert not {asked: options for asked, options in unknown.items() if options}
 
@@ -47,12 +42,7 @@ def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> No
     files = set(re.findall(r"\bconfigs/[\w/.-]+\.yaml", "\n".join(pages.values())))
     assert len(files) > 8
     missing = {file for file in files if not (repository / file).exists()}
-    assert {Path(file).stem for file in missing} <= {
-        "stay_near",
-        "NAME",
-        "B",
-        "M",
-    }  # whatever the reader calls it
+    assert {Path(file).stem for file in missing} <= {"stay_near", "NAME", "B", "M"}  # whatever the reader calls it
 
 
 def test_four_commands_lead_from_a_folder_to_a_page_of_matches(

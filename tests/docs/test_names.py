@@ -32,10 +32,7 @@ def test_every_function_and_test_of_the_papers_exists(repository: Path, pages: d
     for source, functions, tests in (row for row in rows(pages["docs/papers.md"]) if row[1] != "function"):
         for name in re.findall(r"`([^`]+)`", functions):
             module, function = name.rsplit(".", 1)
-            assert function in defined(repository / "lreid" / f"{module.replace('.', '/')}.py"), (
-                source,
-                name,
-            )
+            assert function in defined(repository / "lreid" / f"{module.replace('.', '/')}.py"), (source, name)
             named.add(function)
         for name in re.findall(r"`([^`]+)`", tests):
             file, test = name.split("::")
@@ -54,9 +51,7 @@ def test_every_test_that_a_page_names_exists(repository: Path, pages: dict[str, 
 
 
 def test_every_key_that_a_page_names_exists(pages: dict[str, str]) -> None:
-    options = {
-        f"METHOD.{key.upper()}" for name in method_names() for key in method_defaults(method_class(name))
-    }
+    options = {f"METHOD.{key.upper()}" for name in method_names() for key in method_defaults(method_class(name))}
     known = {key for key, _ in leaves(default_config())} | options | PLANNED
     groups = "|".join({key.split(".")[0] for key in known if "." in key})
     for page, text in pages.items():
@@ -70,9 +65,7 @@ def test_every_name_in_the_concepts_exists(repository: Path, pages: dict[str, st
         assert name in defined(repository / "lreid" / f"{module.replace('.', '/')}.py"), (module, name)
 
 
-def test_every_method_and_benchmark_is_said_to_have_been_run_or_not(
-    repository: Path, pages: dict[str, str]
-) -> None:
+def test_every_method_and_benchmark_is_said_to_have_been_run_or_not(repository: Path, pages: dict[str, str]) -> None:
     cells = rows(pages["REPRODUCIBILITY.md"])
     told = {name for row in cells for name in re.findall(r"`([\w-]+)`", row[0])}
     benchmarks = {file.stem for file in (repository / "configs" / "benchmarks").glob("*.yaml")}
@@ -94,9 +87,7 @@ def test_figures_of_the_overview_are_those_of_the_tables(pages: dict[str, str]) 
 
 
 def test_one_version(repository: Path, pages: dict[str, str]) -> None:
-    (version,) = re.findall(
-        r'^    version="(.+)",$', (repository / "setup.py").read_text(encoding="utf-8"), re.M
-    )
+    (version,) = re.findall(r'^    version="(.+)",$', (repository / "setup.py").read_text(encoding="utf-8"), re.M)
     (cited,) = re.findall(r"^version: (.+)$", (repository / "CITATION.cff").read_text(encoding="utf-8"), re.M)
     assert cited == version and f"version = {{{version}}}" in pages["README.md"]
     assert re.search(r"^## (\S+?),? ", pages["CHANGELOG.md"], re.M)[1] == version

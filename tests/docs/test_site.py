@@ -14,11 +14,7 @@ def test_the_site_is_whole_and_stands_alone(repository: Path, tmp_path: Path) ->
     from mkdocs.config import load_config
 
     build(load_config(str(repository / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
-    sources = {page.stem for page in (repository / "docs").glob("*.md")} | {
-        "index",
-        "CHANGELOG",
-        "REPRODUCIBILITY",
-    }
+    sources = {page.stem for page in (repository / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
     made = {page.stem for page in tmp_path.glob("*.html")}
     assert sources <= made and (tmp_path / "data_flow.svg").exists()
     assert not (tmp_path / "hooks.py").exists()

@@ -20,12 +20,7 @@ from lreid.memory import StreamMemory
 
 OPTIONS = {"height": 16, "width": 16, "cache_gib": 1.0, "skip_bad": False, "batch_size": 4, "seed": 0}
 COLOURS = {"a": "red", "b": "lime", "c": "blue", "d": "yellow"}
-TEST = {
-    "a": ["red", "lime", "red", "red"],
-    "b": ["lime", "lime"],
-    "c": ["blue", "yellow"],
-    "d": ["yellow", "red"],
-}
+TEST = {"a": ["red", "lime", "red", "red"], "b": ["lime", "lime"], "c": ["blue", "yellow"], "d": ["yellow", "red"]}
 
 
 class Colours:
@@ -58,9 +53,7 @@ class Learner:
 
 
 def colour(name: str) -> np.ndarray:
-    return np.array(
-        {"red": (255, 0, 0), "lime": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0)}[name]
-    )
+    return np.array({"red": (255, 0, 0), "lime": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0)}[name])
 
 
 @pytest.fixture
@@ -74,16 +67,11 @@ def tasks(tmp_path: Path) -> list[Task]:
     def of(records: tuple[Record, ...], index: int) -> tuple[Record, ...]:
         return tuple(record for record in records if record.pid // 2 == index)
 
-    return [
-        Task(index, f"task {index}", of(data_set.train, index), of(data_set.held_out, index))
-        for index in (0, 1)
-    ]
+    return [Task(index, f"task {index}", of(data_set.train, index), of(data_set.held_out, index)) for index in (0, 1)]
 
 
 def rounded(rows: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
-    return {
-        name: {kind: np.round(row, 2).tolist() for kind, row in each.items()} for name, each in rows.items()
-    }
+    return {name: {kind: np.round(row, 2).tolist() for kind, row in each.items()} for name, each in rows.items()}
 
 
 def test_accuracies_by_hand(tasks: list[Task]) -> None:
@@ -109,11 +97,7 @@ def test_without_a_memory_past_tasks_have_no_answer(tasks: list[Task]) -> None:
     for learner in (Learner(), Learner(stored={})):
         rows = evaluator.evaluate(learner, tasks[1])
         assert set(rows) == {"linear", "knn", "nearest_mean"}  # it has no classifier
-        assert all(
-            each[kind] == [0.0, {"class": 75.0, "task": 75.0}[kind]]
-            for each in rows.values()
-            for kind in each
-        )
+        assert all(each[kind] == [0.0, {"class": 75.0, "task": 75.0}[kind]] for each in rows.values() for kind in each)
 
 
 def test_rows_become_matrices_with_a_summary() -> None:
@@ -123,15 +107,11 @@ def test_rows_become_matrices_with_a_summary() -> None:
         "accuracy (and forgetting) in per cent, class- / task-incremental: knn 66.7 / 100.0"
     )
     append_rows(results, {"knn": {"class": [10.0, 90.0], "task": [95.0, 85.0]}})
-    assert results["accuracy"] == {
-        "knn": {"class": [[66.6667], [10.0, 90.0]], "task": [[100.0], [95.0, 85.0]]}
-    }
+    assert results["accuracy"] == {"knn": {"class": [[66.6667], [10.0, 90.0]], "task": [[100.0], [95.0, 85.0]]}}
     assert results["accuracy_summary"]["knn"]["class"] == summarise_accuracies([[66.6667], [10.0, 90.0]])
     assert accuracy_line(results).endswith("knn 50.0 (56.7) / 90.0 (5.0)")
 
 
 def test_a_task_without_test_images_is_refused(tasks: list[Task]) -> None:
-    with pytest.raises(
-        InputError, match=r"^EVAL.ACCURACY: market 1/1 has no test images .* folder:PATH, or set it"
-    ):
+    with pytest.raises(InputError, match=r"^EVAL.ACCURACY: market 1/1 has no test images .* folder:PATH, or set it"):
         AccuracyEvaluator([tasks[0], Task(1, "market 1/1", tasks[1].records)], **OPTIONS)

@@ -25,9 +25,16 @@ def test_set() -> QueryGallery:
 
 def evaluator(test_set: QueryGallery, **options: object) -> Evaluator:
     defaults = {
-        "height": 32, "width": 16, "cache_gib": 1.0, "skip_bad": False, "metric": "cosine",
-        "ap": "rectangular", "camera_filter": True, "flip": False, "batch_size": 16,
-    }  # fmt: skip
+        "height": 32,
+        "width": 16,
+        "cache_gib": 1.0,
+        "skip_bad": False,
+        "metric": "cosine",
+        "ap": "rectangular",
+        "camera_filter": True,
+        "flip": False,
+        "batch_size": 16,
+    }
     return Evaluator([test_set], **(defaults | options))
 
 
@@ -79,16 +86,10 @@ def test_skipped_images_are_told(test_set: QueryGallery) -> None:
 def test_splits_are_averaged(test_set: QueryGallery) -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
-    choices = [
-        ((0, 2, 3), tuple(range(len(test_set.gallery)))),
-        ((1, 3), tuple(range(0, len(test_set.gallery), 2))),
-    ]
+    choices = [((0, 2, 3), tuple(range(len(test_set.gallery)))), ((1, 3), tuple(range(0, len(test_set.gallery), 2)))]
     singles = [
         QueryGallery(
-            "campus",
-            "unseen",
-            tuple(test_set.query[i] for i in query),
-            tuple(test_set.gallery[i] for i in gallery),
+            "campus", "unseen", tuple(test_set.query[i] for i in query), tuple(test_set.gallery[i] for i in gallery)
         )
         for query, gallery in choices
     ]
@@ -115,9 +116,7 @@ def test_splits_do_without_images_that_cannot_be_read(test_set: QueryGallery) ->
 def test_a_test_set_without_matches_is_refused_before_the_training(test_set: QueryGallery) -> None:
     same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
     same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
-    with pytest.raises(
-        InputError, match="campus: no query has a match by another camera .*BENCHMARK.CAMERAS apart"
-    ):
+    with pytest.raises(InputError, match="campus: no query has a match by another camera .*BENCHMARK.CAMERAS apart"):
         evaluator(same)
     evaluator(same, camera_filter=False)
     others = replace(test_set, query=tuple(r._replace(pid=10**6) for r in test_set.query))

@@ -24,9 +24,7 @@ def test_gradient_norms_of_cross_entropy_in_closed_form() -> None:
     for row, label in zip(points.tolist(), labels.tolist(), strict=True):
         exps = [math.exp(sum(w * x for w, x in zip(each, row, strict=True))) for each in weight.tolist()]
         error = [value / sum(exps) - (place == label) for place, value in enumerate(exps)]
-        gradient = [
-            sum(e * w[axis] for e, w in zip(error, weight.tolist(), strict=True)) / 5 for axis in range(3)
-        ]
+        gradient = [sum(e * w[axis] for e, w in zip(error, weight.tolist(), strict=True)) / 5 for axis in range(3)]
         norms.append(math.sqrt(sum(value * value for value in gradient)))
     assert gradient_norms(loss, points).tolist() == pytest.approx(norms)
     assert points.grad is None
@@ -106,9 +104,7 @@ def test_images_behind_the_batch_are_stored_ones() -> None:
     recorder.loss(method, batch)
     recorder.after_step()
     assert recorder.norms["incoming"] == pytest.approx([(3 + 2 + 4) / 3, 18 / 6])
-    assert (
-        recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
-    )
+    assert recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
 
 
 class Pull(TwoCalls):
@@ -128,9 +124,7 @@ def test_an_update_over_several_batches_is_one_entry() -> None:
     recorder = GradientRecorder(model, steps=2)
     device = torch.device("cpu")
     updates = Updates(Pull(model), optimizer="sgd", momentum=0, weight_decay=0, fp16=False, device=device)
-    few, many = (
-        Batch(torch.randn(count, 3, 32, 16), torch.tensor([label])) for count, label in ((1, 2.0), (3, 6.0))
-    )
+    few, many = (Batch(torch.randn(count, 3, 32, 16), torch.tensor([label])) for count, label in ((1, 2.0), (3, 6.0)))
     for batches in ([few, many], [few], [many]):
         updates.update(batches, recorder)
     assert recorder.norms["incoming"] == pytest.approx([(2 + 3 * 6) / 4, 2.0])

@@ -28,18 +28,15 @@ LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=12)
 
 
 @given(
-    seed=st.integers(0, 1000), labels=LABELS, k=st.integers(1, 15),
-    temperature=st.sampled_from([0.07, 1.0, math.inf]),
-)  # fmt: skip
+    seed=st.integers(0, 1000), labels=LABELS, k=st.integers(1, 15), temperature=st.sampled_from([0.07, 1.0, math.inf])
+)
 @settings(max_examples=40, deadline=None)
 def test_votes_against_a_loop(seed: int, labels: list[int], k: int, temperature: float) -> None:
     train, test = points(seed, len(labels)), points(seed + 1, 3)
     scores = knn_scores(train, np.array(labels), test, k=k, temperature=temperature)
     assert scores.shape == (3, max(labels) + 1)
     for row, query in zip(scores, test, strict=True):
-        ranked = sorted(((cosine(query, each), label) for each, label in zip(train, labels, strict=True)))[
-            ::-1
-        ]
+        ranked = sorted(((cosine(query, each), label) for each, label in zip(train, labels, strict=True)))[::-1]
         votes = [0.0] * len(row)
         for similarity, label in ranked[:k]:
             votes[label] += math.exp((similarity - ranked[0][0]) / temperature)
@@ -66,18 +63,12 @@ def test_nearest_mean_against_a_loop(seed: int, labels: list[int]) -> None:
     scores = nearest_mean_scores(train, np.array(labels), test)
     for row, query in zip(scores, test, strict=True):
         for label in range(max(labels) + 1):
-            own = [
-                each / math.sqrt(float(each @ each))
-                for each, of in zip(train, labels, strict=True)
-                if of == label
-            ]
+            own = [each / math.sqrt(float(each @ each)) for each, of in zip(train, labels, strict=True) if of == label]
             expected = cosine(query, sum(own) / len(own)) if own else -math.inf
             assert row[label] == pytest.approx(expected)
 
 
-def by_hand(
-    train: np.ndarray, labels: np.ndarray, test: np.ndarray, epochs: int, lr: float, batch: int, seed: int
-):
+def by_hand(train: np.ndarray, labels: np.ndarray, test: np.ndarray, epochs: int, lr: float, batch: int, seed: int):
     """Softmax regression by momentum SGD, gradients written out, on the same draws."""
     centre = train.mean(0)
     scale = math.sqrt(np.mean([float(row @ row) for row in train - centre]))

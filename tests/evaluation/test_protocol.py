@@ -81,8 +81,7 @@ def test_single_shots_are_drawn(drawn: DataSet, model: Embedder) -> None:
 def test_single_shots_of_several_splits_are_averaged(drawn: DataSet, model: Embedder) -> None:
     half = len(drawn.query) // 2
     versions = [
-        replace(drawn, query=query, tracks=(), single_shot=True)
-        for query in (drawn.query[:half], drawn.query[half:])
+        replace(drawn, query=query, tracks=(), single_shot=True) for query in (drawn.query[:half], drawn.query[half:])
     ]
     test = query_gallery(versions, "unseen")
     assert test.single_shot and len(test.splits) == 2

@@ -62,9 +62,8 @@ def test_means_over_splits() -> None:
     """The second split leaves the 9 out, so query 1 is ranked perfectly there."""
     columns = (0, 2, 3, 6)
     test = QueryGallery(
-        "circle", "unseen", QUERY.records, GALLERY.records,
-        splits=(((0, 1, 2, 3), tuple(range(7))), ((0,), columns)),
-    )  # fmt: skip
+        "circle", "unseen", QUERY.records, GALLERY.records, splits=(((0, 1, 2, 3), tuple(range(7))), ((0,), columns))
+    )
     figures = score(test, (QUERY, GALLERY), FEATURES, **PROTOCOL)
     first = ((1 / 2 + 2 / 3) / 2 + 1) / 2
     assert figures["mAP"] == pytest.approx(100 * (first + 1) / 2)
@@ -74,20 +73,10 @@ def test_means_over_splits() -> None:
 def test_re_ranked_figures_differ_and_counts_do_not() -> None:
     plain = score(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, open_set=False)
     figures = score(
-        TEST,
-        (QUERY, GALLERY),
-        FEATURES,
-        **PROTOCOL,
-        rerank=KReciprocal(k1=2, k2=1, weight=0.0),
-        open_set=False,
+        TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, rerank=KReciprocal(k1=2, k2=1, weight=0.0), open_set=False
     )
     wanted = evaluate(
-        *FEATURES,
-        QUERY.pids,
-        GALLERY.pids,
-        QUERY.camids,
-        GALLERY.camids,
-        rerank=KReciprocal(k1=2, k2=1, weight=0.0),
+        *FEATURES, QUERY.pids, GALLERY.pids, QUERY.camids, GALLERY.camids, rerank=KReciprocal(k1=2, k2=1, weight=0.0)
     )
     assert figures["mAP"] == pytest.approx(100 * wanted.mAP) and figures["mAP"] != pytest.approx(plain["mAP"])
     assert (figures["num_valid"], figures["num_absent"], figures["num_filtered"]) == (2, 1, 1)
@@ -103,9 +92,7 @@ def test_hardest_rankings_by_hand(metric: str) -> None:
     assert (hard.rows, hard.ranks, hard.first_match, hard.num_matches) == ([1, 0, 2], [1, 2, 3], 2, 2)
     assert easy.rows == [3, 2, 0] and easy.first_match == 1
     degrees = np.radians([10, 20, 60])
-    assert hard.scores == pytest.approx(
-        np.cos(degrees) if metric == "cosine" else 6 * np.sin(degrees / 2), abs=1e-6
-    )
+    assert hard.scores == pytest.approx(np.cos(degrees) if metric == "cosine" else 6 * np.sin(degrees / 2), abs=1e-6)
 
 
 def test_a_match_far_behind_is_shown_too() -> None:

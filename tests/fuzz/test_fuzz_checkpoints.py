@@ -17,7 +17,7 @@ from fuzzing import damaged, fuzz, refused, spoilt, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid.training.checkpoint import load_newest
+from lreid.checkpoint import load_newest
 from lreid.training.trainer import Trainer
 
 
@@ -28,9 +28,7 @@ class Evil:
         self.marker, self.call = marker, call
 
     def __reduce__(self) -> tuple:
-        return self.call, (str(self.marker), "w") if self.call is open else (
-            f"open({str(self.marker)!r}, 'w')",
-        )
+        return self.call, (str(self.marker), "w") if self.call is open else (f"open({str(self.marker)!r}, 'w')",)
 
 
 def evaluated(world: Path, file: Path, *, maybe: bool = False) -> None:
@@ -72,9 +70,7 @@ def test_code_is_not_run(call: Callable, world: Path, tmp_path: Path) -> None:
         lambda: file.write_bytes(pickle.dumps(evil["random"])),
         lambda: with_entry(world / "model.pt", file, "data.pkl", pickled.getvalue()),
         lambda: with_entry(world / "model.pt", file, "data.pkl", b"\x80\x02" + b"(" * 100_000),
-        lambda: with_entry(
-            world / "model.pt", file, "data.pkl", b"\x80\x02\x8b\xff\xff\xff\x7f"
-        ),  # 2 GiB of text
+        lambda: with_entry(world / "model.pt", file, "data.pkl", b"\x80\x02\x8b\xff\xff\xff\x7f"),  # 2 GiB of text
         lambda: with_entry(world / "model.pt", file, "/1", b"short"),
         lambda: with_entry(world / "model.pt", file, "none", b"", zipfile.ZIP_DEFLATED),
         lambda: file.write_bytes(b""),
@@ -89,10 +85,14 @@ def test_code_is_not_run(call: Callable, world: Path, tmp_path: Path) -> None:
 def tampered(model: dict[str, torch.Tensor], change: str) -> Any:
     first = next(iter(model))
     values = {
-        "no tensor": 1.0, "shape": torch.zeros(1), "nan": torch.full_like(model[first], float("nan")),
-        "sparse": model[first].to_sparse(), "meta": model[first].to("meta"), "complex": model[first].cfloat(),
+        "no tensor": 1.0,
+        "shape": torch.zeros(1),
+        "nan": torch.full_like(model[first], float("nan")),
+        "sparse": model[first].to_sparse(),
+        "meta": model[first].to("meta"),
+        "complex": model[first].cfloat(),
         "none": None,
-    }  # fmt: skip
+    }
     if change in values:
         return model | {first: values[change]}
     if change == "number as key":
@@ -102,19 +102,7 @@ def tampered(model: dict[str, torch.Tensor], change: str) -> Any:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "no tensor",
-        "shape",
-        "nan",
-        "sparse",
-        "meta",
-        "complex",
-        "none",
-        "number as key",
-        "missing",
-        "list",
-        "empty",
-    ],
+    ["no tensor", "shape", "nan", "sparse", "meta", "complex", "none", "number as key", "missing", "list", "empty"],
 )
 def test_weights_of_another_kind(change: str, world: Path, tmp_path: Path) -> None:
     state = torch.load(world / "model.pt", weights_only=True)
@@ -122,9 +110,7 @@ def test_weights_of_another_kind(change: str, world: Path, tmp_path: Path) -> No
     evaluated(world, tmp_path / "a.pt")
 
 
-@pytest.mark.parametrize(
-    "config", [None, 1, "", "[]", "a: &a [*a]", "_BASE_: /etc/passwd", "!!python/name:os.system"]
-)
+@pytest.mark.parametrize("config", [None, 1, "", "[]", "a: &a [*a]", "_BASE_: /etc/passwd", "!!python/name:os.system"])
 def test_configs_of_another_kind(config: Any, world: Path, tmp_path: Path) -> None:
     state = torch.load(world / "model.pt", weights_only=True)
     torch.save(state | {"config": config}, tmp_path / "a.pt")
@@ -156,9 +142,7 @@ PARTS = ("position", "results", "random", "format", "updates", "method")
 
 @fuzz(5)
 @given(data=st.data())
-def test_runs_are_not_taken_up_from_what_does_not_fit(
-    data: st.DataObject, broken_run: Path, taken_up: Path
-) -> None:
+def test_runs_are_not_taken_up_from_what_does_not_fit(data: st.DataObject, broken_run: Path, taken_up: Path) -> None:
     state = torch.load(broken_run / "checkpoints" / "last.pt", weights_only=True)
     part = data.draw(st.sampled_from(PARTS[:3]))
     torch.save(state | {part: data.draw(spoilt(state[part]))}, taken_up / "checkpoints" / "last.pt")
@@ -169,10 +153,7 @@ def test_runs_are_not_taken_up_from_what_does_not_fit(
 def test_every_part_is_needed(part: str, taken_up: Path) -> None:
     last = taken_up / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)
-    for others in (
-        {key: value for key, value in state.items() if key != part},
-        state | {part: "x"},
-    ):
+    for others in ({key: value for key, value in state.items() if key != part}, state | {part: "x"}):
         torch.save(others, last)
         resumed(taken_up)
 
@@ -180,14 +161,20 @@ def test_every_part_is_needed(part: str, taken_up: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        ("position", {"task": 7}), ("position", {"task": -1}), ("position", {"epoch": -1}),
-        ("position", {"task": 0}), ("position", {"task": True}), ("results", {"mAP": []}),
-        ("random", {"torch": torch.zeros(3, dtype=torch.uint8)}), ("random", {"torch": torch.zeros(5056)}),
+        ("position", {"task": 7}),
+        ("position", {"task": -1}),
+        ("position", {"epoch": -1}),
+        ("position", {"task": 0}),
+        ("position", {"task": True}),
+        ("results", {"mAP": []}),
+        ("random", {"torch": torch.zeros(3, dtype=torch.uint8)}),
+        ("random", {"torch": torch.zeros(5056)}),
         ("random", {"numpy": ["MT19937", torch.zeros(9, dtype=torch.int64), 0, 0, 0.0]}),
         ("random", {"numpy": ["MT19937", torch.zeros(624, dtype=torch.int64), 10**6, 0, 0.0]}),
-        ("random", {"python": [3, [0] * 5, None]}), ("random", {"python": [3, [0] * 624 + [10**6], None]}),
+        ("random", {"python": [3, [0] * 5, None]}),
+        ("random", {"python": [3, [0] * 624 + [10**6], None]}),
     ],
-)  # fmt: skip
+)
 def test_positions_and_random_states_out_of_range(part: str, change: dict[str, Any], taken_up: Path) -> None:
     last = taken_up / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)

@@ -27,9 +27,7 @@ def trained(folder: Path, *arguments: str, named: str | Path = "") -> str:
     tiny = [str(part) for pair in TINY.items() for part in pair]
     stop = InputError(f"far enough: {named}")
     with mock.patch.object(run, "evaluator_of", side_effect=stop):
-        told = refused(
-            "train.py", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named
-        )
+        told = refused("train.py", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named)
     assert not (folder / "out").exists()
     return told
 
@@ -55,11 +53,7 @@ def test_configs_that_are_damaged(data: st.DataObject, tmp_path: Path) -> None:
 
 
 @fuzz(40)
-@given(
-    key=st.sampled_from(sorted(set(DEFAULTS) - {"DEVICE"})),
-    value=st.sampled_from(HOSTILE),
-    twice=st.booleans(),
-)
+@given(key=st.sampled_from(sorted(set(DEFAULTS) - {"DEVICE"})), value=st.sampled_from(HOSTILE), twice=st.booleans())
 def test_keys_of_any_value(key: str, value: object, twice: bool, tmp_path: Path) -> None:
     trained(tmp_path, "SEED", "0", key, str([value, value, value] if twice else value).replace("\0", ""))
 
@@ -70,29 +64,69 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
 @pytest.mark.parametrize(
     "content",
     [
-        "", "x", "- a\n- b", "\t- a", "SEED:\t1\n\tTRAIN: 2", "\0", b"\xff\xfeS", "[" * 600, "{a: " * 600,
-        LAUGHS, "a: &a [*a]", "a: &a {SEED: 1}\nTRAIN:\n  <<: *a", "<<: {SEDE: 1}", "SEED: 2001-99-99",
-        "SEED: !!bool x", "SEED: !!timestamp x", "SEED: !!binary x", "? [1, 2]\n: 1", "1: 2", "SEED: {A: 1}",
-        "TRAIN: {WEIGHT_DECAY: .nan}", "DATA: {CACHE_GIB: .inf}", "TRAIN: {EPOCHS: 1.5}", "TRAIN: 3", "TRAIN: [1]",
+        "",
+        "x",
+        "- a\n- b",
+        "\t- a",
+        "SEED:\t1\n\tTRAIN: 2",
+        "\0",
+        b"\xff\xfeS",
+        "[" * 600,
+        "{a: " * 600,
+        LAUGHS,
+        "a: &a [*a]",
+        "a: &a {SEED: 1}\nTRAIN:\n  <<: *a",
+        "<<: {SEDE: 1}",
+        "SEED: 2001-99-99",
+        "SEED: !!bool x",
+        "SEED: !!timestamp x",
+        "SEED: !!binary x",
+        "? [1, 2]\n: 1",
+        "1: 2",
+        "SEED: {A: 1}",
+        "TRAIN: {WEIGHT_DECAY: .nan}",
+        "DATA: {CACHE_GIB: .inf}",
+        "TRAIN: {EPOCHS: 1.5}",
+        "TRAIN: 3",
+        "TRAIN: [1]",
         "SEED: 1\nSED: 2",
-        "SEED: " + "9" * 5000, "TRAIN: {LR: '" + "(" * 3000 + "'}", "TRAIN: {LR: '" + "-" * 100_000 + "1'}",
-        "METHOD: {X: {Y: 1}}", "METHOD: {NAME: [1]}", "METHOD: {NAME: ../x}", "METHOD: {NAME: ''}",
-        "_BASE_: 3", "_BASE_: [1]", "_BASE_: null", "_BASE_: {a: b}", "_BASE_: a.yaml", "_BASE_: gone.yaml",
-        '_BASE_: "a\\0"', "_BASE_: .", "_BASE_: ['" + "a" * 5000 + "']", "INPUT: {STD: [0, 1, 1]}",
-        "BENCHMARK: {TRAIN: [1]}", "BENCHMARK: {TRAIN: [null]}", "BENCHMARK: {TRAIN: ['csv:" + "a" * 5000 + "']}",
-        'BENCHMARK: {TRAIN: ["csv:a\\0"]}', 'BENCHMARK: {TRAIN: ["folder:a\\0"]}', "BENCHMARK: {NAME: ../../x}",
-        "BENCHMARK: {NAME: /tmp/x}", 'BENCHMARK: {NAME: "a\\nb"}', "MODEL: {WEIGHTS: 'zoo:../x'}",
-        "MODEL: {WEIGHTS: 'zoo:/etc/x.json'}", "MODEL: {WEIGHTS: /dev/null}", "SEED: 4294967296",
+        "SEED: " + "9" * 5000,
+        "TRAIN: {LR: '" + "(" * 3000 + "'}",
+        "TRAIN: {LR: '" + "-" * 100_000 + "1'}",
+        "METHOD: {X: {Y: 1}}",
+        "METHOD: {NAME: [1]}",
+        "METHOD: {NAME: ../x}",
+        "METHOD: {NAME: ''}",
+        "_BASE_: 3",
+        "_BASE_: [1]",
+        "_BASE_: null",
+        "_BASE_: {a: b}",
+        "_BASE_: a.yaml",
+        "_BASE_: gone.yaml",
+        '_BASE_: "a\\0"',
+        "_BASE_: .",
+        "_BASE_: ['" + "a" * 5000 + "']",
+        "INPUT: {STD: [0, 1, 1]}",
+        "BENCHMARK: {TRAIN: [1]}",
+        "BENCHMARK: {TRAIN: [null]}",
+        "BENCHMARK: {TRAIN: ['csv:" + "a" * 5000 + "']}",
+        'BENCHMARK: {TRAIN: ["csv:a\\0"]}',
+        'BENCHMARK: {TRAIN: ["folder:a\\0"]}',
+        "BENCHMARK: {NAME: ../../x}",
+        "BENCHMARK: {NAME: /tmp/x}",
+        'BENCHMARK: {NAME: "a\\nb"}',
+        "MODEL: {WEIGHTS: 'zoo:../x'}",
+        "MODEL: {WEIGHTS: 'zoo:/etc/x.json'}",
+        "MODEL: {WEIGHTS: /dev/null}",
+        "SEED: 4294967296",
     ],
     ids=range(55),
-)  # fmt: skip
+)
 def test_configs_with_something_hostile(content: str | bytes, tmp_path: Path) -> None:
     assert "far enough" not in trained(tmp_path, "--config", str(config(tmp_path, content)))
 
 
-@pytest.mark.parametrize(
-    "tag", ["object/apply:os.system", "object/new:os.system", "name:os.system", "module:os"]
-)
+@pytest.mark.parametrize("tag", ["object/apply:os.system", "object/new:os.system", "name:os.system", "module:os"])
 def test_tags_run_no_code(tag: str, tmp_path: Path) -> None:
     file = config(tmp_path, f"SEED: !!python/{tag} ['touch {tmp_path / 'made'}']")
     trained(tmp_path, "--config", str(file), named=file)
@@ -114,14 +148,23 @@ CALL = "albumentations.core.composition.Compose"
 @pytest.mark.parametrize(
     "content",
     [
-        "", "[]", "{}", "transform: 1", "transform: {__class_fullname__: os.system}", "\0", b"\xff\xfe", "[" * 600,
-        f"transform: {{__class_fullname__: {CALL}, transforms: 3}}", "!!python/object/apply:os.system ['touch made']",
-        "transform: {__class_fullname__: subprocess.run, args: [touch, made]}", "a: &a [*a]",
+        "",
+        "[]",
+        "{}",
+        "transform: 1",
+        "transform: {__class_fullname__: os.system}",
+        "\0",
+        b"\xff\xfe",
+        "[" * 600,
+        f"transform: {{__class_fullname__: {CALL}, transforms: 3}}",
+        "!!python/object/apply:os.system ['touch made']",
+        "transform: {__class_fullname__: subprocess.run, args: [touch, made]}",
+        "a: &a [*a]",
         "transform: {__class_fullname__: Lambda, image: 'os.system'}",
         f"transform: {{__class_fullname__: {CALL}, transforms: [{{__class_fullname__: HorizontalFlip, p: x}}]}}",
     ],
     ids=range(14),
-)  # fmt: skip
+)
 def test_pipelines(content: str | bytes, tmp_path: Path) -> None:
     file = config(tmp_path, content)
     with (

@@ -38,8 +38,13 @@ def frames() -> list[Image.Image]:
 
 
 WHOLE = {
-    "a.jpg": encoded("JPEG"), "a.png": encoded("PNG"), "a.gif": encoded("GIF"), "a.bmp": encoded("BMP"),
-    "a.tif": encoded("TIFF", compression="tiff_lzw"), "a.webp": encoded("WEBP"), "a.ppm": encoded("PPM"),
+    "a.jpg": encoded("JPEG"),
+    "a.png": encoded("PNG"),
+    "a.gif": encoded("GIF"),
+    "a.bmp": encoded("BMP"),
+    "a.tif": encoded("TIFF", compression="tiff_lzw"),
+    "a.webp": encoded("WEBP"),
+    "a.ppm": encoded("PPM"),
     "progressive.jpg": encoded("JPEG", progressive=True),
     "cmyk.jpg": encoded("JPEG", Image.fromarray(PIXELS).convert("CMYK")),
     "16bit.png": encoded("PNG", Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257)),
@@ -49,37 +54,37 @@ WHOLE = {
     "animated.webp": encoded("WEBP", frames()[0], save_all=True, append_images=frames()[1:]),
     "pages.tif": encoded("TIFF", frames()[0], save_all=True, append_images=frames()[1:]),
     "png.jpg": encoded("PNG"),
-}  # fmt: skip
+}
 
 
 def png(width: int, height: int, data: bytes = b"") -> bytes:
     """A PNG whose header tells this size."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        )
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(data))
-        + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 HARMFUL = {
-    "empty.jpg": b"", "text.jpg": b"no picture\n" * 99, "pickle.png": b"\x80\x04K\x01.", "page.jpg": b"<svg></svg>",
-    "none.png": png(0, 0), "thin.png": png(0, 9), "bomb.png": png(60_000, 60_000),
+    "empty.jpg": b"",
+    "text.jpg": b"no picture\n" * 99,
+    "pickle.png": b"\x80\x04K\x01.",
+    "page.jpg": b"<svg></svg>",
+    "none.png": png(0, 0),
+    "thin.png": png(0, 9),
+    "bomb.png": png(60_000, 60_000),
     "most.png": png(2**31 - 1, 2**31 - 1),
-    "lacking.png": png(100, 100), "stump.jpg": b"\xff\xd8\xff",
+    "lacking.png": png(100, 100),
+    "stump.jpg": b"\xff\xd8\xff",
     "eps.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-    "bomb.ppm": b"P6 99999999 99999999 255\n", "negative.bmp": b"BM" + bytes(16) + b"\xff" * 40,
+    "bomb.ppm": b"P6 99999999 99999999 255\n",
+    "negative.bmp": b"BM" + bytes(16) + b"\xff" * 40,
     "tiff.tif": b"II*\0\xff\xff\xff\xff",
     "cut.webp": WHOLE["a.webp"][:30],
     "float.tif": encoded("TIFF", Image.fromarray(PIXELS[..., 0].astype(np.float32))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -96,9 +101,18 @@ def searched(world: Path, folder: Path, name: str, content: bytes, *, maybe: boo
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(inside)
     refused(
-        "test.py", "--checkpoint", world / "model.pt", "--query", folder / "q", "--gallery", folder / "g",
-        "--out", folder / "out", named=query, maybe=maybe,
-    )  # fmt: skip
+        "test.py",
+        "--checkpoint",
+        world / "model.pt",
+        "--query",
+        folder / "q",
+        "--gallery",
+        folder / "g",
+        "--out",
+        folder / "out",
+        named=query,
+        maybe=maybe,
+    )
     assert maybe or not (folder / "out").exists()
 
 
@@ -141,26 +155,52 @@ def checked(folder: Path, content: bytes | str, *, maybe: bool = False) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "", "\n\n", HEAD, "\ufeff" + HEAD, LINES, "path,pid,split\na.png,1,train\n", HEAD + "a.png,1,train\n",
-        HEAD + "a.png,1,1,train,extra\n", HEAD + 'a.png,"1,1,train\n', HEAD + "a\0.png,1,1,train\n", HEAD + "\0" * 99,
-        (HEAD + LINES).encode("utf-16"), HEAD.encode() + b"\xe9.png,1,1,train\n", HEAD + "a" * 200_000 + ",1,1,train\n",
-        HEAD + LINES + "/etc/passwd,3,1,train\n", HEAD + LINES + "../b.png,3,1,train\n", HEAD + LINES * 2,
-        HEAD + LINES + "e.png,2,1,train\n", HEAD + LINES + "e.png,5,1,test\n", HEAD + LINES + "e.png,,1,train\n",
-        HEAD + LINES + "e\0.png,3,1,train\n", HEAD + LINES + "e" * 5000 + ".png,3,1,train\n",
-        HEAD + "a" * 5000 + ".png,3,1,train\n", HEAD + "a.png,1,1,train\n", HEAD + "a.png,-1,1,train\n",
-        HEAD + LINES + "x/../../x.png,3,1,train\n", HEAD + LINES + "e\n.png,3,1,train\n", HEAD + ",,,\n",
+        "",
+        "\n\n",
+        HEAD,
+        "\ufeff" + HEAD,
+        LINES,
+        "path,pid,split\na.png,1,train\n",
+        HEAD + "a.png,1,train\n",
+        HEAD + "a.png,1,1,train,extra\n",
+        HEAD + 'a.png,"1,1,train\n',
+        HEAD + "a\0.png,1,1,train\n",
+        HEAD + "\0" * 99,
+        (HEAD + LINES).encode("utf-16"),
+        HEAD.encode() + b"\xe9.png,1,1,train\n",
+        HEAD + "a" * 200_000 + ",1,1,train\n",
+        HEAD + LINES + "/etc/passwd,3,1,train\n",
+        HEAD + LINES + "../b.png,3,1,train\n",
+        HEAD + LINES * 2,
+        HEAD + LINES + "e.png,2,1,train\n",
+        HEAD + LINES + "e.png,5,1,test\n",
+        HEAD + LINES + "e.png,,1,train\n",
+        HEAD + LINES + "e\0.png,3,1,train\n",
+        HEAD + LINES + "e" * 5000 + ".png,3,1,train\n",
+        HEAD + "a" * 5000 + ".png,3,1,train\n",
+        HEAD + "a.png,1,1,train\n",
+        HEAD + "a.png,-1,1,train\n",
+        HEAD + LINES + "x/../../x.png,3,1,train\n",
+        HEAD + LINES + "e\n.png,3,1,train\n",
+        HEAD + ",,,\n",
     ],
     ids=range(28),
-)  # fmt: skip
+)
 def test_lists_with_something_hostile(content: bytes | str, pictures: Path) -> None:
     checked(pictures, content)
 
 
-@pytest.mark.parametrize("content", [
-    "\ufeff" + HEAD + LINES, "path,pid,camid,split,x\n" + LINES.replace("\n", ",y\n"),
-    HEAD + LINES.replace("\n", "\r\n"),
-    HEAD + LINES.replace(",2,", "," + "9" * 6000 + ","), HEAD + LINES.replace(",2,", ",<script>,"),
-], ids=range(5))  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff" + HEAD + LINES,
+        "path,pid,camid,split,x\n" + LINES.replace("\n", ",y\n"),
+        HEAD + LINES.replace("\n", "\r\n"),
+        HEAD + LINES.replace(",2,", "," + "9" * 6000 + ","),
+        HEAD + LINES.replace(",2,", ",<script>,"),
+    ],
+    ids=range(5),
+)
 def test_lists_that_are_only_odd(content: str, pictures: Path) -> None:
     (pictures / "index.csv").write_text(content)
     assert refused("datasets.py", "check", f"csv:{pictures / 'index.csv'}", maybe=True) == ""
@@ -176,9 +216,19 @@ def test_a_path_that_cannot_be_is_named_in_training(pictures: Path) -> None:
     """Where other images of the list are there."""
     (pictures / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
     refused(
-        "train.py", "--out", pictures / "out", "BENCHMARK.TRAIN", f"['csv:{pictures / 'index.csv'}']",
-        "BENCHMARK.TASKS_PER_DATASET", "1", "EPISODE.IDENTITIES", "1", "EPISODE.SUPPORT", "2", named="e .png",
-    )  # fmt: skip
+        "train.py",
+        "--out",
+        pictures / "out",
+        "BENCHMARK.TRAIN",
+        f"['csv:{pictures / 'index.csv'}']",
+        "BENCHMARK.TASKS_PER_DATASET",
+        "1",
+        "EPISODE.IDENTITIES",
+        "1",
+        "EPISODE.SUPPORT",
+        "2",
+        named="e .png",
+    )
 
 
 def zipped(names: dict[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -215,9 +265,10 @@ def harmful_archives() -> Iterator[bytes]:
 
 ARCHIVES = [
     zipped({f"campus/{number}.png": WHOLE["a.png"] for number in range(4)}),
-    tarred("w:gz", ("campus/1.png", tarfile.REGTYPE, "")), tarred("w:xz", ("campus/1.png", tarfile.REGTYPE, "")),
+    tarred("w:gz", ("campus/1.png", tarfile.REGTYPE, "")),
+    tarred("w:xz", ("campus/1.png", tarfile.REGTYPE, "")),
     tarred("w:bz2", ("campus/1.png", tarfile.REGTYPE, "")),
-]  # fmt: skip
+]
 
 
 def unpacked(folder: Path, content: bytes) -> None:
@@ -226,9 +277,7 @@ def unpacked(folder: Path, content: bytes) -> None:
     archive.write_bytes(content)
     refused("datasets.py", "prepare", "cuhk01", "--root", folder / "root", "--archive", archive)
     assert {path.name for path in folder.iterdir()} <= {"a.zip", "root"}
-    assert all(
-        path.startswith(str(folder / "root" / "cuhk01") + os.sep) for path in state_of(folder / "root")
-    )
+    assert all(path.startswith(str(folder / "root" / "cuhk01") + os.sep) for path in state_of(folder / "root"))
     assert not any(path.is_symlink() for path in folder.rglob("*"))
 
 

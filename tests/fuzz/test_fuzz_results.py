@@ -40,16 +40,7 @@ def test_results_that_are_damaged(data: st.DataObject, results: dict[str, Any], 
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "",
-        "null",
-        "[" * 100_000,
-        '{"a":' * 50_000,
-        '{"schema": 1, "method": "\\ud800"}',
-        "\ufeff{}",
-        "9" * 10_000,
-        "\0",
-    ],
+    ["", "null", "[" * 100_000, '{"a":' * 50_000, '{"schema": 1, "method": "\\ud800"}', "\ufeff{}", "9" * 10_000, "\0"],
     ids=range(8),
 )
 def test_results_that_are_none(content: str, tmp_path: Path) -> None:
@@ -59,16 +50,22 @@ def test_results_that_are_none(content: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("mAP",), []), (("mAP", 0), []), (("rank5",), [[1.0], [2.0]]), (("tasks",), []), (("mAP", 0, 0), None),
-        (("galleries", 0, "first_task"), 7), (("galleries", 0, "first_task"), None),
+        (("mAP",), []),
+        (("mAP", 0), []),
+        (("rank5",), [[1.0], [2.0]]),
+        (("tasks",), []),
+        (("mAP", 0, 0), None),
+        (("galleries", 0, "first_task"), 7),
+        (("galleries", 0, "first_task"), None),
         (("galleries", 0, "kind"), "unseen"),
-        (("identity_ap", "plaza", "ap"), []), (("identity_ap", "plaza", "ids"), []), (("summary",), {"seen_mAP": "x"}),
-        (("galleries", 0), {"name": "plaza", "kind": "seen", "first_task": 0, "queries": 1}), (("config",), [1]),
+        (("identity_ap", "plaza", "ap"), []),
+        (("identity_ap", "plaza", "ids"), []),
+        (("summary",), {"seen_mAP": "x"}),
+        (("galleries", 0), {"name": "plaza", "kind": "seen", "first_task": 0, "queries": 1}),
+        (("config",), [1]),
     ],
-)  # fmt: skip
-def test_results_that_do_not_fit_together(
-    path: tuple, value: Any, results: dict[str, Any], tmp_path: Path
-) -> None:
+)
+def test_results_that_do_not_fit_together(path: tuple, value: Any, results: dict[str, Any], tmp_path: Path) -> None:
     inner = hostile = json.loads(json.dumps(results))
     for key in path[:-1]:
         inner = inner[key]
@@ -128,9 +125,18 @@ def test_weights_that_are_damaged(data: st.DataObject, entry: tuple[Path, bytes]
     card, content = entry
     write_weights(card, data.draw(damaged(content)))
     refused(
-        "test.py", "--checkpoint", f"zoo:{card}", "--query", world / "q", "--gallery", world / "g", "--out",
-        card.parent / "out", named=card.stem, maybe=True,
-    )  # fmt: skip
+        "test.py",
+        "--checkpoint",
+        f"zoo:{card}",
+        "--query",
+        world / "q",
+        "--gallery",
+        world / "g",
+        "--out",
+        card.parent / "out",
+        named=card.stem,
+        maybe=True,
+    )
 
 
 def header(text: str, size: int | None = None) -> bytes:
@@ -141,14 +147,18 @@ def header(text: str, size: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", header("{}"), header("[]"), header("{}", 2**63), header("{}", 10**8),
+        b"",
+        header("{}"),
+        header("[]"),
+        header("{}", 2**63),
+        header("{}", 10**8),
         header('{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'),
         header('{"a": {"dtype": "F9", "shape": [1], "data_offsets": [0, 4]}}') + bytes(4),
         header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}') + bytes(4),
         header('{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}') + bytes(4),
     ],
     ids=range(9),
-)  # fmt: skip
+)
 def test_weights_with_hostile_headers(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
     write_weights(entry[0], content)
     refused("export.py", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")

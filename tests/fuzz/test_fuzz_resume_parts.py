@@ -49,9 +49,7 @@ def hostile(state: dict[str, Any], change: str) -> None:
         "step",
     ],
 )
-def test_what_only_the_method_and_the_optimiser_can_tell(
-    change: str, broken_run: Path, tmp_path: Path
-) -> None:
+def test_what_only_the_method_and_the_optimiser_can_tell(change: str, broken_run: Path, tmp_path: Path) -> None:
     shutil.copytree(broken_run, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)

@@ -25,9 +25,7 @@ def golden_names(prefix: str) -> list[str]:
 
 def split(labels, num_support):
     """``{label: (support rows, query rows)}`` in batch order."""
-    rows = {
-        label: [row for row, other in enumerate(labels) if other == label] for label in sorted(set(labels))
-    }
+    rows = {label: [row for row, other in enumerate(labels) if other == label] for label in sorted(set(labels))}
     return {label: (members[:num_support], members[num_support:]) for label, members in rows.items()}
 
 
@@ -48,14 +46,7 @@ def unit(vector):
 
 
 def dmml(
-    features,
-    labels,
-    num_support,
-    margin=0.4,
-    metric="sqeuclidean",
-    clamp=True,
-    feature_penalty=5e-4,
-    mining="hard",
+    features, labels, num_support, margin=0.4, metric="sqeuclidean", clamp=True, feature_penalty=5e-4, mining="hard"
 ):
     episode = split(labels, num_support)
     terms = []
@@ -65,9 +56,7 @@ def dmml(
             for label, (support, _) in episode.items():
                 to_each = [distance(features[query], features[row], metric) for row in support]
                 if mining == "center":
-                    scores[label] = distance(
-                        features[query], mean([features[row] for row in support]), metric
-                    )
+                    scores[label] = distance(features[query], mean([features[row] for row in support]), metric)
                 elif label == own:
                     scores[label] = max(to_each)
                 elif metric == "cosine":

@@ -21,8 +21,10 @@ def plasticity(features, labels, margin):
     """The loss by nested loops."""
     total = 0.0
     for anchor, own in zip(features, labels, strict=True):
-        to = [(math.log1p(math.exp(max(distance(anchor, other, "euclidean"), 1e-6))), label)
-              for other, label in zip(features, labels, strict=True)]  # fmt: skip
+        to = [
+            (math.log1p(math.exp(max(distance(anchor, other, "euclidean"), 1e-6))), label)
+            for other, label in zip(features, labels, strict=True)
+        ]
         others = [d for d, label in to if label != own]
         if others:
             total += max(0.0, max(d for d, label in to if label == own) - min(others) + margin)

@@ -6,11 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import golden_names, load_golden, softmax
 
-from lreid.losses import (
-    importance_scores,
-    prototype_relation_loss,
-    sample_nce_loss,
-)
+from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
 
 LABELS = [0, 3, 0, 2, 1, 1, 3, 0]  # classes 0 and 1 are past ones, 2 and 3 current
 
@@ -51,8 +47,7 @@ def scores_of(cosines, labels, temperature, own_class=False):
     """The importance scores by nested loops, for two classes or more."""
     classes = len(cosines[0])
     columns = [
-        softmax({row: values[column] for row, values in enumerate(cosines)}, temperature)
-        for column in range(classes)
+        softmax({row: values[column] for row, values in enumerate(cosines)}, temperature) for column in range(classes)
     ]
     return [
         sum(columns[c][row] for c in range(classes) if own_class or c != label) / (classes - 1)
@@ -89,16 +84,16 @@ def test_golden_sample_nce(name):
 
 
 @given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=9), st.sets(st.integers(0, 4)),
+    st.lists(st.integers(0, 4), min_size=1, max_size=9),
+    st.sets(st.integers(0, 4)),
     st.lists(st.sampled_from([0.0, 1e-4, 0.3, 1.0]), min_size=9, max_size=9),
-    st.sampled_from([0.1, 0.5]), st.integers(0, 9),
-)  # fmt: skip
+    st.sampled_from([0.1, 0.5]),
+    st.integers(0, 9),
+)
 @settings(deadline=None, max_examples=80)
 def test_sample_nce_matches_the_loops(labels, current, weights, temperature, seed):
     scores, weights = cosines(len(labels), 5, seed).requires_grad_(), weights[: len(labels)]
-    loss = sample_nce_loss(
-        scores, torch.tensor(labels), torch.tensor(weights), current, temperature=temperature
-    )
+    loss = sample_nce_loss(scores, torch.tensor(labels), torch.tensor(weights), current, temperature=temperature)
     loss.backward()
     weights = torch.tensor(weights).tolist()  # in float32
     expected = sample_nce(scores.tolist(), labels, weights, current, temperature)
@@ -160,9 +155,7 @@ def test_golden_prototype_relation(name):
     torch.testing.assert_close(scores.grad, arrays["grad"].T, rtol=1e-5, atol=1e-7)
 
 
-@given(
-    st.integers(1, 6), st.integers(0, 5), st.floats(0.05, 2), st.floats(0.05, 2), st.integers(0, 9)
-)  # fmt: skip
+@given(st.integers(1, 6), st.integers(0, 5), st.floats(0.05, 2), st.floats(0.05, 2), st.integers(0, 9))
 @settings(deadline=None, max_examples=50)
 def test_prototype_relation_matches_the_loops(rows, classes, temperature, teacher_temperature, seed):
     student = cosines(rows, classes, seed).requires_grad_()
@@ -199,9 +192,7 @@ def test_golden_scores_and_weights(name):
 @settings(deadline=None, max_examples=50)
 def test_scores_match_the_loops(labels, own_class, temperature, seed):
     values = cosines(len(labels), 4, seed)
-    scores = importance_scores(
-        values, torch.tensor(labels).long(), temperature=temperature, own_class=own_class
-    )
+    scores = importance_scores(values, torch.tensor(labels).long(), temperature=temperature, own_class=own_class)
     expected = scores_of(values.tolist(), labels, temperature, own_class) if labels else []
     assert scores.tolist() == pytest.approx(expected, rel=1e-9)
 

@@ -25,11 +25,7 @@ def nt_xent(projections, temperature):
     total = 0.0
     for image, view in rows:
         z = projections[image][view]
-        to = {
-            other: dot(z, projections[other[0]][other[1]]) / temperature
-            for other in rows
-            if other != (image, view)
-        }
+        to = {other: dot(z, projections[other[0]][other[1]]) / temperature for other in rows if other != (image, view)}
         total += math.log(sum(math.exp(value) for value in to.values())) - to[image, 1 - view]
     return total / len(rows)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from oracles import distillation, golden_names, load_golden
 
 from lreid.losses import decoupled_distillation_loss, dwopp_loss, dwpp_loss
-from lreid.losses.episodes import prototype_logits, split_episode
+from lreid.losses._ops import prototype_logits, split_episode
 
 LOSSES = {"dwpp": dwpp_loss, "dwopp": dwopp_loss}
 UNEQUAL = [2, 0, 1, 2, 0, 2, 1, 0, 0, 2, 2, 3]  # class 1 has no query at 2 supports, class 3 one image only
@@ -42,24 +42,14 @@ def test_golden_where_the_official_gradient_is_nan():
     _, arrays = load_golden("dwpp_T10_underflow_f32")
     assert not arrays["grad"].isfinite().any()
     for temperature in (10.0, 300.0):  # 300: soft enough for a gradient to pass
-        single, double = (
-            arrays["feat_new"].clone().requires_grad_(),
-            arrays["feat_new"].double().requires_grad_(),
-        )
+        single, double = (arrays["feat_new"].clone().requires_grad_(), arrays["feat_new"].double().requires_grad_())
         loss = golden_call("dwpp_T10_underflow_f32", single, temperature=temperature)
         loss.backward()
         golden_call("dwpp_T10_underflow_f32", double, temperature=temperature).backward()
         hyper, _ = load_golden("dwpp_T10_underflow_f32")
         labels = [label for label in range(hyper["N"]) for _ in range(hyper["n_s"] + 1)]
         expected = distillation(
-            single.tolist(),
-            arrays["feat_old"].tolist(),
-            labels,
-            hyper["n_s"],
-            temperature,
-            1e-4,
-            "sqeuclidean",
-            True,
+            single.tolist(), arrays["feat_old"].tolist(), labels, hyper["n_s"], temperature, 1e-4, "sqeuclidean", True
         )
         assert loss.item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
         torch.testing.assert_close(single.grad, double.grad.float())
@@ -70,9 +60,7 @@ def test_golden_where_the_official_gradient_is_nan():
 def test_printed_form(name):
     hyper, arrays = load_golden(name)
     loss = golden_call(name, arrays["feat_new"].double(), metric="euclidean", prob_floor=0.0)
-    torch.testing.assert_close(
-        loss.double() * hyper["N"], arrays["loss_paper_sum_euclid"], rtol=1e-6, atol=1e-12
-    )
+    torch.testing.assert_close(loss.double() * hyper["N"], arrays["loss_paper_sum_euclid"], rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -83,9 +71,7 @@ def test_unequal_classes_match_the_loops(name, metric, temperature, prob_floor):
     student, teacher = draw(UNEQUAL), draw(UNEQUAL, seed=1)
     options = {"temperature": temperature, "prob_floor": prob_floor, "metric": metric}
     loss = LOSSES[name](student, teacher, torch.tensor(UNEQUAL), 2, **options)
-    expected = distillation(
-        student.tolist(), teacher.tolist(), UNEQUAL, 2, **options, positives=name == "dwpp"
-    )
+    expected = distillation(student.tolist(), teacher.tolist(), UNEQUAL, 2, **options, positives=name == "dwpp")
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-14)
 
 
@@ -178,19 +164,13 @@ def test_entries_below_the_floor_have_no_gradient():
     teacher = torch.tensor([[0.0], [0.0], [1.0], [1.2]], dtype=torch.float64)
     loss = dwopp_loss(student, teacher, torch.tensor([0, 0, 1, 2]), 1)
     p_old = torch.tensor([-1.0, -1.44]).softmax(0)
-    assert loss.item() == pytest.approx(
-        (p_old * p_old.log() - p_old * torch.tensor([1.0, 1e-4]).log()).sum().item()
-    )
+    assert loss.item() == pytest.approx((p_old * p_old.log() - p_old * torch.tensor([1.0, 1e-4]).log()).sum().item())
     loss.backward()
     assert student.grad.abs().max() < 1e-12
 
 
 def test_half_precision_and_autocast_change_nothing():
-    student, teacher, labels = (
-        draw(UNEQUAL).bfloat16(),
-        draw(UNEQUAL, seed=1).bfloat16(),
-        torch.tensor(UNEQUAL),
-    )
+    student, teacher, labels = (draw(UNEQUAL).bfloat16(), draw(UNEQUAL, seed=1).bfloat16(), torch.tensor(UNEQUAL))
     for loss in LOSSES.values():
         expected = loss(student.double(), teacher.double(), labels, 2).item()
         with torch.autocast("cpu", torch.bfloat16):
@@ -261,9 +241,7 @@ def test_decoupled_parts_add_up_to_the_whole(seed, temperature, scale):
     p_old = (teacher / temperature).softmax(1)
     whole = p_old * ((teacher / temperature).log_softmax(1) - (student / temperature).log_softmax(1))
     rest = 1 - p_old[torch.arange(5), TARGETS]
-    parts = decoupled_distillation_loss(
-        student, teacher, TARGETS, alpha=1, beta=rest, temperature=temperature
-    )
+    parts = decoupled_distillation_loss(student, teacher, TARGETS, alpha=1, beta=rest, temperature=temperature)
     torch.testing.assert_close(parts, whole.sum(1).mean() * temperature**2, rtol=1e-8, atol=1e-12)
 
 
@@ -271,11 +249,7 @@ def test_non_target_part_is_dwopp():
     student, teacher, labels = draw(UNEQUAL), draw(UNEQUAL, seed=1), torch.tensor(UNEQUAL)
     episode = split_episode(labels, 2)
     decoupled = decoupled_distillation_loss(
-        prototype_logits(student, episode),
-        prototype_logits(teacher, episode),
-        episode.target,
-        alpha=0,
-        beta=1,
+        prototype_logits(student, episode), prototype_logits(teacher, episode), episode.target, alpha=0, beta=1
     )
     torch.testing.assert_close(decoupled, dwopp_loss(student, teacher, labels, 2, prob_floor=0.0))
 
@@ -308,9 +282,7 @@ def test_decoupled_stays_finite_and_exact_when_saturated(scale):
 
 def test_decoupled_with_one_class_is_zero():
     student = torch.randn(3, 1, requires_grad=True)
-    loss = decoupled_distillation_loss(
-        student, torch.randn(3, 1), torch.zeros(3, dtype=torch.int64), alpha=1, beta=1
-    )
+    loss = decoupled_distillation_loss(student, torch.randn(3, 1), torch.zeros(3, dtype=torch.int64), alpha=1, beta=1)
     loss.backward()
     assert loss.item() == 0 and student.grad.abs().sum() == 0
 

@@ -31,9 +31,7 @@ def test_golden(name):
     torch.testing.assert_close(features.grad, arrays["grad"], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in golden_names("dmml") if "loss_paper" in str(load_golden(name)[1])]
-)
+@pytest.mark.parametrize("name", [name for name in golden_names("dmml") if "loss_paper" in str(load_golden(name)[1])])
 def test_printed_form_with_its_sign_put_right(name):
     hyper, arrays = load_golden(name)
     loss = dmml_loss(
@@ -84,9 +82,7 @@ def test_distances_do_not_see_a_shift(shift, seed):
 
 def test_no_gradient_through_a_clamped_negative():
     # Queries 2 and 5 stand nearer than the margin to the supports of the other class.
-    features = torch.tensor(
-        [[0.0], [0.1], [0.2], [0.3], [0.4], [0.5]], dtype=torch.float64, requires_grad=True
-    )
+    features = torch.tensor([[0.0], [0.1], [0.2], [0.3], [0.4], [0.5]], dtype=torch.float64, requires_grad=True)
     dmml_loss(features, torch.tensor([0, 0, 0, 1, 1, 1]), 2, feature_penalty=0).backward()
     assert features.grad[1].item() == features.grad[4].item() == 0  # never the farthest of their own class
     assert features.grad[0].item() == pytest.approx(-features.grad[2].item())
@@ -118,9 +114,7 @@ def test_half_precision_is_widened(dtype):
     loss.backward()
     assert loss.dtype == torch.float32
     assert features.grad.dtype == dtype
-    assert loss.item() == pytest.approx(
-        dmml_loss(features.detach().double(), torch.tensor(UNEQUAL), 2).item()
-    )
+    assert loss.item() == pytest.approx(dmml_loss(features.detach().double(), torch.tensor(UNEQUAL), 2).item())
 
 
 def test_autocast_changes_nothing():

@@ -80,9 +80,7 @@ def test_is_cross_entropy_over_the_columns_of_the_batch(labels, seed):
 
 def test_only_the_highest_class_seen_counts():
     rows, labels = logits(), torch.tensor([0, 2, 2, 0])
-    losses = {
-        asymmetric_cross_entropy(rows, labels, torch.tensor(seen)).item() for seen in ([4], [0, 1, 2, 3, 4])
-    }
+    losses = {asymmetric_cross_entropy(rows, labels, torch.tensor(seen)).item() for seen in ([4], [0, 1, 2, 3, 4])}
     assert len(losses) == 1
     # One class more than the paper's, although it is neither in the batch nor to come.
     highest = asymmetric_cross_entropy(rows, labels, torch.tensor([5])).item()
@@ -101,9 +99,7 @@ def test_one_class_is_zero_with_no_gradient():
 @pytest.mark.parametrize("seen", [None, torch.tensor([4])])
 def test_gradient(seen):
     labels = torch.tensor([0, 2, 2, 1])
-    assert torch.autograd.gradcheck(
-        lambda x: asymmetric_cross_entropy(x, labels, seen), logits().requires_grad_()
-    )
+    assert torch.autograd.gradcheck(lambda x: asymmetric_cross_entropy(x, labels, seen), logits().requires_grad_())
 
 
 def test_absent_classes_may_have_any_logit():

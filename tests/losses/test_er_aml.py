@@ -37,10 +37,7 @@ def supcon(anchors, positives, negatives, labels, negative_labels, temperature, 
     candidate_labels = [*labels, *negative_labels]
     total = 0.0
     for anchor, label in zip(anchors, labels, strict=True):
-        scores = [
-            sum(x * y for x, y in zip(normalized(anchor), row, strict=True)) / temperature
-            for row in candidates
-        ]
+        scores = [sum(x * y for x, y in zip(normalized(anchor), row, strict=True)) / temperature for row in candidates]
         terms = []
         for score, own in zip(scores, candidate_labels, strict=True):
             if own == label:
@@ -87,9 +84,13 @@ def test_golden(name):
 
 
 @given(
-    st.lists(st.integers(0, 4), max_size=9), st.integers(0, 99), st.floats(0.05, 2), st.floats(0.05, 2),
-    st.booleans(), st.floats(0, 10),
-)  # fmt: skip
+    st.lists(st.integers(0, 4), max_size=9),
+    st.integers(0, 99),
+    st.floats(0.05, 2),
+    st.floats(0.05, 2),
+    st.booleans(),
+    st.floats(0, 10),
+)
 @settings(deadline=None, max_examples=60)
 def test_matches_the_loops(labels, seed, temperature, base, only_negatives, scale):
     features, negative_labels = draw(len(labels), seed=seed, scale=scale), others(labels, 5, seed)
@@ -195,9 +196,7 @@ def allowed(labels, memory, negatives):
     for row, label in enumerate(labels):
         positive = [i for i, other in enumerate(candidates) if other == label and i != row]
         negative = [
-            i
-            for i, other in enumerate(candidates)
-            if other != label and (negatives == "all" or other in labels)
+            i for i, other in enumerate(candidates) if other != label and (negatives == "all" or other in labels)
         ]
         if positive and negative:
             result[row] = positive, negative
@@ -205,9 +204,11 @@ def allowed(labels, memory, negatives):
 
 
 @given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=10), st.lists(st.integers(0, 6), max_size=10),
-    st.sampled_from(["incoming", "all"]), st.integers(0, 99),
-)  # fmt: skip
+    st.lists(st.integers(0, 4), min_size=1, max_size=10),
+    st.lists(st.integers(0, 6), max_size=10),
+    st.sampled_from(["incoming", "all"]),
+    st.integers(0, 99),
+)
 @settings(deadline=None, max_examples=100)
 def test_pairs_are_drawn_from_what_is_allowed(labels, memory, negatives, seed):
     expected = allowed(labels, memory, negatives)
@@ -227,10 +228,7 @@ def test_pairs_are_uniform(negatives):
     labels, memory = [1, 0, 1, 2, 3], [0, 4, 1, 1, 4, 2, 5, 2]
     expected, random = allowed(labels, memory, negatives), generator(5)
     assert list(expected) == [0, 1, 2, 3]  # 3 has no other image
-    draws = [
-        sample_pairs(torch.tensor(labels), torch.tensor(memory), random, negatives=negatives)
-        for _ in range(1000)
-    ]
+    draws = [sample_pairs(torch.tensor(labels), torch.tensor(memory), random, negatives=negatives) for _ in range(1000)]
     statistic = freedom = 0.0
     for column, choices in enumerate(expected.values()):
         for rows, part in zip(choices, ("positive", "negative"), strict=True):

@@ -38,15 +38,11 @@ def erd(student, teacher, labels, previous, num_support, prob_floor=1e-4, metric
     queries = [row for _, part in episode.values() for row in part]
     current = [row for row, is_previous in enumerate(previous) if not is_previous]
     kl_previous = [
-        floored_kl(
-            probabilities(teacher, old_anchors, row), probabilities(student, new_anchors, row), prob_floor
-        )
+        floored_kl(probabilities(teacher, old_anchors, row), probabilities(student, new_anchors, row), prob_floor)
         for row in queries
     ]
     kl_current = [
-        floored_kl(
-            probabilities(teacher, old_anchors, row), probabilities(student, old_anchors, row), prob_floor
-        )
+        floored_kl(probabilities(teacher, old_anchors, row), probabilities(student, old_anchors, row), prob_floor)
         for row in current
     ]
     return sum(kl_previous) / len(queries), sum(kl_current) / len(current)

@@ -54,9 +54,7 @@ def test_never_negative_and_blind_to_a_common_shift_and_to_order(seed, shift, or
     student, teacher, anchors = draw(6, seed=seed), draw(6, seed=seed + 1), draw(5, seed=seed + 2)
     loss = discriminant_alignment_loss(student, teacher, anchors, prob_floor=0)
     assert loss >= 0
-    moved = discriminant_alignment_loss(
-        student + shift, teacher + shift, anchors[order] + shift, prob_floor=0
-    )
+    moved = discriminant_alignment_loss(student + shift, teacher + shift, anchors[order] + shift, prob_floor=0)
     torch.testing.assert_close(moved, loss, rtol=1e-8, atol=1e-9)
 
 

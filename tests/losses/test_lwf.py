@@ -114,9 +114,7 @@ def test_half_precision_is_widened(dtype):
     assert loss.item() == pytest.approx(distillation(student.tolist(), teacher.tolist(), 2.0))
 
 
-@pytest.mark.parametrize(
-    ("student", "teacher"), [((5, 3), (5, 4)), ((5, 6), (4, 4)), ((5,), (5,)), ((5, 6), (5,))]
-)
+@pytest.mark.parametrize(("student", "teacher"), [((5, 3), (5, 4)), ((5, 6), (4, 4)), ((5,), (5,)), ((5, 6), (5,))])
 def test_shapes_must_fit(student, teacher):
     with pytest.raises(ValueError, match="K_old <= K"):
         knowledge_distillation_loss(torch.ones(student), torch.ones(teacher))

@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 from oracles import golden_names, load_golden
 from torch.nn import functional as F
 
-from lreid.losses import (
-    augment_prototypes,
-    class_means,
-    feature_distillation_loss,
-    prototype_radius,
-    rotate_batch,
-)
+from lreid.losses import augment_prototypes, class_means, feature_distillation_loss, prototype_radius, rotate_batch
 
 UNEQUAL = [2, 0, 1, 2, 0, 2, 1, 0, 0, 2, 2, 3]
 
@@ -52,10 +46,7 @@ def test_golden(name):
     if hyper["old_class"]:
         prototypes = arrays["prototype"]
         past, past_labels = augment_prototypes(
-            prototypes,
-            torch.arange(len(prototypes)),
-            hyper["radius"],
-            *official_draws(hyper, prototypes.shape[1]),
+            prototypes, torch.arange(len(prototypes)), hyper["radius"], *official_draws(hyper, prototypes.shape[1])
         )
         loss = loss + hyper["protoAug_weight"] * F.cross_entropy(classify(past), past_labels)
         loss = loss + hyper["kd_weight"] * distillation
@@ -138,9 +129,7 @@ def test_prototype_shapes_must_fit():
 def test_feature_distillation_is_one_norm(rows, seed):
     student, teacher = draw(rows, seed=seed), draw(rows, seed=seed + 1)
     squares = sum(
-        (a - b) ** 2
-        for x, y in zip(student.tolist(), teacher.tolist(), strict=True)
-        for a, b in zip(x, y, strict=True)
+        (a - b) ** 2 for x, y in zip(student.tolist(), teacher.tolist(), strict=True) for a, b in zip(x, y, strict=True)
     )
     assert feature_distillation_loss(student, teacher).item() == pytest.approx(squares**0.5, rel=1e-12)
     twice = feature_distillation_loss(student.repeat(4, 1), teacher.repeat(4, 1))

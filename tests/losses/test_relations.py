@@ -98,8 +98,7 @@ def test_rotated_embeddings_have_the_same_relations():
 def test_gradient():
     teacher = F.normalize(draw(6, seed=1))
     assert torch.autograd.gradcheck(
-        lambda x: relation_distillation_loss(F.normalize(x), teacher, teacher_temperature=0.1),
-        draw(6).requires_grad_(),
+        lambda x: relation_distillation_loss(F.normalize(x), teacher, teacher_temperature=0.1), draw(6).requires_grad_()
     )
 
 
@@ -139,13 +138,7 @@ def test_mean_squares_match_the_loops(rows, width, seed):
         (relation_distillation_loss, (4, 3), (5, 3), {}, "student and teacher"),
         (relation_distillation_loss, (4, 2, 3), (4, 2, 3), {}, "student and teacher"),
         (relation_distillation_loss, (4, 3), (4, 3), {"temperature": 0}, "temperature must be above 0"),
-        (
-            relation_distillation_loss,
-            (4, 3),
-            (4, 3),
-            {"teacher_temperature": -1},
-            "temperature must be above 0",
-        ),
+        (relation_distillation_loss, (4, 3), (4, 3), {"teacher_temperature": -1}, "temperature must be above 0"),
         (mean_squared_distillation_loss, (4, 3), (4, 2), {}, "student and teacher"),
         (mean_squared_distillation_loss, (4,), (4,), {}, "student and teacher"),
     ],

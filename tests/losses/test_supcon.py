@@ -60,9 +60,12 @@ def test_the_printed_sum_is_the_mean_without_factor_times_the_rows(name):
 
 
 @given(
-    st.lists(st.integers(0, 4), max_size=8), st.integers(1, 3), st.sets(st.integers(0, 5)),
-    st.sampled_from([0.1, 0.5, 2.0]), st.integers(0, 9),
-)  # fmt: skip
+    st.lists(st.integers(0, 4), max_size=8),
+    st.integers(1, 3),
+    st.sets(st.integers(0, 5)),
+    st.sampled_from([0.1, 0.5, 2.0]),
+    st.integers(0, 9),
+)
 @settings(deadline=None, max_examples=80)
 def test_matches_the_loops(labels, views, current, temperature, seed):
     projections = F.normalize(draw(len(labels), views, seed=seed), dim=2).requires_grad_()

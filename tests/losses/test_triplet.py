@@ -22,8 +22,10 @@ def triplet(features, labels, margin, normalize=False):
     features = [unit(feature) for feature in features] if normalize else features
     total = 0.0
     for anchor, own in zip(features, labels, strict=True):
-        to = [(max(distance(anchor, other, "euclidean"), 1e-6), label)
-              for other, label in zip(features, labels, strict=True)]  # fmt: skip
+        to = [
+            (max(distance(anchor, other, "euclidean"), 1e-6), label)
+            for other, label in zip(features, labels, strict=True)
+        ]
         others = [d for d, label in to if label != own]
         if others:
             gap = max(d for d, label in to if label == own) - min(others)
@@ -44,9 +46,7 @@ def official_mining(features, labels):
 def test_golden(name):
     hyper, arrays = load_golden(name)
     features = arrays["feature"].requires_grad_()
-    loss = batch_hard_triplet_loss(
-        features, arrays["label"], margin=hyper["margin"], normalize=hyper["normalize"]
-    )
+    loss = batch_hard_triplet_loss(features, arrays["label"], margin=hyper["margin"], normalize=hyper["normalize"])
     loss.backward()
     torch.testing.assert_close(loss.detach(), arrays["loss_triplet"], rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(features.grad, arrays["grad"], rtol=1e-9, atol=1e-12)
@@ -61,9 +61,7 @@ def test_golden_label_smoothing_is_that_of_torch(name):
     # The official code builds its targets in float32.
     torch.testing.assert_close(loss.detach(), arrays["loss_ce"], rtol=1e-6, atol=0)
     torch.testing.assert_close(logits.grad, arrays["grad_logits"], rtol=1e-6, atol=1e-7)
-    total = loss.detach() + batch_hard_triplet_loss(
-        arrays["feature"], arrays["label"], normalize=hyper["normalize"]
-    )
+    total = loss.detach() + batch_hard_triplet_loss(arrays["feature"], arrays["label"], normalize=hyper["normalize"])
     torch.testing.assert_close(total, arrays["loss"], rtol=1e-6, atol=0)
 
 
@@ -102,16 +100,16 @@ def test_one_identity_is_zero_with_no_gradient(margin, labels):
 
 
 @given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=14), st.integers(0, 9), st.permutations(range(14)),
+    st.lists(st.integers(0, 4), min_size=2, max_size=14),
+    st.integers(0, 9),
+    st.permutations(range(14)),
     st.floats(-20, 20),
-)  # fmt: skip
+)
 @settings(deadline=None, max_examples=50)
 def test_neither_order_nor_names_nor_a_shift_count(labels, seed, order, shift):
     features, labels = draw(labels, seed=seed), torch.tensor(labels)
     expected = batch_hard_triplet_loss(features, labels, margin=1.0)
-    assert expected.item() == pytest.approx(
-        triplet(features.tolist(), labels.tolist(), 1.0), rel=1e-9, abs=1e-14
-    )
+    assert expected.item() == pytest.approx(triplet(features.tolist(), labels.tolist(), 1.0), rel=1e-9, abs=1e-14)
     order = torch.tensor([row for row in order if row < len(labels)])
     changed = batch_hard_triplet_loss(features[order] + shift, 10 - 3 * labels[order], margin=1.0)
     torch.testing.assert_close(changed, expected, rtol=1e-6, atol=1e-6)
@@ -122,8 +120,7 @@ def test_neither_order_nor_names_nor_a_shift_count(labels, seed, order, shift):
 def test_gradient(margin, normalize):
     labels = torch.tensor(UNEQUAL)
     assert torch.autograd.gradcheck(
-        lambda x: batch_hard_triplet_loss(x, labels, margin=margin, normalize=normalize),
-        draw(UNEQUAL).requires_grad_(),
+        lambda x: batch_hard_triplet_loss(x, labels, margin=margin, normalize=normalize), draw(UNEQUAL).requires_grad_()
     )
 
 

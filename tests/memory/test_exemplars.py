@@ -68,9 +68,7 @@ def test_never_over_budget_and_evenly_shared(
             assert memory.images.dtype == np.uint8 and memory.images.shape[1:] == (2, 1, 3)
         quota = max(budget // len(counts), least)
         kept, images = np.unique(memory.labels, return_counts=True)
-        assert len(kept) == (
-            len(counts) if budget // len(counts) >= least else min(len(counts), budget // least)
-        )
+        assert len(kept) == (len(counts) if budget // len(counts) >= least else min(len(counts), budget // least))
         for label, number in zip(kept, images, strict=True):
             assert number == min(quota, counts[label])
             own = memory.images[memory.labels == label]
@@ -187,9 +185,7 @@ def test_kept_images_are_drawn_once_more_by_their_new_scores() -> None:
     for seed in range(10):
         memory = ExemplarMemory(200, least=1, selection="importance", seed=seed)
         memory.add(*scored([2] * 100))
-        assert len(memory) == 200 and np.allclose(
-            memory.extras["weights"], (1 + memory.images[:, 0, 0, 1]) / 3
-        )
+        assert len(memory) == 200 and np.allclose(memory.extras["weights"], (1 + memory.images[:, 0, 0, 1]) / 3)
         new = 4.0 - 3 * memory.images[:, 0, 0, 1]  # 4 for an identity's first image, 1 for its second
         memory.add(*scored([1] * 100, 100), kept_scores=new)
         assert len(memory) == 200

@@ -35,9 +35,7 @@ def oracle(features: list[list[float]], count: int) -> list[int]:
     return chosen
 
 
-@given(
-    n=st.integers(1, 9), dim=st.integers(2, 5), count=st.integers(0, 11), seed=st.integers(0, 10**6)
-)  # fmt: skip
+@given(n=st.integers(1, 9), dim=st.integers(2, 5), count=st.integers(0, 11), seed=st.integers(0, 10**6))
 def test_herding_is_the_brute_force_search(n: int, dim: int, count: int, seed: int) -> None:
     features = np.random.default_rng(seed).normal(size=(n, dim)) * 10.0
     chosen = herding(features, count)
@@ -94,7 +92,5 @@ def test_a_draw_follows_from_its_seed(selection: str) -> None:
 
 
 def test_an_unknown_selection_is_named() -> None:
-    with pytest.raises(
-        ValueError, match="unknown selection 'herd'; use herding, nearest, random, importance"
-    ):
+    with pytest.raises(ValueError, match="unknown selection 'herd'; use herding, nearest, random, importance"):
         select(np.zeros((2, 2)), 1, "herd", (0,))

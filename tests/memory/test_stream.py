@@ -64,9 +64,7 @@ def test_every_image_of_a_long_stream_is_kept_as_often() -> None:
 
 
 @given(segments=st.lists(st.integers(0, 9), max_size=8), budget=st.integers(0, 6), seed=st.integers(0, 99))
-def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(
-    segments: list[int], budget: int, seed: int
-) -> None:
+def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(segments: list[int], budget: int, seed: int) -> None:
     """Nor on what is drawn in between. And it is Vitter's Algorithm R, image by image."""
     memory, numbers = StreamMemory(budget, seed=seed), []
     for count in segments:
@@ -83,9 +81,11 @@ def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(
 
 
 @given(
-    segments=st.lists(st.integers(0, 12), max_size=8), budget=st.integers(0, 9),
-    policy=st.sampled_from(POLICIES), seed=st.integers(0, 9),
-)  # fmt: skip
+    segments=st.lists(st.integers(0, 12), max_size=8),
+    budget=st.integers(0, 9),
+    policy=st.sampled_from(POLICIES),
+    seed=st.integers(0, 9),
+)
 def test_never_over_budget_and_each_image_with_what_is_its_own(
     segments: list[int], budget: int, policy: str, seed: int
 ) -> None:
@@ -145,9 +145,7 @@ def test_golden_selection(name: str) -> None:
     assert np.array_equal(np.sort(memory.extras["numbers"]), golden["selected"])
 
 
-@pytest.mark.parametrize(
-    ("name", "interval"), [("contrast_score_basic", 4), ("contrast_score_flip_invariant", 1)]
-)
+@pytest.mark.parametrize(("name", "interval"), [("contrast_score_basic", 4), ("contrast_score_flip_invariant", 1)])
 def test_golden_lazy_scores(name: str, interval: int) -> None:
     golden = np.load(GOLDEN / f"{name}.npz")
     age, fresh = golden["age0"], golden["fresh_scores"]

@@ -46,9 +46,7 @@ def learn(method: Method, tasks: int, *, exemplars: bool) -> list[dict[str, floa
     return learn_from(method, tasks, lambda index: steps_of(index, exemplars))
 
 
-def learn_from(
-    method: Method, tasks: int, batches_of: Callable[[int], list[Batch]]
-) -> list[dict[str, float]]:
+def learn_from(method: Method, tasks: int, batches_of: Callable[[int], list[Batch]]) -> list[dict[str, float]]:
     """The same from other batches; those of a task are asked for when it has begun."""
     torch.manual_seed(3)  # new rows of classifiers are drawn at every task
     history = []

@@ -147,8 +147,7 @@ def test_state_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"plasticity_share": 1.5}, {"plasticity_share": -0.1}, {"smoothing_classes": -1}, {"vertices": 0}],
+    "options", [{"plasticity_share": 1.5}, {"plasticity_share": -0.1}, {"smoothing_classes": -1}, {"vertices": 0}]
 )
 def test_bad_options_are_named(options: dict[str, float]) -> None:
     with pytest.raises(InputError, match="METHOD.PLASTICITY_SHARE must be"):

@@ -46,10 +46,7 @@ def test_a_filled_memory_uses_the_whole_budget() -> None:
         ({"exemplars": -1}, "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more.*got -1"),
         ({"store": "disk"}, "METHOD.STORE images or paths; got 500, 0.0 and 'disk'"),
         ({"exemplar_mib": -1.0}, "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more"),
-        (
-            {"selection": "importance"},
-            "METHOD.SELECTION one of herding, nearest, random; got .* 'importance'",
-        ),
+        ({"selection": "importance"}, "METHOD.SELECTION one of herding, nearest, random; got .* 'importance'"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, object], message: str) -> None:

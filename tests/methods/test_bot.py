@@ -81,8 +81,6 @@ def test_state_comes_back(name: str) -> None:
     (batch,) = batches(1, seed=9, first_class=8)
     with torch.no_grad():
         one, two = method.loss(batch), other.loss(batch)
-    assert {key: value.item() for key, value in one.items()} == {
-        key: value.item() for key, value in two.items()
-    }
+    assert {key: value.item() for key, value in one.items()} == {key: value.item() for key, value in two.items()}
     shapes = [[parameter.shape for parameter in each.parameters()] for each in (method, other)]
     assert shapes[0] == shapes[1]

@@ -40,9 +40,10 @@ def replayed(method: CCLIS, task: int, steps: int = 3) -> list[Batch]:
             batch._replace(
                 images=torch.cat([batch.images, stored]),
                 labels=torch.cat([batch.labels, torch.from_numpy(method.memory.labels)[rows[:count]]]),
-                exemplars=torch.cat([torch.full((12,), -1), rows[:count]]), num_support=0,
+                exemplars=torch.cat([torch.full((12,), -1), rows[:count]]),
+                num_support=0,
             )
-        )  # fmt: skip
+        )
     return joined
 
 

@@ -14,12 +14,7 @@ from torch import nn
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.losses import (
-    asymmetric_supcon_loss,
-    dmml_loss,
-    mean_squared_distillation_loss,
-    relation_distillation_loss,
-)
+from lreid.losses import asymmetric_supcon_loss, dmml_loss, mean_squared_distillation_loss, relation_distillation_loss
 from lreid.methods import build_method
 from lreid.methods.co2l import Co2L
 from lreid.models import Embedder
@@ -33,9 +28,11 @@ def two_views(batch: Batch, seed: int = 0) -> Batch:
     """The images of a batch, and the same with noise behind them."""
     noise = torch.randn(batch.images.shape, generator=torch.Generator().manual_seed(seed))
     return batch._replace(
-        images=torch.cat([batch.images, batch.images + 0.3 * noise]), labels=batch.labels.repeat(2),
-        num_support=0, views=2,
-    )  # fmt: skip
+        images=torch.cat([batch.images, batch.images + 0.3 * noise]),
+        labels=batch.labels.repeat(2),
+        num_support=0,
+        views=2,
+    )
 
 
 def learned(method: Co2L, tasks: int, *, exemplars: bool = True) -> list[dict[str, float]]:
@@ -83,13 +80,13 @@ def test_the_contrastive_term_anchors_new_images_only() -> None:
 
 @pytest.mark.parametrize("distillation", ["ird", "seed", "embedding", "projection"])
 @pytest.mark.parametrize("in_training", [False, True])
-def test_the_distillation_is_that_of_the_previous_model_and_its_head(
-    distillation: str, in_training: bool
-) -> None:
+def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillation: str, in_training: bool) -> None:
     method, batch = in_second_task(
-        distillation=distillation, distillation_temperature=0.3, teacher_temperature=0.05,
+        distillation=distillation,
+        distillation_temperature=0.3,
+        teacher_temperature=0.05,
         teacher_in_training=in_training,
-    )  # fmt: skip
+    )
     value = method.loss(batch)["distill"].item()
     teacher = method.teacher
     assert teacher.model.training == in_training
@@ -125,9 +122,7 @@ def test_without_replay_it_is_contrastive_fine_tuning() -> None:
         for batch in (two_views(each) for each in steps_of(task, exemplars=False)):
             vectors = F.normalize(base.network.head(base.model(batch.images)))
             pairs = torch.stack(vectors.chunk(2), 1)
-            loss = asymmetric_supcon_loss(
-                pairs, batch.labels[:12], batch.labels[:12].unique(), temperature=0.5
-            )
+            loss = asymmetric_supcon_loss(pairs, batch.labels[:12], batch.labels[:12].unique(), temperature=0.5)
             optimizer.zero_grad(), loss.backward(), optimizer.step()
             expected.append({"supcon": loss.item()})
     assert history == expected
@@ -209,9 +204,7 @@ def test_dmml_ird_keeps_the_relations_of_features() -> None:
     terms = method.loss(batch)
     new, old = method.model(batch.images).detach(), method.teacher(batch.images)
     assert not torch.allclose(new, old) and not method.teacher.training
-    expected = relation_distillation_loss(
-        F.normalize(new), F.normalize(old), temperature=0.3, teacher_temperature=0.05
-    )
+    expected = relation_distillation_loss(F.normalize(new), F.normalize(old), temperature=0.3, teacher_temperature=0.05)
     assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
     assert terms["dmml"].item() == pytest.approx(dmml_loss(new, batch.labels, 2).item(), rel=1e-4)
 

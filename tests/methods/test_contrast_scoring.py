@@ -43,11 +43,12 @@ def segments(*sizes: int, seed: int = 1) -> list[Batch]:
     rng = np.random.default_rng(seed)
     return [
         Batch(
-            torch.empty(size, 0), torch.from_numpy(rng.integers(0, 4, size)),  # nothing looks at `images`
+            torch.empty(size, 0),
+            torch.from_numpy(rng.integers(0, 4, size)),  # nothing looks at `images`
             pixels=torch.from_numpy(rng.integers(0, 256, (size, 32, 16, 3), dtype=np.uint8)),
         )
         for size in sizes
-    ]  # fmt: skip
+    ]
 
 
 def learn(method: ContrastScoring, stream: list[Batch], iterations: int = 1) -> list[float]:
@@ -131,9 +132,7 @@ def test_an_image_is_scored_when_it_comes_and_again_after_every_interval(
         learn(method, [batch])
         assert sorted(scored) == sorted([*due, *names(batch.pixels)])
         entered |= dict.fromkeys(names(batch.pixels), step)
-        assert method.memory.extras["scores"].tolist() == [
-            given_scores[name] for name in names(method.memory.images)
-        ]
+        assert method.memory.extras["scores"].tolist() == [given_scores[name] for name in names(method.memory.images)]
         again += len(due)
         ages += [step - entered[name] for name in stored]
     assert method.rescored == again > 0
@@ -237,9 +236,7 @@ def test_after_a_break_it_goes_on_bit_for_bit(options: dict[str, object], before
         assert other.memory is None or len(other.memory) == 0
 
 
-@pytest.mark.parametrize(
-    "options", [{"buffer": -1}, {"lazy_interval": 0}, {"temperature": 0.0}, {"policy": "lifo"}]
-)
+@pytest.mark.parametrize("options", [{"buffer": -1}, {"lazy_interval": 0}, {"temperature": 0.0}, {"policy": "lifo"}])
 def test_bad_options_are_named(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match="METHOD.BUFFER must be 0 or more.*POLICY one of .*fifo, random"):
         scoring(**options)

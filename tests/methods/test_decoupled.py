@@ -31,11 +31,7 @@ def test_beta_of_minus_one_is_one_minus_rho() -> None:
     student, teacher = torch.randn(12, 256), torch.randn(12, 256)
 
     def value(alpha: float, beta: float) -> float:
-        return (
-            build_method("decoupled", model(), alpha=alpha, beta=beta)
-            .distillation(student, teacher, batch)
-            .item()
-        )
+        return build_method("decoupled", model(), alpha=alpha, beta=beta).distillation(student, teacher, batch).item()
 
     assert value(0.3, 0.7) == pytest.approx(0.3 * value(1.0, 0.0) + 0.7 * value(0.0, 1.0))
     assert value(1.0, 0.0) <= value(1.0, -1.0) <= value(1.0, 1.0)

@@ -22,9 +22,7 @@ def test_without_exemplars_it_is_dmml_ft() -> None:
 @pytest.mark.parametrize(("whole_batch", "rows"), [(True, 24), (False, 12)])
 def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows: int) -> None:
     """Step by step the DMML of all rows, or of the new identities, which stand before the four exemplar ones."""
-    method = build_method(
-        "erd", model(), distillation_weight=0.0, alignment_weight=0.0, whole_batch=whole_batch
-    )
+    method = build_method("erd", model(), distillation_weight=0.0, alignment_weight=0.0, whole_batch=whole_batch)
     base = build_method("dmml_ft", model())
     first = [learn(each, 1, exemplars=True) for each in (method, base)]
     assert first[0] == first[1]
@@ -62,9 +60,7 @@ def test_few_exemplars_make_a_small_previous_part() -> None:
     learn(method, 1, exemplars=False)
     (kept,) = set(method.memory.labels.tolist())
     (batch,) = steps_of(1, exemplars=True, steps=1)
-    batch = batch._replace(
-        images=batch.images[:15], labels=torch.cat([batch.labels[:12], torch.full((3,), kept)])
-    )
+    batch = batch._replace(images=batch.images[:15], labels=torch.cat([batch.labels[:12], torch.full((3,), kept)]))
     assert method.previous_part(batch.labels).tolist() == [False] * 12 + [True] * 3
     terms = method.loss(batch)
     assert terms["distill"].item() == terms["align"].item() == 0  # a single class, a single anchor
@@ -84,6 +80,4 @@ def test_state_comes_back() -> None:
     (batch,) = steps_of(1, exemplars=True, steps=1)
     one, two = method.loss(batch), other.loss(batch)
     assert set(one) == {"dmml", "distill", "align"}
-    assert {key: value.item() for key, value in one.items()} == {
-        key: value.item() for key, value in two.items()
-    }
+    assert {key: value.item() for key, value in one.items()} == {key: value.item() for key, value in two.items()}

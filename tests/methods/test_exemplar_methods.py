@@ -47,9 +47,7 @@ def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None
 
 @pytest.mark.parametrize(("name", "base"), [("bot_ft_plus", "bot_ft"), ("lwf_plus", "lwf")])
 def test_without_exemplars_it_is_its_base(name: str, base: str) -> None:
-    histories = [
-        learn(method, 3, exemplars=False) for method in (with_neck(name, exemplars=0), with_neck(base))
-    ]
+    histories = [learn(method, 3, exemplars=False) for method in (with_neck(name, exemplars=0), with_neck(base))]
     assert histories[0] == histories[1]
 
 
@@ -116,9 +114,7 @@ def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> N
     for index in range(3):
         task = drawn_task(index)
         method.begin_task(task)
-        assert (
-            method.exemplars == len(method.memory) == min(17, 12 * index, 17 // max(4 * index, 1) * 4 * index)
-        )
+        assert method.exemplars == len(method.memory) == min(17, 12 * index, 17 // max(4 * index, 1) * 4 * index)
         method.end_task(task)
         paths |= {record.path: record.pid for record in task.records}
     assert method.exemplars == 16  # of 12 identities two each would be too many: eight stay
@@ -156,14 +152,10 @@ def test_state_comes_back(name: str) -> None:
     with torch.no_grad():
         one, two = method.loss(batch), other.loss(batch)
     assert len(one) == (2 if name == "bot_ft_plus" else 3)
-    assert {key: value.item() for key, value in one.items()} == {
-        key: value.item() for key, value in two.items()
-    }
+    assert {key: value.item() for key, value in one.items()} == {key: value.item() for key, value in two.items()}
 
 
 @pytest.mark.parametrize("options", [{"least_images": 0}, {"exemplar_share": 1.0}, {"selection": "herd"}])
 def test_bad_options_are_named(options: dict[str, object]) -> None:
-    with pytest.raises(
-        InputError, match="METHOD.LEAST_IMAGES must be 1 or more.*one of herding, nearest, random"
-    ):
+    with pytest.raises(InputError, match="METHOD.LEAST_IMAGES must be 1 or more.*one of herding, nearest, random"):
         build_method("bot_ft_plus", model(neck=True), **options)

@@ -57,7 +57,5 @@ def test_state_comes_back() -> None:
     other.model.load_state_dict(method.model.state_dict())
     (batch,) = batches(1, seed=9, first_class=8)
     one, two = method.loss(batch), other.loss(batch)
-    assert {key: value.item() for key, value in one.items()} == {
-        key: value.item() for key, value in two.items()
-    }
+    assert {key: value.item() for key, value in one.items()} == {key: value.item() for key, value in two.items()}
     assert torch.equal(method.anchors, other.anchors)

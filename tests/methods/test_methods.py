@@ -14,16 +14,12 @@ from lreid.models import Embedder
 
 
 def test_all_methods_are_found() -> None:
-    assert {"bot_ft", "bot_joint", "decoupled", "dmml_ft", "dwopp", "dwpp", "joint", "lwf"} <= set(
-        method_names()
-    )
+    assert {"bot_ft", "bot_joint", "decoupled", "dmml_ft", "dwopp", "dwpp", "joint", "lwf"} <= set(method_names())
     assert [name for name in method_names() if method_class(name).joint] == ["bot_joint", "joint"]
 
 
 def test_the_first_task_is_plain_dmml() -> None:
-    histories = [
-        train(build_method(name, model()), batches(3)) for name in ("dmml_ft", "dwpp", "dwopp", "joint")
-    ]
+    histories = [train(build_method(name, model()), batches(3)) for name in ("dmml_ft", "dwpp", "dwopp", "joint")]
     assert all(history == histories[0] for history in histories)
     assert set(histories[0][0]) == {"dmml"}
 
@@ -95,7 +91,7 @@ def test_options_and_their_defaults() -> None:
         ("dwopp", {"clamp": 1}, "METHOD.CLAMP: must be like True"),
         ("dwopp", {"metric": "manhattan"}, "METHOD.METRIC is one of sqeuclidean, euclidean, cosine"),
     ],
-)  # fmt: skip
+)
 def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_method(name, model(), **options)

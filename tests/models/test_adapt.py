@@ -17,11 +17,7 @@ class TwoLayers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.first, self.second = (
-            nn.Conv2d(3, 4, 1, bias=False),
-            nn.BatchNorm2d(4),
-            nn.BatchNorm2d(4),
-        )
+        self.conv, self.first, self.second = (nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4), nn.BatchNorm2d(4))
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -43,17 +39,13 @@ def pictures(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (count, 4, 2, 3), dtype=np.uint8)
 
 
-def statistics_by_hand(
-    model: Embedder, images: np.ndarray, batches: list[np.ndarray]
-) -> dict[str, np.ndarray]:
+def statistics_by_hand(model: Embedder, images: np.ndarray, batches: list[np.ndarray]) -> dict[str, np.ndarray]:
     """Mean over batches of each batch's mean and unbiased variance, in float64."""
     net = model.backbone
     mean, std = (buffer.double().numpy().reshape(3) for buffer in (model.mean, model.std))
     kernel = net.conv.weight.detach().numpy().astype(np.float64)[:, :, 0, 0]
     sums = {
-        f"backbone.{layer}.running_{what}": np.zeros(4)
-        for layer in ("first", "second")
-        for what in ("mean", "var")
+        f"backbone.{layer}.running_{what}": np.zeros(4) for layer in ("first", "second") for what in ("mean", "var")
     }
     for batch in batches:
         values = ((images[batch] - mean) / std).reshape(-1, 3) @ kernel.T  # (B·H·W, 4)
@@ -68,10 +60,7 @@ def statistics_by_hand(
 
 
 # the last three: no batch of a single image, which has no variance
-CASES = [
-    (6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2]),
-    (5, 2, [3, 2]), (3, 2, [3]), (4, 1, [2, 2]),
-]  # fmt: skip
+CASES = [(6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2]), (5, 2, [3, 2]), (3, 2, [3]), (4, 1, [2, 2])]
 
 
 @pytest.mark.parametrize(("count", "batch_size", "sizes"), CASES)
@@ -130,9 +119,7 @@ def test_every_camera_has_its_own_statistics_and_small_or_new_ones_those_of_all(
     features = norm.extract(model, images[:6], asked)
     for row, camera in enumerate(asked):
         statistics = (
-            norm_statistics(model, images[cameras == camera])
-            if camera in (1, 2)
-            else norm_statistics(model, images)
+            norm_statistics(model, images[cameras == camera]) if camera in (1, 2) else norm_statistics(model, images)
         )
         single = with_statistics(model, statistics).extract(images[row : row + 1])[0]
         assert features[row] == pytest.approx(single, abs=1e-5)

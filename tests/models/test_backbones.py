@@ -56,9 +56,7 @@ def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(torchvision.models.resnet34().state_dict(), tmp_path / "r34.pth")
-    with pytest.raises(
-        InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"
-    ):
+    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"):
         build_backbone("resnet50", str(tmp_path / "r34.pth"))
 
 
@@ -75,8 +73,10 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
     network, _ = build_backbone("resnet18", str(tmp_path / "r18.pth"))
     assert torch.equal(network.resnet.conv1.weight, source.conv1.weight)
     assert told() == {
-        "resnet.fc.weight is left out", "resnet.fc.bias is left out", "resnet.bn1.num_batches_tracked is missing"
-    }  # fmt: skip
+        "resnet.fc.weight is left out",
+        "resnet.fc.bias is left out",
+        "resnet.bn1.num_batches_tracked is missing",
+    }
 
 
 @pytest.mark.parametrize("name", ["small", {"name": "small"}, {0: torch.zeros(1)}, None])
@@ -91,9 +91,7 @@ def test_weights_beside_the_name_of_their_model(tmp_path: Path, name: object) ->
 @pytest.mark.parametrize("content", [{"state_dict": None}, {"model": {0: torch.zeros(1)}}, {"epoch": 3}, {}])
 def test_files_without_named_tensors_are_refused(tmp_path: Path, content: dict[str, object]) -> None:
     torch.save(content, tmp_path / "empty.pth")
-    with pytest.raises(
-        InputError, match="empty.pth: holds no tensors by name, neither itself nor under model"
-    ):
+    with pytest.raises(InputError, match="empty.pth: holds no tensors by name, neither itself nor under model"):
         build_backbone("small", str(tmp_path / "empty.pth"))
 
 
@@ -103,8 +101,7 @@ def test_every_tensor_of_a_misfit_is_told(tmp_path: Path, told: Callable[[], set
     state["conv1.weight"] = torch.zeros(64, 4, 7, 7)
     torch.save(state, tmp_path / "r18.pth")
     with pytest.raises(
-        InputError,
-        match=r"1 tensors missing \(resnet.bn1.weight …\); 1 tensors of another shape \(resnet.conv1",
+        InputError, match=r"1 tensors missing \(resnet.bn1.weight …\); 1 tensors of another shape \(resnet.conv1"
     ):
         build_backbone("resnet18", str(tmp_path / "r18.pth"))
     assert {"resnet.bn1.weight is missing", "resnet.conv1.weight is of another shape"} < told()
@@ -142,12 +139,7 @@ def test_half_precision_becomes_single(tmp_path: Path) -> None:
 def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callable[[], set[str]]) -> None:
     models = pytest.importorskip("torchreid.reid.models")
     source = models.build_model("osnet_x0_25", num_classes=7, loss="softmax", pretrained=False)
-    checkpoint = {
-        "state_dict": source.state_dict(),
-        "epoch": 3,
-        "rank1": kind(0.9),
-        "optimizer": {"state": {}},
-    }
+    checkpoint = {"state_dict": source.state_dict(), "epoch": 3, "rank1": kind(0.9), "optimizer": {"state": {}}}
     torch.save(checkpoint, tmp_path / "model.pth.tar-3")
     network, _ = build_backbone("torchreid:osnet_x0_25", str(tmp_path / "model.pth.tar-3"))
     state = network.network.state_dict()

@@ -29,15 +29,18 @@ def test_paths_arrays_and_tensors_give_the_same_features(model: Embedder, tmp_pa
         Image.fromarray(image).save(path)
     features = model.extract(IMAGES)
     assert features.shape == (5, 256) and features.dtype == np.float32
-    for same in (paths, [str(path) for path in paths], list(IMAGES), torch.from_numpy(IMAGES),
-                 model.normalise(torch.from_numpy(IMAGES))):  # fmt: skip
+    for same in (
+        paths,
+        [str(path) for path in paths],
+        list(IMAGES),
+        torch.from_numpy(IMAGES),
+        model.normalise(torch.from_numpy(IMAGES)),
+    ):
         np.testing.assert_allclose(model.extract(same), features, rtol=1e-5, atol=1e-6)
 
 
 def test_batches_do_not_change_features(model: Embedder) -> None:
-    np.testing.assert_allclose(
-        model.extract(IMAGES, batch_size=2), model.extract(IMAGES), rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(model.extract(IMAGES, batch_size=2), model.extract(IMAGES), rtol=1e-4, atol=1e-6)
 
 
 def test_other_sizes_are_resized(model: Embedder, tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ def test_input_settings_count(options: dict[str, object]) -> None:
     assert fingerprint(embedder(**options)) != fingerprint(embedder())
 
 
-@pytest.mark.parametrize(
-    "name", ["backbone.stem.0.weight", "backbone.stem.1.bias", "backbone.stem.1.running_var"]
-)
+@pytest.mark.parametrize("name", ["backbone.stem.0.weight", "backbone.stem.1.bias", "backbone.stem.1.running_var"])
 def test_one_number_of_a_weight_or_a_statistic_counts(name: str) -> None:
     model = embedder()
     before = fingerprint(model)

@@ -29,9 +29,7 @@ def by_hand(network: KnowledgeGraph, images: Tensor) -> Tensor:
         return 1 / (1 + (-(network.edge_weight * (one - other)).sum() - network.edge_bias).exp())
 
     def cross_edge(image: int, vertex: int) -> Tensor:
-        closeness = [
-            (-((x - network.vertices[vertex]) ** 2).sum() / (2 * network.sigma)).exp() for x in images
-        ]
+        closeness = [(-((x - network.vertices[vertex]) ** 2).sum() / (2 * network.sigma)).exp() for x in images]
         return closeness[image] / sum(closeness)
 
     rows = []

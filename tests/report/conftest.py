@@ -45,10 +45,7 @@ def make_results(rows=3, *, seen=SEEN, unseen=UNSEEN, shift=0.0, **changes):
         "rank5": [[value + 30 for value in row] for row in matrix],
         "rank10": [[value + 40 for value in row] for row in matrix],
         "identity_ap": {
-            gallery["name"]: {
-                "ids": [71, 72],
-                "ap": [[5.0 * row + column, 30.0 - column] for row in range(rows)],
-            }
+            gallery["name"]: {"ids": [71, 72], "ap": [[5.0 * row + column, 30.0 - column] for row in range(rows)]}
             for column, gallery in enumerate(galleries)
         },
         "summary": summary if rows else {},

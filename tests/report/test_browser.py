@@ -31,13 +31,17 @@ def page_of(browser: Any, results: Any, tmp_path: Path) -> Iterator[Any]:
     """Opens a page about eight runs of four methods on two benchmarks; whatever goes wrong on it fails the test."""
     runs = [
         results(
-            rows=4, seed=seed, method=method, benchmark=benchmark, shift=shift + seed,
+            rows=4,
+            seed=seed,
+            method=method,
+            benchmark=benchmark,
+            shift=shift + seed,
             drift=[{"task": 1, "buffer": {"step": [0.1, 0.2], "since_switch": [0.1, 0.3]}}],
         )
         for benchmark, methods in (("market", {"dwopp": 9, "a-joint": 20, "zeta": 4}), ("veri", {"dwopp": 1}))
         for method, shift in methods.items()
         for seed in (0, 1)
-    ]  # fmt: skip
+    ]
     write_page(tmp_path / "many.html", runs)
     address = (tmp_path / "many.html").as_uri()
     contexts, faults = [], []
@@ -106,8 +110,7 @@ def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
     assert not page.get_by_role("heading", name="Learning curve, market").is_visible()
     box.fill("zeta")
     visible = page.eval_on_selector_all(
-        "svg g",
-        "lines => lines.filter(each => each.getBoundingClientRect().width).map(each => each.dataset.name)",
+        "svg g", "lines => lines.filter(each => each.getBoundingClientRect().width).map(each => each.dataset.name)"
     )
     assert visible and all(name.startswith("zeta") for name in visible)
     box.fill("")
@@ -118,9 +121,7 @@ def test_a_phone_need_not_scroll_sideways(page_of: Any) -> None:
     page = page_of(viewport={"width": 390, "height": 844})
     page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     assert width(page) <= 390
-    boxes = page.eval_on_selector_all(
-        ".scroll", "all => all.map(each => each.scrollWidth > each.clientWidth)"
-    )
+    boxes = page.eval_on_selector_all(".scroll", "all => all.map(each => each.scrollWidth > each.clientWidth)")
     assert any(boxes)  # what is wide scrolls by itself
 
 

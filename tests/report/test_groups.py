@@ -6,9 +6,13 @@ from lreid.errors import InputError
 from lreid.report.groups import group_names, grouped, labels, require_one_run_a_seed, short_key
 
 CONFIG = {
-    "BENCHMARK.ORDER": "random", "BENCHMARK.ORDER_SEED": 0, "EVAL.METRIC": "cosine", "METHOD.METRIC": "cosine",
-    "METHOD.TEMPERATURE": 1.0, "TRAIN.EPOCHS": 30,
-}  # fmt: skip
+    "BENCHMARK.ORDER": "random",
+    "BENCHMARK.ORDER_SEED": 0,
+    "EVAL.METRIC": "cosine",
+    "METHOD.METRIC": "cosine",
+    "METHOD.TEMPERATURE": 1.0,
+    "TRAIN.EPOCHS": 30,
+}
 
 
 @pytest.fixture
@@ -86,9 +90,13 @@ def test_a_key_that_a_run_does_not_have_stands_in_its_name(run):
 
 def test_groups_hold_what_may_be_averaged(run, results):
     runs = [
-        run(), run(TRAIN__EPOCHS=60), run(), results(rows=4, method="joint", seen=("plaza",)),
-        results(rows=4, method="joint"), results(rows=4, method="joint", ap="trapezoidal"),
-    ]  # fmt: skip
+        run(),
+        run(TRAIN__EPOCHS=60),
+        run(),
+        results(rows=4, method="joint", seen=("plaza",)),
+        results(rows=4, method="joint"),
+        results(rows=4, method="joint", ap="trapezoidal"),
+    ]
     groups = grouped(runs)
     assert [[runs.index(each) for each in group.runs] for group in groups] == [[0, 0], [1], [3], [4], [5]]
     assert [group.tasks for group in groups] == ["3/4", "3/4", "4", "4", "4"]
@@ -97,9 +105,7 @@ def test_groups_hold_what_may_be_averaged(run, results):
 
 def test_each_run_stands_alone(results):
     runs = [results(seed=seed) for seed in (3, 0, 3)]
-    assert [(group.seed, len(group.runs)) for group in grouped(runs, each=True)] == [
-        ("3", 1), ("0", 1), ("3", 1)
-    ]  # fmt: skip
+    assert [(group.seed, len(group.runs)) for group in grouped(runs, each=True)] == [("3", 1), ("0", 1), ("3", 1)]
 
 
 def test_a_seed_counts_once(run, results):
@@ -114,5 +120,6 @@ def test_labels_tell_what_differs(results):
     runs = [results(rows=4), results(rows=2), results(rows=4, method="joint")]
     assert labels(grouped(runs)) == ["dwopp", "dwopp, 2/4 tasks", "joint"]
     assert labels(grouped([results(rows=4), results(rows=4, ap="trapezoidal")])) == [
-        "dwopp, rectangular AP", "dwopp, trapezoidal AP",
-    ]  # fmt: skip
+        "dwopp, rectangular AP",
+        "dwopp, trapezoidal AP",
+    ]

@@ -85,11 +85,7 @@ def test_hardest_identities_come_first(results, run_folder):
     page = read(run_folder(results(rows=2)))
     start = next(place for place, line in enumerate(page.lines) if line[0].strip() == "identity")
     people = [[cell.strip() for cell in line] for line in page.lines[start + 1 :]]
-    assert people[:3] == [
-        ["71", "plaza", "5.0", "5.0"],
-        ["71", "harbor", "6.0", "6.0"],
-        ["71", "mall", "7.0", "7.0"],
-    ]
+    assert people[:3] == [["71", "plaza", "5.0", "5.0"], ["71", "harbor", "6.0", "6.0"], ["71", "mall", "7.0", "7.0"]]
     assert people[3] == ["72", "mall", "28.0", "28.0"]
 
 
@@ -100,19 +96,7 @@ def test_every_name_is_escaped(results, run_folder):
     run["loss_history"] = [{"task": 0, "epoch": 1, "lr": 0.1, evil: 1.0}]
     folder = run_folder(run)
     pages = [read(folder), read_page(folder / "many.html", [run, run | {"method": evil + "2"}])]
-    names = {
-        "class",
-        "style",
-        "title",
-        "role",
-        "aria-label",
-        "viewbox",
-        "lang",
-        "charset",
-        "name",
-        "content",
-        "scope",
-    }
+    names = {"class", "style", "title", "role", "aria-label", "viewbox", "lang", "charset", "name", "content", "scope"}
     names |= {"d", "x", "y", "cx", "cy", "r", "text-anchor", "points", "tabindex", "data-name", "data-value"}
     names |= {"id", "for", "type", "placeholder", "autocomplete", "aria-live"}  # of the filter
     for page in pages:
@@ -163,9 +147,7 @@ def test_runs_of_one_config_are_one_line_of_each_table(results, tmp_path):
     matrix = next(line for line in lines if line[0] == "4 city 4/4")  # of the first group, its mean
     assert matrix[1:3] == ["32.0 52.0", "33.0 53.0"]
     assert "dmml_ft, dwopp" not in page.text and "5 runs, 4 seeds (0, 1, 2, 3)" in page.text
-    assert (
-        "1 of 5 runs are not finished" in page.text and 'class="band"' in (tmp_path / "many.html").read_text()
-    )
+    assert "1 of 5 runs are not finished" in page.text and 'class="band"' in (tmp_path / "many.html").read_text()
 
 
 def test_other_benchmarks_have_sections_of_their_own(results, tmp_path):
@@ -180,10 +162,7 @@ def test_the_keys_that_differ_are_told(results, tmp_path):
     runs = [
         results(rows=4, method="a", protocol="0123abcd", config=common | {"METHOD.MARGIN": 0.25}),
         results(
-            rows=4,
-            method="b",
-            protocol="0123abcd",
-            config=common | {"METHOD.MARGIN": 0.5, "METHOD.EXTRA": [1, 2]},
+            rows=4, method="b", protocol="0123abcd", config=common | {"METHOD.MARGIN": 0.5, "METHOD.EXTRA": [1, 2]}
         ),
         results(rows=4, method="c", protocol="0123abcd", config=common | {"METHOD.NAME": "y"}),
     ]
@@ -199,11 +178,7 @@ def test_the_keys_that_differ_are_told(results, tmp_path):
 
 
 def test_hardest_identities_of_several_runs_are_means(results, tmp_path):
-    runs = [
-        results(rows=4, seed=0),
-        results(rows=4, seed=1),
-        results(rows=1, seed=2),
-    ]  # the last does not count
+    runs = [results(rows=4, seed=0), results(rows=4, seed=1), results(rows=1, seed=2)]  # the last does not count
     runs[1]["identity_ap"]["plaza"]["ap"][-1] = [1.0, 80.0]
     lines = strip(read_page(tmp_path / "a.html", runs))
     start = next(place for place, line in enumerate(lines) if line[0] == "identity")
@@ -215,10 +190,7 @@ def test_hardest_identities_are_of_one_convention_and_count_once(results, tmp_pa
     both["galleries"][-1]["kind"] = "merged"  # holds the people of the mall once more
     page = read_page(tmp_path / "a.html", [both, results(rows=4, ap="trapezoidal")])
     assert page.text.count("out of 6 test identities") == 2
-    assert (
-        "Hardest identities, rectangular AP" in page.text
-        and "Hardest identities, trapezoidal AP" in page.text
-    )
+    assert "Hardest identities, rectangular AP" in page.text and "Hardest identities, trapezoidal AP" in page.text
     assert "Hardest identities, " not in read_page(tmp_path / "b.html", [both, results(rows=4, seed=1)]).text
 
 
@@ -230,10 +202,7 @@ def test_the_kind_of_a_test_set_is_escaped(results, tmp_path):
 
 
 def test_forgetting_says_what_its_bands_are(results, tmp_path):
-    pages = [
-        read_page(tmp_path / "a.html", [results(rows=4, seed=seed) for seed in seeds])
-        for seeds in ((0,), (0, 1))
-    ]
+    pages = [read_page(tmp_path / "a.html", [results(rows=4, seed=seed) for seed in seeds]) for seeds in ((0,), (0, 1))]
     notes = [page.text.split("Forgetting and plasticity")[1].split("test set")[1] for page in pages]
     assert "Bands: one standard deviation over seeds." not in notes[0]
     assert "Bands: one standard deviation over seeds." in notes[1]
@@ -247,9 +216,7 @@ def test_the_loss_of_an_epoch_stands_in_its_middle(results, tmp_path):
     points = re.search(r'points="([^"]*)"', chart)[1].split()
     ticks = [float(x) for x in re.findall(r'<path class="grid" d="M([\d.]+) [\d.]+v4"/>', chart)]
     half = (ticks[1] - ticks[0]) / 2
-    assert [float(point.split(",")[0]) for point in points] == pytest.approx(
-        [x + half for x in ticks], abs=0.1
-    )
+    assert [float(point.split(",")[0]) for point in points] == pytest.approx([x + half for x in ticks], abs=0.1)
 
 
 def test_drift_has_a_chart_for_each_set_of_images(results, tmp_path):
@@ -267,10 +234,7 @@ def test_pull_of_the_loss_is_drawn_where_images_were_stored(results, tmp_path):
     assert "Pull of the loss" in text and "incoming images" in text and "stored images" not in text
     switches[1]["stored"] = [0.5, 0.25]
     assert "stored images" in read_page(tmp_path / "b.html", [results(gradient_norms=switches)]).text
-    assert (
-        "<polyline"
-        in (tmp_path / "b.html").read_text().split("<figcaption>stored images")[1].split("</figure>")[0]
-    )
+    assert "<polyline" in (tmp_path / "b.html").read_text().split("<figcaption>stored images")[1].split("</figure>")[0]
 
 
 def test_classification_and_alignment(results, tmp_path):
@@ -296,9 +260,7 @@ def test_a_method_of_one_task_is_a_level_line(results, tmp_path):
         gallery["first_task"] = 0
     write_page(tmp_path / "a.html", [results(rows=4), joint])
     text = (tmp_path / "a.html").read_text()
-    lines = re.findall(
-        r'<g class="[^"]*" data-name="joint[^"]*">(?:<path[^>]*>)?<polyline points="([^"]*)"', text
-    )
+    lines = re.findall(r'<g class="[^"]*" data-name="joint[^"]*">(?:<path[^>]*>)?<polyline points="([^"]*)"', text)
     (left, level), (right, other) = (point.split(",") for point in lines[0].split())
     assert float(left) < 50 and float(right) > 300 and level == other
 

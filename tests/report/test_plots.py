@@ -21,11 +21,7 @@ def test_one_run(results):
 
 
 def test_seeds_are_averaged_up_to_the_shortest(results):
-    runs = [
-        results(rows=3, shift=1.0),
-        results(rows=2, shift=4.0),
-        results(rows=4, method="joint", unseen=()),
-    ]
+    runs = [results(rows=3, shift=1.0), results(rows=2, shift=4.0), results(rows=4, method="joint", unseen=())]
     axes = learning_curve(runs).axes[0]
     assert lines_of(axes)["dwopp, seen"] == ([1, 2], [2.5, 12.5])
     assert set(lines_of(axes)) == {"dwopp, seen", "dwopp, unseen", "joint, seen"}
@@ -57,9 +53,13 @@ def test_sensitivity_is_a_line_of_means_over_the_values(results):
     runs = [
         results(method=method, shift=shift, config={"METHOD.TEMPERATURE": value, "TRAIN.LR": 0.1})
         for method, value, shift in [
-            ("dwopp", 10.0, 4), ("dwopp", 0.1, 1), ("dwopp", 0.1, 3), ("dwopp", 1.0, 2), ("dwpp", 1.0, 0)
+            ("dwopp", 10.0, 4),
+            ("dwopp", 0.1, 1),
+            ("dwopp", 0.1, 3),
+            ("dwopp", 1.0, 2),
+            ("dwpp", 1.0, 0),
         ]
-    ]  # fmt: skip
+    ]
     (axes,) = sensitivity_curve(runs, "METHOD.TEMPERATURE").axes
     assert lines_of(axes) == {"dwopp": ([0.1, 1.0, 10.0], [22.5, 22.5, 24.5]), "dwpp": ([1.0], [20.5])}
     assert axes.get_xscale() == "log" and axes.get_xlabel() == "METHOD.TEMPERATURE"

@@ -50,8 +50,10 @@ def test_text_is_escaped_and_nothing_comes_from_elsewhere(tmp_path: Path) -> Non
 def test_a_later_match_stands_behind_a_line(tmp_path: Path) -> None:
     body = page(tmp_path, match(1, "wrong"), match(2, "wrong"), match(57, "right"))
     assert re.findall(r"<li( class=\"far\")?><figure.*?<b>(\d+)</b>", body) == [
-        ("", "1"), ("", "2"), (' class="far"', "57"),
-    ]  # fmt: skip
+        ("", "1"),
+        ("", "2"),
+        (' class="far"', "57"),
+    ]
 
 
 def test_a_picture_that_is_gone(tmp_path: Path) -> None:
@@ -65,12 +67,8 @@ def test_wide_pictures_get_wide_tiles(tmp_path: Path) -> None:
     assert '<section class="wide">' not in page(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("shape", "size"), [((256, 128), (72, 144)), ((64, 32), (32, 64)), ((100, 900), (288, 32))]
-)
-def test_thumbnails_keep_their_shape_and_small_ones_their_size(
-    shape: tuple[int, int], size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("shape", "size"), [((256, 128), (72, 144)), ((64, 32), (32, 64)), ((100, 900), (288, 32))])
+def test_thumbnails_keep_their_shape_and_small_ones_their_size(shape: tuple[int, int], size: tuple[int, int]) -> None:
     picture = Image.open(io.BytesIO(thumbnail(noise(*shape))))
     assert picture.format == "JPEG" and picture.size == size and picture.height <= HEIGHT
 
@@ -79,8 +77,7 @@ def test_blur_takes_the_details() -> None:
     steps = np.zeros((128, 64, 3), np.uint8)
     steps[:, ::2] = 255  # stripes, as a face's details
     sharp, blurred = (
-        np.asarray(Image.open(io.BytesIO(thumbnail(steps, blur=blur)))).astype(float)
-        for blur in (False, True)
+        np.asarray(Image.open(io.BytesIO(thumbnail(steps, blur=blur)))).astype(float) for blur in (False, True)
     )
     assert sharp.std() > 100 and blurred[16:-16, 16:-16].std() < 10
 

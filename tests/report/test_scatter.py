@@ -36,9 +36,7 @@ def test_one_place_is_the_middle():
 
 
 def test_keys_show_a_shape_or_a_colour():
-    shapes, colours = (
-        ET.fromstring(f"<p>{dot_keys(['a', '<b>'], shapes=shapes)}</p>") for shapes in (True, False)
-    )
+    shapes, colours = (ET.fromstring(f"<p>{dot_keys(['a', '<b>'], shapes=shapes)}</p>") for shapes in (True, False))
     assert [path.get("d") for path in shapes.iter("path")] == list(SHAPES[:2])
     assert [key.get("class") for key in colours] == ["shape line-0", "shape line-1"]
     assert "".join(shapes[1].itertext()) == "<b>"

@@ -4,23 +4,29 @@ from lreid.report.scores import cross_model_table, score_table
 def row(checkpoint: str, variant: str, transductive: bool, figures: list[float], rates: list[float]) -> dict:
     names = ("mAP", "mINP", "rank1", "rank5", "rank10")
     return {
-        "checkpoint": checkpoint, "test": "north", "variant": variant, "transductive": transductive,
-        "num_absent": 1, "num_filtered": 2,
+        "checkpoint": checkpoint,
+        "test": "north",
+        "variant": variant,
+        "transductive": transductive,
+        "num_absent": 1,
+        "num_filtered": 2,
         "open_set": [
             {"false_accept_rate": far, "threshold": 0.5, "true_positive_rate": rate}
             for far, rate in zip((1.0, 0.1), rates, strict=False)
         ],
-    } | dict(zip(names, figures, strict=True))  # fmt: skip
+    } | dict(zip(names, figures, strict=True))
 
 
 RESULTS = {
-    "ap": "trapezoidal", "metric": "cosine", "notes": ["north: a note"],
+    "ap": "trapezoidal",
+    "metric": "cosine",
+    "notes": ["north: a note"],
     "rows": [
         row("task-01", "plain", False, [41.25, 10, 50, 75, 100], [12.5, 0]),
         row("task-10", "re-ranked", True, [50.04, 9.96, 60, 80, 90], []),
     ],
     "cross_model": [{"test": "north", "checkpoints": ["task-01", "task-10"], "mAP": [[41.25, 3], [4, 50]]}],
-}  # fmt: skip
+}
 
 
 def test_score_table() -> None:

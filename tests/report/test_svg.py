@@ -14,8 +14,7 @@ def chart(lines, **options):
 
 def points_of(svg):
     return [
-        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
-        for line in svg.iter("polyline")
+        [tuple(map(float, point.split(","))) for point in line.get("points").split()] for line in svg.iter("polyline")
     ]
 
 

@@ -17,17 +17,15 @@ def test_task_table_shows_every_cell(results):
     table = task_table(results())
     assert "dwopp on synthetic-4, seed 0: 3 of 4 tasks" in table
     assert "rectangular AP" in table
-    assert line_of(table, "after task") == [
-        "after task",
-        "plaza",
-        "harbor",
-        "mall",
-        "seen mean",
-        "unseen mean",
-    ]
+    assert line_of(table, "after task") == ["after task", "plaza", "harbor", "mall", "seen mean", "unseen mean"]
     assert line_of(table, "2 city 2/4") == [
-        "2 city 2/4", "10.0 / 30.0", "(11.0 / 31.0)", "12.0 / 32.0", "10.0 / 30.0", "12.0 / 32.0",
-    ]  # fmt: skip
+        "2 city 2/4",
+        "10.0 / 30.0",
+        "(11.0 / 31.0)",
+        "12.0 / 32.0",
+        "10.0 / 30.0",
+        "12.0 / 32.0",
+    ]
     assert line_of(table, "3 city 3/4")[1:] == [
         "20.0 / 40.0",
         "21.0 / 41.0",
@@ -66,9 +64,7 @@ def test_comparison_over_seeds(results):
     runs += [results(rows=4, method="dmml_ft", unseen=())]
     table = comparison_table(runs)
     # 20.5, 21.5, 25.5: mean 22.5, sample deviation sqrt(7)
-    assert line_of(table, "synthetic-4  dwopp")[:6] == [
-        "synthetic-4", "dwopp", "rectangular", "4", "3", "22.5 ± 2.6",
-    ]  # fmt: skip
+    assert line_of(table, "synthetic-4  dwopp")[:6] == ["synthetic-4", "dwopp", "rectangular", "4", "3", "22.5 ± 2.6"]
     assert line_of(table, "synthetic-4  dwopp")[-2:] == ["-1.2 ± 0.0", "+11.2 ± 0.0"]
     assert line_of(table, "synthetic-4  dmml_ft")[4:9] == ["1", "20.5", "40.5", "–", "–"]
 
@@ -103,10 +99,7 @@ def test_what_cannot_be_compared_is_not_averaged(results):
 def test_other_protocols_stand_in_rows_of_their_own(results):
     one, other = results(protocol="aaa"), results(protocol="bbb", seed=1)
     rows = list(csv.DictReader(io.StringIO(comparison_table([one, other], "csv"))))
-    assert [(row["benchmark"], row["n"]) for row in rows] == [
-        ("synthetic-4 [aaa]", "1"),
-        ("synthetic-4 [bbb]", "1"),
-    ]
+    assert [(row["benchmark"], row["n"]) for row in rows] == [("synthetic-4 [aaa]", "1"), ("synthetic-4 [bbb]", "1")]
     (row,) = csv.DictReader(io.StringIO(comparison_table([one, results(protocol="aaa", seed=1)], "csv")))
     assert (row["benchmark"], row["n"]) == ("synthetic-4", "2")
 
@@ -193,8 +186,5 @@ def test_what_happened_at_task_switches(results):
 def test_each_run_has_a_line_on_request(results):
     runs = [results(seed=seed, summary={"seen_mAP": 20.0 + seed}) for seed in (0, 3)]
     rows = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv", each=True))))
-    assert [(row["seed"], row["n"], float(row["seen_mAP"])) for row in rows] == [
-        ("0", "1", 20),
-        ("3", "1", 23),
-    ]
+    assert [(row["seed"], row["n"], float(row["seen_mAP"])) for row in rows] == [("0", "1", 20), ("3", "1", 23)]
     assert comparison_table(runs, each=True).splitlines()[0].split()[4:6] == ["seed", "n"]

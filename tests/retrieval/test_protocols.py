@@ -90,24 +90,18 @@ def test_single_shot_approaches_the_mean_over_all_draws(camera_filter, seed):
     for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
         hidden = camera_filter & (gallery_ids == pid) & (gallery_cams == cam)
         groups = [
-            np.flatnonzero((gallery_ids == identity) & ~hidden)
-            for identity in np.unique(gallery_ids)
-            if identity >= 0
+            np.flatnonzero((gallery_ids == identity) & ~hidden) for identity in np.unique(gallery_ids) if identity >= 0
         ]
         draws = list(product(*(group for group in groups if len(group))))
         curve = np.zeros(4)
         for draw in draws:
-            order = sorted(
-                sorted(draw), key=lambda image: nested_loops.distance(query, gallery[image], "cosine")
-            )
+            order = sorted(sorted(draw), key=lambda image: nested_loops.distance(query, gallery[image], "cosine"))
             ranks = [rank for rank, image in enumerate(order) if gallery_ids[image] == pid]
             if ranks:
                 curve[ranks[0] :] += 1 / len(draws)
         if ((gallery_ids == pid) & ~hidden).any():
             curves.append(curve)
-    result = evaluate_single_shot(
-        *case, repeats=3000, seed=seed, camera_filter=camera_filter, max_rank=4, block=3
-    )
+    result = evaluate_single_shot(*case, repeats=3000, seed=seed, camera_filter=camera_filter, max_rank=4, block=3)
     np.testing.assert_allclose(result.cmc, np.mean(curves, axis=0), atol=0.02)
     whole = evaluate(*case, camera_filter=camera_filter)
     assert (result.mAP, result.num_valid) == (whole.mAP, whole.num_valid)

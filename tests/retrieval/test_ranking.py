@@ -71,10 +71,7 @@ def test_equals_a_full_sort(problem, metric, ap, camera_filter, block, dtype, co
     assert (result.num_absent, result.num_filtered) == (reasons.count("absent"), reasons.count("filtered"))
 
 
-@pytest.mark.parametrize(
-    ("ap", "official"),
-    [("rectangular", "bot"), ("trapezoidal", "dwopp")],
-)
+@pytest.mark.parametrize(("ap", "official"), [("rectangular", "bot"), ("trapezoidal", "dwopp")])
 def test_golden(ap, official):
     with np.load(GOLDEN / "eval_small.npz") as file:
         case = dict(file)
@@ -224,14 +221,8 @@ def test_names_the_filter_that_left_no_match():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"query_features": np.full((3, 2), np.nan)},
-            r"query features: 3 of 3 rows hold NaN.*rows 0, 1, 2\)",
-        ),
-        (
-            {"gallery_features": np.array([[1.0, 2], [np.inf, 0], [1, 1]])},
-            r"gallery features: 1 of 3.*rows 1\)",
-        ),
+        ({"query_features": np.full((3, 2), np.nan)}, r"query features: 3 of 3 rows hold NaN.*rows 0, 1, 2\)"),
+        ({"gallery_features": np.array([[1.0, 2], [np.inf, 0], [1, 1]])}, r"gallery features: 1 of 3.*rows 1\)"),
         ({"query_features": np.ones((3, 5))}, "query features have 5 numbers a row, gallery features 2"),
         ({"query_features": np.ones(3)}, r"shape \(3,\)"),
         ({"query_features": np.ones((3, 2), dtype=int)}, "expected floats, got torch.int64"),

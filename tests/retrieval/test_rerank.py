@@ -118,8 +118,6 @@ def test_bad_input_is_named():
         with pytest.raises(InputError, match="KReciprocal.*needs k1 of at least 1"):
             KReciprocal(**settings_)(torch.from_numpy(queries), torch.from_numpy(gallery))
     with pytest.raises(InputError, match="metric 'nonsense': unknown; use cosine, euclidean or sqeuclidean"):
-        evaluate(
-            queries, gallery, [0, 1], [0, 1, 2], camera_filter=False, metric="nonsense", rerank=KReciprocal()
-        )
+        evaluate(queries, gallery, [0, 1], [0, 1, 2], camera_filter=False, metric="nonsense", rerank=KReciprocal())
     with pytest.raises(InputError, match="k = 0 must be at least 1"):
         expand_queries(queries, gallery, k=0)

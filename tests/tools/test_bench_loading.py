@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 SMALL = {
-    "HEIGHT": 32, "WIDTH": 16, "IDENTITIES": 2, "IMAGES_EACH": 3, "BATCH": 6, "OFFICIAL_WORKERS": 1,
+    "HEIGHT": 32,
+    "WIDTH": 16,
+    "IDENTITIES": 2,
+    "IMAGES_EACH": 3,
+    "BATCH": 6,
+    "OFFICIAL_WORKERS": 1,
     "TASK_EPOCHS": 1,
-}  # fmt: skip
+}
 
 
 def test_both_ways_stand_beside_each_other(
@@ -27,10 +32,11 @@ def test_both_ways_stand_beside_each_other(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * (1 + 6) + 1 + 3
     for line in (lines[1], lines[8], lines[15]):
-        assert (
-            line.split(",")[0].strip() in ("files", "files, 1 workers started every epoch")
-            and " 1.0 x" in line
-        )
+        assert line.split(",")[0].strip() in ("files", "files, 1 workers started every epoch") and " 1.0 x" in line
     assert [line.rpartition("wanted ")[2].split(" x")[0] for line in lines if "wanted" in line] == [
-        "2", "8", "2", "8", "15"
-    ]  # fmt: skip
+        "2",
+        "8",
+        "2",
+        "8",
+        "15",
+    ]

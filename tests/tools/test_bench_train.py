@@ -14,9 +14,8 @@ ARGUMENTS = [str(part) for pair in (TINY | {"METHOD.MARGIN": 0.5}).items() for p
 
 
 def run(
-    repository: Path, tool: str, command: list[str], monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> list[str]:  # fmt: skip
+    repository: Path, tool: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
     """The lines that a benchmark prints."""
     monkeypatch.setattr(sys, "argv", [tool, *command, *ARGUMENTS])
     monkeypatch.syspath_prepend(repository / "tools")
@@ -29,18 +28,7 @@ def run(
 def test_every_method_stands_beside_dmml_ft(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [
-        "methods",
-        "--methods",
-        "dwopp",
-        "bot_ft_plus",
-        "joint",
-        "--rounds",
-        "2",
-        "--steps",
-        "1",
-        "--json",
-    ]
+    command = ["methods", "--methods", "dwopp", "bot_ft_plus", "joint", "--rounds", "2", "--steps", "1", "--json"]
     out = run(repository, "bench_train.py", [*command, str(tmp_path / "steps.json")], monkeypatch, capsys)
     assert out[0].startswith("small, 32 x 16, ") and out[0].endswith("median of 2 rounds, 1 steps each")
     methods = ["dmml_ft", "dwopp", "bot_ft_plus", "joint"]
@@ -75,8 +63,13 @@ def test_a_step_is_split_into_its_parts(
     parts = [line.split("  ")[0] for line in out[4:-3]]
     teacher = ["teacher, forward"] if method == "dwopp" else []
     assert parts == [
-        "whole step", "data", "student, forward and backward", *teacher, "losses, forward and backward", "optimiser"
-    ]  # fmt: skip
+        "whole step",
+        "data",
+        "student, forward and backward",
+        *teacher,
+        "losses, forward and backward",
+        "optimiser",
+    ]
     assert float(out[-2].split()[-1]) > 0 and out[-1].startswith("evaluation of ")
 
 
@@ -95,9 +88,7 @@ def test_the_plain_way_learns_from_the_same_losses(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("plain", "bf16"):
-        (seconds,) = run(
-            repository, "bench_plain.py", ["--steps", "1", "--variant", name], monkeypatch, capsys
-        )
+        (seconds,) = run(repository, "bench_plain.py", ["--steps", "1", "--variant", name], monkeypatch, capsys)
         assert float(seconds) > 0
     command = ["--variants", "plain", "fp32", "--rounds", "1", "--steps", "1"]
     out = run(repository, "bench_plain.py", command, monkeypatch, capsys)

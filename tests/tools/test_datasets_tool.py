@@ -55,10 +55,7 @@ def test_prepare_and_check(run, tmp_path: Path) -> None:
         (["check", "dukemtmc"], "withdrawn"),
         (["prepare", "viper"], "viper: nothing to prepare"),
         (["check", "csv:none.csv"], "no such CSV file"),
-        (
-            ["check", "viper", "--sheet", "s.html", "--identities", "0"],
-            "--identities is 0; must be 1 or more",
-        ),
+        (["check", "viper", "--sheet", "s.html", "--identities", "0"], "--identities is 0; must be 1 or more"),
     ],
 )
 def test_bad_input_is_one_line(run, arguments, message) -> None:

@@ -19,9 +19,7 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
     answers = []
     for name in ("model.pt", "model.onnx"):
         assert tool("search.py", "build", f"{name}.gallery", "g", "--checkpoint", name) == 0
-        assert (
-            tool("search.py", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
-        )
+        assert tool("search.py", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
         answers.append(json.loads((world / name[6:] / "matches.json").read_text())["queries"])
     ranked = [[[match["path"] for match in query["matches"]] for query in queries] for queries in answers]
     assert ranked[0] == ranked[1] and len(ranked[0]) == 8
@@ -44,9 +42,8 @@ def test_torch_format(tool: Callable[..., int], world: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_no_file(
-    tool: Callable[..., int], world: Path, arguments: tuple[str, ...], message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    tool: Callable[..., int], world: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tool("export.py", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error

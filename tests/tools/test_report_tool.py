@@ -16,10 +16,18 @@ def test_what_runs_cost_is_shown_on_request(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = {
-        "schema": 1, "method": "dwopp", "benchmark": "market", "seed": 0, "ap": "rectangular", "tasks": ["a"],
-        "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}], "mAP": [], "rank1": [], "summary": {},
+        "schema": 1,
+        "method": "dwopp",
+        "benchmark": "market",
+        "seed": 0,
+        "ap": "rectangular",
+        "tasks": ["a"],
+        "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}],
+        "mAP": [],
+        "rank1": [],
+        "summary": {},
         "exemplars": 500,
-    }  # fmt: skip
+    }
     for name, temperature in (("one", 1.0), ("two", 2.0)):
         (tmp_path / name).mkdir()
         results["config"] = {"METHOD.NAME": "dwopp", "METHOD.TEMPERATURE": temperature}
@@ -45,10 +53,17 @@ def folders(tmp_path: Path) -> list[Path]:
         folder = tmp_path / f"seed{seed}"
         write_checkpoint(folder / "checkpoints" / "task-01.pt", seed=seed)
         results = {
-            "schema": 1, "method": "dwopp", "benchmark": "tiny", "seed": seed, "ap": "rectangular", "tasks": ["a"],
-            "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}], "mAP": [[10.0 + seed]],
-            "rank1": [[20.0]], "summary": {"seen_mAP": 10.0 + seed},
-        }  # fmt: skip
+            "schema": 1,
+            "method": "dwopp",
+            "benchmark": "tiny",
+            "seed": seed,
+            "ap": "rectangular",
+            "tasks": ["a"],
+            "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}],
+            "mAP": [[10.0 + seed]],
+            "rank1": [[20.0]],
+            "summary": {"seen_mAP": 10.0 + seed},
+        }
         (folder / "results.json").write_text(json.dumps(results))
         made.append(folder)
     return made

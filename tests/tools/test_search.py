@@ -11,12 +11,10 @@ import torch
 from checkpoints import write_checkpoint
 from milvus_lite_server import require_milvus
 
-from lreid import search
+from lreid.apps import search
 
 
-def test_the_life_of_a_gallery(
-    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def said(*arguments: str) -> str:
         assert tool("search.py", *arguments) == 0
         return capsys.readouterr().out
@@ -44,17 +42,13 @@ def test_a_gallery_moves_and_is_narrowed(
     write_checkpoint(world / "newer.pt", seed=1)
     assert said("build", where, "g", "--checkpoint", "model.pt") == f"{where}: 9 images, 4 identities\n"
     old = said("info", where)
-    text = said(
-        "query", where, "q", "--only-camera", "1", "--not-identity", "2", "--top", "9", "--out", "narrow"
-    )
+    text = said("query", where, "q", "--only-camera", "1", "--not-identity", "2", "--top", "9", "--out", "narrow")
     assert text.count("nearest: ") == 8
     answers = json.loads((world / "narrow" / "matches.json").read_text())["queries"]
     assert {(match["camera"], match["identity"] == "2") for each in answers for match in each["matches"]} == {
         ("1", False)
     }
-    assert (
-        said("query", where, "q", "--since", "5").count("nothing to compare with") == 8
-    )  # no times are known
+    assert said("query", where, "q", "--since", "5").count("nothing to compare with") == 8  # no times are known
     assert said("reindex", where, "--checkpoint", "newer.pt") == (
         f"{where}: 9 images of the new model, 9 extracted now; calibrate it anew, or go back with rollback\n"
     )
@@ -74,7 +68,7 @@ def damage(world: Path) -> dict[Path, bytes]:
     good = (world / "good.gallery").read_bytes()
     (world / "cut.gallery").write_bytes(good[: len(good) // 2])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lreid.retrieval.gallery_file.FORMAT", 0)
+        patch.setattr("lreid.gallery.faiss.gallery_file.FORMAT", 0)
         search.build(world / "old.gallery", world / "model.pt", images, device="cpu")
     search.build(world / "empty.gallery", world / "model.pt", images, device="cpu")
     search.remove(world / "empty.gallery", [image.path for image in images])
@@ -119,10 +113,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("query good.gallery q --only-camera 77", "good.gallery: has no camera '77'"),
         ("query good.gallery q --not-identity nobody", "good.gallery: has no identity 'nobody'"),
         ("query milvus:gone.db q", "milvus:gone.db: no such gallery; build one first"),
-        (
-            "query milvus:gone q",
-            "milvus:gone: no address; write milvus:FILE.db or milvus:http://host:port/NAME",
-        ),
+        ("query milvus:gone q", "milvus:gone: no address; write milvus:FILE.db or milvus:http://host:port/NAME"),
         ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
         ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
         ("remove good.gallery", "good.gallery: nothing to remove; name images, or somebody by --identity"),
@@ -135,16 +126,17 @@ def damage(world: Path) -> dict[Path, bytes]:
             "query good.gallery somebody.png --other-cameras",
             "somebody.png: --other-cameras needs the camera that took it; give --camera, or name files like",
         ),
-        (
-            "calibrate good.gallery q --false-accept-rate 1",
-            "false-accept rate 1.0: must be at least 0 and below 1",
-        ),
+        ("calibrate good.gallery q --false-accept-rate 1", "false-accept rate 1.0: must be at least 0 and below 1"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_no_file(
-    tool: Callable[..., int], world: Path, damage: dict[Path, bytes], capsys: pytest.CaptureFixture[str],
-    arguments: str, message: str,
-) -> None:  # fmt: skip
+    tool: Callable[..., int],
+    world: Path,
+    damage: dict[Path, bytes],
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    message: str,
+) -> None:
     out = ("--out", "bad") if arguments.startswith("query") else ()
     assert tool("search.py", *arguments.split(), *out) == 2
     text = capsys.readouterr().err

@@ -19,9 +19,7 @@ from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 
 ARGUMENTS = [
-    str(part)
-    for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items()
-    for part in pair
+    str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
 ]
 
 
@@ -45,9 +43,18 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     (tmp_path / "gone.yaml").write_text("BENCHMARK: {NAME: gone, TRAIN: ['csv:gone.csv']}")
     files = [str(tmp_path / name) for name in ("drawn.yaml", "gone.yaml")]
     status = run(
-        "--methods", "dmml_ft", "--seeds", "0", "--benchmarks", *files, "--jobs", "2", "--out",
-        str(tmp_path / "out"), *ARGUMENTS,
-    )  # fmt: skip
+        "--methods",
+        "dmml_ft",
+        "--seeds",
+        "0",
+        "--benchmarks",
+        *files,
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+        *ARGUMENTS,
+    )
     out, err = capfd.readouterr()
     *reasons, last = err.splitlines()
     assert status == 2 and last.startswith("sweep.py: 1 of 2 runs failed")
@@ -74,21 +81,26 @@ def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
     RunFolder(run).close()  # nobody holds it any more
 
 
-def test_a_dry_run_prints_commands(
-    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     vary = ["--vary", "METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]
     out = str(tmp_path / "out")
-    status = run(
-        "--methods", "decoupled", "--seeds", "0", *vary, "--dry-run", "--out", out, "TRAIN.LR", "1e-4"
-    )
+    status = run("--methods", "decoupled", "--seeds", "0", *vary, "--dry-run", "--out", out, "TRAIN.LR", "1e-4")
     lines = capsys.readouterr().out.splitlines()
     assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
     words = shlex.split(lines[1])
     assert words[1].endswith("train.py") and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
     assert words[-10:] == [
-        "METHOD.NAME", "decoupled", "TRAIN.LR", "1e-4", "METHOD.ALPHA", "1", "METHOD.BETA", "-1", "SEED", "0"
-    ]  # fmt: skip
+        "METHOD.NAME",
+        "decoupled",
+        "TRAIN.LR",
+        "1e-4",
+        "METHOD.ALPHA",
+        "1",
+        "METHOD.BETA",
+        "-1",
+        "SEED",
+        "0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,22 +108,12 @@ def test_a_dry_run_prints_commands(
     [
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: name the values"),
-        (
-            ["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"],
-            "--vary TRAIN.LR: is named 2 times",
-        ),
-        (
-            ["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"],
-            "METHOD.TEMPERATURE: joint has no such",
-        ),
+        (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is named 2 times"),
+        (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE: joint has no such"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_status_2(
-    run: Callable[..., int],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert run(*arguments, "--out", str(tmp_path / "out")) == 2
     err = capsys.readouterr().err

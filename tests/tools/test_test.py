@@ -18,9 +18,22 @@ def run(repository: Path, world: Path, tool: str, *arguments: str) -> subprocess
 
 def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, world: Path) -> None:
     done = run(
-        repository, world, "test.py", "--checkpoint", "model.pt", "EVAL.AP", "trapezoidal", "--query", "q",
-        "--gallery", "g", "--out", "out", "EVAL.FLIP", "True",
-    )  # fmt: skip
+        repository,
+        world,
+        "test.py",
+        "--checkpoint",
+        "model.pt",
+        "EVAL.AP",
+        "trapezoidal",
+        "--query",
+        "q",
+        "--gallery",
+        "g",
+        "--out",
+        "out",
+        "EVAL.FLIP",
+        "True",
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads((world / "out" / "test.json").read_text())
     assert results["ap"] == "trapezoidal" and list(results["checkpoints"]) == ["model"]
@@ -31,10 +44,7 @@ def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, worl
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["test.py", "--checkpoint", "model.pt", "--query", "q"],
-            "--query and --gallery go together; give both",
-        ),
+        (["test.py", "--checkpoint", "model.pt", "--query", "q"], "--query and --gallery go together; give both"),
         (
             ["test.py", "--checkpoint", "model.pt", "--query", "q", "--gallery", "g", "--csv", "x.csv"],
             "--csv and --query are two ways to name images; give one of them",

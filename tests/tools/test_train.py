@@ -20,14 +20,10 @@ def command(repository: Path) -> list[str]:
     return [sys.executable, str(repository / "tools" / "train.py")]
 
 
-def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(
-    command: list[str], tmp_path: Path
-) -> None:
+def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: list[str], tmp_path: Path) -> None:
     def run(out: str, *more: str) -> subprocess.Popen:
         return subprocess.Popen(
-            [*command, "--out", str(tmp_path / out), *more],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [*command, "--out", str(tmp_path / out), *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
     assert run("whole", *ARGUMENTS).wait(300) == 0
@@ -41,9 +37,7 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(
     assert killed.wait(60) == -signal.SIGKILL
     assert not (checkpoints / "task-03.pt").exists()  # in the middle of a task
     assert run("killed", "--resume").wait(300) == 0  # takes the config of the run
-    whole, resumed = (
-        json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed")
-    )
+    whole, resumed = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed"))
     for key in ("mAP", "rank1", "rank5", "rank10", "identity_ap", "summary", "loss_history"):
         assert whole[key] == resumed[key], key
 

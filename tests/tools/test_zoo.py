@@ -15,9 +15,7 @@ from lreid.zoo.page import page
 NAME = "dwopp-synthetic-10"
 
 
-def test_list_show_fetch_and_page(
-    tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_show_fetch_and_page(tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("zoo.py", "list") == 0
     assert NAME in capsys.readouterr().out
     assert tool("zoo.py", "show", f"zoo:{NAME}") == 0
@@ -34,20 +32,13 @@ def test_verify_one_with_wrong_figures(
     card = write_entry(tmp_path, "mine")
     assert tool("zoo.py", "verify", str(card.file)) == 2
     told = capsys.readouterr()
-    assert (
-        "mine" in told.out
-        and told.err.startswith("zoo.py: mine: plaza has mAP")
-        and told.err.count("\n") == 1
-    )
+    assert "mine" in told.out and told.err.startswith("zoo.py: mine: plaza has mAP") and told.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["zoo.py", "show", "dwop"],
-            "zoo:dwop: no model of the zoo has this name; the nearest is dwopp-synthetic-10",
-        ),
+        (["zoo.py", "show", "dwop"], "zoo:dwop: no model of the zoo has this name; the nearest is dwopp-synthetic-10"),
         (["zoo.py", "publish", "gone", "mine"], "gone: no such file; name the folder of a run"),
         (["test.py", "--checkpoint", "zoo:dwop"], "zoo:dwop: no model of the zoo has this name"),
     ],

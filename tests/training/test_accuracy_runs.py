@@ -34,9 +34,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(home: Path, *, name: str = "er", **changes: Any) -> CfgNode:
     keys = TINY | {
-        "BENCHMARK.TRAIN": [f"folder:{home}"], "BENCHMARK.TASKS_PER_DATASET": 2, "INPUT.WIDTH": 32,
-        "METHOD.NAME": name, "EVAL.ACCURACY": True,
-    }  # fmt: skip
+        "BENCHMARK.TRAIN": [f"folder:{home}"],
+        "BENCHMARK.TASKS_PER_DATASET": 2,
+        "INPUT.WIDTH": 32,
+        "METHOD.NAME": name,
+        "EVAL.ACCURACY": True,
+    }
     if name == "er":
         keys["METHOD.EXEMPLARS"] = 6  # of sixteen images
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
@@ -59,9 +62,7 @@ def test_results_hold_accuracies_and_their_summary(unbroken: Path) -> None:
             assert [len(row) for row in matrix] == [1, 2]
             assert all(value in (0, 25, 50, 75, 100) for row in matrix for value in row)  # of four images
             assert results["accuracy_summary"][name][kind] == summarise_accuracies(matrix)
-        assert all(
-            one <= other for one, other in zip(*(np.ravel(kinds[kind][-1]) for kind in KINDS), strict=True)
-        )
+        assert all(one <= other for one, other in zip(*(np.ravel(kinds[kind][-1]) for kind in KINDS), strict=True))
     assert results["accuracy"]["knn"]["task"][0] == [100.0]  # squares of one colour are no riddle
     (gallery,) = results["galleries"]
     assert (gallery["queries"], gallery["gallery"], gallery["valid_queries"]) == (4, 4, 4)
@@ -118,9 +119,7 @@ def test_other_methods(
 
 def test_without_test_images_of_trained_classes_nothing_is_trained(home: Path, tmp_path: Path) -> None:
     cfg = config(home, BENCHMARK__TRAIN=["synthetic:plaza"])
-    with pytest.raises(
-        InputError, match="^EVAL.ACCURACY: plaza 1/2 has no test images of the classes"
-    ) as raised:
+    with pytest.raises(InputError, match="^EVAL.ACCURACY: plaza 1/2 has no test images of the classes") as raised:
         train(cfg, tmp_path / "run")
     assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
 

@@ -85,9 +85,14 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None
     """20 updates on the same global batches; with rotated copies, a memory, two views, and a neck."""
     size = {"BATCH__IMAGES": 4} if name != "dwopp" else {"EPISODE__QUERY": 2}
     cfg = config(
-        METHOD__NAME=name, BENCHMARK__TASKS_PER_DATASET=2, TRAIN__EPOCHS=4, TRAIN__OPTIMIZER="sgd",
-        TRAIN__LR=1e-3, SYNTHETIC__TRAIN_IDENTITIES=10, **size,
-    )  # fmt: skip
+        METHOD__NAME=name,
+        BENCHMARK__TASKS_PER_DATASET=2,
+        TRAIN__EPOCHS=4,
+        TRAIN__OPTIMIZER="sgd",
+        TRAIN__LR=1e-3,
+        SYNTHETIC__TRAIN_IDENTITIES=10,
+        **size,
+    )
     expected = train(cfg, tmp_path / "one")
     runs = together(2, lambda: train(cfg, tmp_path / "two"), tmp_path)
     assert expected["steps_trained"] >= 16

@@ -67,9 +67,7 @@ def people(tmp_path: Path) -> Path:
         for number, record in enumerate(getattr(drawn, split)):
             name = f"{split}{number:03d}.png"
             Image.fromarray(draw(record.path)).save(folder / name)
-            domain = (
-                "abc"[pids.index(record.pid) // 4] if split == "train" else "abc"[pids.index(record.pid) % 3]
-            )
+            domain = "abc"[pids.index(record.pid) // 4] if split == "train" else "abc"[pids.index(record.pid) % 3]
             rows.append((name, f"{split == 'train'}-{record.pid}", record.camid, split, domain))
     with open(folder / "index.csv", "w", newline="") as file:
         csv.writer(file).writerows([("path", "pid", "camid", "split", "domain"), *rows])
@@ -78,14 +76,15 @@ def people(tmp_path: Path) -> Path:
 
 def of_files(people: Path, **changes: Any) -> CfgNode:
     return config(
-        BENCHMARK__TRAIN=[f"csv:{people}/index.csv"], BENCHMARK__TASKS_PER_DATASET=1, METHOD__NAME="bot_ft_plus",
-        DATA__CACHE_GIB=0.0, **changes,
-    )  # fmt: skip
+        BENCHMARK__TRAIN=[f"csv:{people}/index.csv"],
+        BENCHMARK__TASKS_PER_DATASET=1,
+        METHOD__NAME="bot_ft_plus",
+        DATA__CACHE_GIB=0.0,
+        **changes,
+    )
 
 
-def test_files_of_past_tasks_may_be_deleted(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_past_tasks_may_be_deleted(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory keeps pixels."""
     whole = train(of_files(people, METHOD__EXEMPLARS=30), tmp_path / "whole")
     end_task = BoTFineTuningPlus.end_task
@@ -114,9 +113,6 @@ def test_bad_images_are_no_exemplars(people: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_workers_do_not_change_the_figures(tmp_path: Path) -> None:
-    one, two = (
-        train(config(METHOD__NAME="erd", DATA__WORKERS=workers), tmp_path / str(workers))
-        for workers in (0, 2)
-    )
+    one, two = (train(config(METHOD__NAME="erd", DATA__WORKERS=workers), tmp_path / str(workers)) for workers in (0, 2))
     assert "align" in one["loss_history"][-1] and one["exemplars"] == 48
     assert one["loss_history"] == two["loss_history"] and one["mAP"] == two["mAP"]

@@ -48,8 +48,11 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
     results = json.loads((unbroken / "results.json").read_text())
     assert (results["schema"], results["method"], results["benchmark"], results["seed"]) == (
-        1, "dwopp", "synthetic-10", 0
-    )  # fmt: skip
+        1,
+        "dwopp",
+        "synthetic-10",
+        0,
+    )
     assert len(results["tasks"]) == 3
     (gallery,) = results["galleries"]
     assert gallery["kind"] == "seen" and gallery["queries"] == 12
@@ -120,9 +123,7 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
 
 
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
-def test_every_method_goes_on_to_the_same_figures(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken off in the middle of the second task of three, or of the only one."""
     cfg = config(METHOD__NAME=name)
     whole = train(cfg, tmp_path / "whole")
@@ -163,9 +164,11 @@ def test_joint_training_is_one_task(tmp_path: Path) -> None:
 
 def test_a_saved_model_loads_and_extracts(unbroken: Path) -> None:
     model = lreid.load_model(unbroken / "checkpoints" / "task-03.pt")
-    address = load_synthetic(
-        "plaza", train_identities=1, test_identities=1, images_per_identity=3, distractors=0, seed=0
-    ).train[0].path  # fmt: skip
+    address = (
+        load_synthetic("plaza", train_identities=1, test_identities=1, images_per_identity=3, distractors=0, seed=0)
+        .train[0]
+        .path
+    )
     features = model.extract([draw(address)])
     assert features.shape == (1, 256) and features.dtype == np.float32
     np.testing.assert_allclose(features, model.extract([address]))
@@ -200,9 +203,7 @@ def of_files(people: Path, **changes: Any) -> CfgNode:
     return config(**(source | changes))
 
 
-def test_images_of_past_tasks_are_not_needed(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DwoPP keeps no exemplars: it finishes although each task's images are deleted once the task is over."""
     end_task: Callable[[DwoPP, Task], None] = DwoPP.end_task
     deleted = []
@@ -225,13 +226,16 @@ def test_images_of_past_tasks_are_not_needed(
 
 def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
     cfg = of_files(
-        people, BENCHMARK__TRAIN=[f"csv:{people}/index.csv#{name}" for name in "ba"],
+        people,
+        BENCHMARK__TRAIN=[f"csv:{people}/index.csv#{name}" for name in "ba"],
         BENCHMARK__UNSEEN=[f"csv:{people}/index.csv#c"],
-    )  # fmt: skip
+    )
     results = train(cfg, tmp_path / "run")
     assert [(each["name"], each["kind"], each["first_task"]) for each in results["galleries"]] == [
-        ("b", "seen", 0), ("a", "seen", 1), ("c", "unseen", None)
-    ]  # fmt: skip
+        ("b", "seen", 0),
+        ("a", "seen", 1),
+        ("c", "unseen", None),
+    ]
     assert np.shape(results["mAP"]) == (2, 3)
     assert results["summary"]["unseen_mAP"] == results["mAP"][1][2]
 
@@ -258,9 +262,7 @@ def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path:
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
-def test_a_full_disk_loses_nothing_saved(
-    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_loses_nothing_saved(unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, save, saves = tmp_path / "run", torch.save, 0
 
     def until_full(state: Any, file: Any) -> None:
@@ -275,18 +277,13 @@ def test_a_full_disk_loses_nothing_saved(
         patch.setattr(torch, "save", until_full)
         with pytest.raises(InputError, match=r"last.pt: cannot be written .*No space left"):
             train(config(), out)
-    assert figures(train(config(), out, resume=True)) == figures(
-        json.loads((unbroken / "results.json").read_text())
-    )
+    assert figures(train(config(), out, resume=True)) == figures(json.loads((unbroken / "results.json").read_text()))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"EPISODE__IDENTITIES": 5},
-            "EPISODE.IDENTITIES: a batch needs 5 identities, but task 'plaza 1/3' has",
-        ),
+        ({"EPISODE__IDENTITIES": 5}, "EPISODE.IDENTITIES: a batch needs 5 identities, but task 'plaza 1/3' has"),
         ({"METHOD__NAME": "dwop"}, "METHOD.NAME: unknown method 'dwop'"),
         ({"BENCHMARK__TRAIN": ["market1501"], "DATA__ROOT": "nowhere"}, "nowhere"),
         ({"BENCHMARK__TRAIN": ["market1502"]}, "market1502.*market1501"),

@@ -17,10 +17,10 @@ from processes import start, wait
 from tiny import tiny_config
 from yacs.config import CfgNode
 
+from lreid import checkpoint as checkpoint_module
 from lreid.errors import InputError, Stopped
 from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
-from lreid.training import checkpoint as checkpoint_module
 from lreid.training.run import train
 from lreid.training.trainer import Trainer
 
@@ -115,9 +115,7 @@ def test_a_signal_between_two_steps_saves_and_ends_the_run(
     assert outcome(out) | {"config": 0} == outcome(unbroken) | {"config": 0}
 
 
-def test_a_signal_during_the_evaluation_ends_it_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_during_the_evaluation_ends_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluate(self: Trainer, task: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("went on")
@@ -155,11 +153,7 @@ def stopped_within_the_second_task(out: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("fault", ["cut short", "one bit", "empty", "foreign pickle"])
 def test_the_checkpoint_before_a_damaged_one_is_used(
-    unbroken: Path,
-    tmp_path: Path,
-    fault: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    unbroken: Path, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "run"
     stopped_within_the_second_task(out, monkeypatch)
@@ -201,9 +195,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(DwoPP, "begin_task", second_run)
     train(config(), out)
-    assert told == [
-        f"{out}: another run is at work in this folder; wait for its end, or choose another --out"
-    ]
+    assert told == [f"{out}: another run is at work in this folder; wait for its end, or choose another --out"]
     train(config(), out, resume=True)  # its lock went with it
 
 
@@ -234,9 +226,7 @@ def test_a_loss_that_is_not_finite_names_its_images(
     assert outcome(out) == outcome(unbroken)
 
 
-def test_an_infinite_gradient_of_a_finite_loss_is_not_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_infinite_gradient_of_a_finite_loss_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def loss(self: DwoPP, batch: Any) -> dict[str, torch.Tensor]:
         features = self.model(batch.images)
         return {"root": (features - features.detach()).square().sum().sqrt()}  # 0, with the gradient nan
@@ -261,7 +251,5 @@ def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(
-        InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"
-    ):
+    with pytest.raises(InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"):
         train(config(), tmp_path / "file" / "run")

@@ -57,11 +57,7 @@ def test_what_is_no_card(tmp_path: Path, change: dict, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "cannot be read as a card"),
-        ("{", "cannot be read as a card"),
-        ("[]", "not a card of this version"),
-    ],
+    [("", "cannot be read as a card"), ("{", "cannot be read as a card"), ("[]", "not a card of this version")],
 )
 def test_what_is_no_mapping(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "mine.json").write_text(text)
@@ -71,9 +67,7 @@ def test_what_is_no_mapping(tmp_path: Path, text: str, message: str) -> None:
 
 def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find("dwopp-synthetic-10").file == BUNDLED / "dwopp-synthetic-10.json"
-    with pytest.raises(
-        InputError, match="zoo:dwop-synthetic-1: no model .*; the nearest is dwopp-synthetic-10;"
-    ):
+    with pytest.raises(InputError, match="zoo:dwop-synthetic-1: no model .*; the nearest is dwopp-synthetic-10;"):
         find("dwop-synthetic-1")
     with pytest.raises(InputError, match="gone.json: no such card"):
         find(str(tmp_path / "gone.json"))

@@ -10,33 +10,9 @@ from lreid.zoo import cards, find
 from lreid.zoo.page import describe, page, table
 
 FIGURES = {
-    "a": {
-        "kind": "seen",
-        "queries": 3,
-        "images": 9,
-        "mAP": 50.0,
-        "rank1": 60.0,
-        "rank5": 70.0,
-        "rank10": 80.0,
-    },
-    "b": {
-        "kind": "seen",
-        "queries": 3,
-        "images": 9,
-        "mAP": 60.0,
-        "rank1": 80.0,
-        "rank5": 90.0,
-        "rank10": 99.0,
-    },
-    "c": {
-        "kind": "unseen",
-        "queries": 3,
-        "images": 9,
-        "mAP": 12.34,
-        "rank1": 20.0,
-        "rank5": 30.0,
-        "rank10": 40.0,
-    },
+    "a": {"kind": "seen", "queries": 3, "images": 9, "mAP": 50.0, "rank1": 60.0, "rank5": 70.0, "rank10": 80.0},
+    "b": {"kind": "seen", "queries": 3, "images": 9, "mAP": 60.0, "rank1": 80.0, "rank5": 90.0, "rank10": 99.0},
+    "c": {"kind": "unseen", "queries": 3, "images": 9, "mAP": 12.34, "rank1": 20.0, "rank5": 30.0, "rank10": 40.0},
 }
 
 
@@ -59,9 +35,13 @@ def test_means_over_galleries_and_aligned_columns(tmp_path: Path) -> None:
 
 
 def test_a_card_in_words(tmp_path: Path) -> None:
-    told = describe(
-        write_card(tmp_path / "many.json", b"", figures=FIGURES, url="https://a/b", start_only=True)
-    )
-    for part in ("start of training only", "mAP 12.34, Rank-1 20.00", "rectangular AP, cosine, camera filter on",
-                 "SHA-256", "weights from   https://a/b", "72,000 images looked at"):  # fmt: skip
+    told = describe(write_card(tmp_path / "many.json", b"", figures=FIGURES, url="https://a/b", start_only=True))
+    for part in (
+        "start of training only",
+        "mAP 12.34, Rank-1 20.00",
+        "rectangular AP, cosine, camera filter on",
+        "SHA-256",
+        "weights from   https://a/b",
+        "72,000 images looked at",
+    ):
         assert part in told

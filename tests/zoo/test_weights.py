@@ -44,10 +44,11 @@ def test_the_mirror_is_asked_first_then_the_card_then_its_mirrors(
         (tmp_path / place).mkdir()
         (tmp_path / place / "mine.safetensors").write_bytes(CONTENT)
     card = write_card(
-        tmp_path / "mine.json", CONTENT,
+        tmp_path / "mine.json",
+        CONTENT,
         url=(tmp_path / "home" / "mine.safetensors").as_uri(),
         mirrors=[(tmp_path / "other" / "mine.safetensors").as_uri()],
-    )  # fmt: skip
+    )
     monkeypatch.setenv("LREID_ZOO_MIRROR", (tmp_path / "mirror").as_uri() + "/")
     for place in ("home", "other", "mirror"):  # each is enough
         file = weights_file(card)
@@ -64,10 +65,7 @@ def test_models_of_one_name_do_not_share_a_file(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "there").write_bytes(content)
         address = (tmp_path / folder / "there").as_uri()
-        assert (
-            weights_file(write_card(tmp_path / folder / "mine.json", content, url=address)).read_bytes()
-            == content
-        )
+        assert weights_file(write_card(tmp_path / folder / "mine.json", content, url=address)).read_bytes() == content
 
 
 def test_reading_safetensors(tmp_path: Path) -> None:

@@ -71,11 +71,19 @@ LOADERS: dict[str, Callable[..., DataSet]] = {
 
 # Data sets whose figures are averaged over so many splits; their loaders take ``split`` and ``seed``.
 SPLITS = {
-    "viper": 20, "cuhk01": 20, "prid2011": 10, "grid": 10, "ilids": 10,
-    "vehicleid_small": 10, "vehicleid_medium": 10, "vehicleid_large": 10,
-    "cuhk03_classic_detected": 20, "cuhk03_classic_labeled": 20,
-    "cuhk03_classic_detected_single_shot": 20, "cuhk03_classic_labeled_single_shot": 20,
-}  # fmt: skip
+    "viper": 20,
+    "cuhk01": 20,
+    "prid2011": 10,
+    "grid": 10,
+    "ilids": 10,
+    "vehicleid_small": 10,
+    "vehicleid_medium": 10,
+    "vehicleid_large": 10,
+    "cuhk03_classic_detected": 20,
+    "cuhk03_classic_labeled": 20,
+    "cuhk03_classic_detected_single_shot": 20,
+    "cuhk03_classic_labeled_single_shot": 20,
+}
 
 # Data sets that tell no camera; their loaders take ``cameras``.
 WITHOUT_CAMERAS = ("cuhk_sysu", "cuhk_sysu_sub", "vehicleid_small", "vehicleid_medium", "vehicleid_large")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from lreid.data.datasets.layout import require_splits
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
+from lreid.identities import JUNK
 
 COLUMNS = ("path", "pid", "camid", "split")
 SPLITS = ("train", "query", "gallery")
-JUNK = "-1"
 
 
 class Row(NamedTuple):
@@ -75,9 +75,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
     splits: dict[str, Any] = {
         split: tuple(
-            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid])
-            for row in rows
-            if row.split == split
+            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid]) for row in rows if row.split == split
         )
         for split in SPLITS
     }
@@ -120,11 +118,9 @@ def read_rows(file: Path) -> list[Row]:
         row = _row(file, line, header, values)
         path = _path_inside(file, row)
         if path in first_line:
-            raise InputError(
-                f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two"
-            )
+            raise InputError(f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two")
         first_line[path] = line
-        if row.pid != JUNK:
+        if row.pid != str(JUNK):
             rows.append(row)
     if not rows:
         raise InputError(f"{file}: holds no images; write one line for each below the header")

@@ -40,8 +40,6 @@ def load(root: Path) -> DataSet:
             )
             views.append([record._replace(pid=10000 * number + record.pid) for record in records])
     *trained, query, gallery = views
-    data_set = DataSet(
-        "cuhk02", tuple(record for view in trained for record in view), tuple(query), tuple(gallery)
-    )
+    data_set = DataSet("cuhk02", tuple(record for view in trained for record in view), tuple(query), tuple(gallery))
     sources = {"train": home, "query": home / "P5" / "cam1", "gallery": home / "P5" / "cam2"}
     return require_splits(data_set, sources)

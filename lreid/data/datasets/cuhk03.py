@@ -52,12 +52,7 @@ def load(root: Path, *, boxes: Literal["detected", "labeled"]) -> DataSet:
 
 
 def load_classic(
-    root: Path,
-    *,
-    boxes: Literal["detected", "labeled"],
-    single_shot: bool = False,
-    split: int = 0,
-    seed: int = 0,
+    root: Path, *, boxes: Literal["detected", "labeled"], single_shot: bool = False, split: int = 0, seed: int = 0
 ) -> DataSet:
     """Loads one of the 20 classic test sets of CUHK03 from ``root/cuhk03``.
 
@@ -81,9 +76,7 @@ def load_classic(
     try:
         tested = {10000 * pair + person for pair, person in json.loads((home / TEST_SETS).read_text())[split]}
     except (ValueError, TypeError, LookupError):
-        raise InputError(
-            f"{home / TEST_SETS}: has no test set {split}; delete it and prepare CUHK03 again"
-        ) from None
+        raise InputError(f"{home / TEST_SETS}: has no test set {split}; delete it and prepare CUHK03 again") from None
     records = [
         record._replace(pid=10000 * int(Path(record.path).name[0]) + record.pid)
         for record in read_folder(folder, PATTERN, EXAMPLE, suffix=".png")
@@ -114,9 +107,7 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
         try:
             names = [content.text(cell) for cell in np.ravel(content["filelist"])]
             pids = [int(pid) for pid in np.ravel(content["labels"])]
-            positions = {
-                split: [int(i) - 1 for i in np.ravel(content[name])] for split, name in INDICES.items()
-            }
+            positions = {split: [int(i) - 1 for i in np.ravel(content[name])] for split, name in INDICES.items()}
             if len(names) != len(pids) or any(not 0 <= i < len(names) for p in positions.values() for i in p):
                 raise ValueError
         except (KeyError, ValueError, TypeError):
@@ -130,7 +121,5 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
 def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
     match = re.match(PATTERN, name)
     if match is None:
-        raise InputError(
-            f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: get the file again"
-        )
+        raise InputError(f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: get the file again")
     return Record(str(folder / name), pid, int(match["camid"]))

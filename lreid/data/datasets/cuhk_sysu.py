@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from lreid.data.datasets.layout import (
-    CameraPolicy,
-    NotThere,
-    cameras_of_test,
-    find_home,
-    read_folder,
-    require_splits,
-)
+from lreid.data.datasets.layout import CameraPolicy, NotThere, cameras_of_test, find_home, read_folder, require_splits
 from lreid.data.records import DataSet
 from lreid.errors import InputError
 

@@ -39,9 +39,7 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         title="GRID",
         source="its authors (https://personal.ie.cuhk.edu.hk/~ccloy/downloads_qmul_underground_reid.html)",
     )
-    probe, gallery = (
-        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".jpeg") for folder in ("probe", "gallery")
-    )
+    probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE, suffix=".jpeg") for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
     data_set = DataSet(
         "grid",

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lreid.data.datasets.csv_dataset import ascending_ranks
-from lreid.data.datasets.layout import (
-    SUFFIXES,
-    CameraPolicy,
-    cameras_of_test,
-    describe_folder,
-    visible_images,
-)
+from lreid.data.datasets.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
@@ -57,17 +51,18 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 
     def records(split: str, camera: int, places: slice) -> tuple[Record, ...]:
         return tuple(
-            Record(str(path), pid, camera)
-            for name, pid in pids.items()
-            for path in files[split][name][places]
+            Record(str(path), pid, camera) for name, pid in pids.items() for path in files[split][name][places]
         )
 
     query = records("test", query_camera, slice(0, None, 2))
     gallery = records("test", gallery_camera, slice(1, None, 2))
     return DataSet(
-        home.resolve().name, records("train", query_camera, slice(None)), query, gallery,
+        home.resolve().name,
+        records("train", query_camera, slice(None)),
+        query,
+        gallery,
         held_out=tuple(sorted((*query, *gallery))),
-    )  # fmt: skip
+    )
 
 
 def _images(folder: Path, least: int) -> dict[str, list[Path]]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
+from lreid.identities import JUNK
 
 CameraPolicy = Literal["apart", "same"]
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")  # of images
-JUNK = -1  # a bad detection: neither right nor wrong, so it is dropped
 DISTRACTOR = 0  # nobody, or a person without identity: a wrong answer in the gallery, nothing to train on
 
 
@@ -33,13 +33,7 @@ class NotThere(InputError):
 
 
 def find_home(
-    root: Path,
-    names: Sequence[str],
-    *,
-    folders: Collection[str],
-    files: Collection[str] = (),
-    title: str,
-    source: str,
+    root: Path, names: Sequence[str], *, folders: Collection[str], files: Collection[str] = (), title: str, source: str
 ) -> Path:
     """The folder of a data set.
 

@@ -69,9 +69,7 @@ def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
         if not person.is_dir():
             continue
         if not person.name.isdecimal():
-            raise InputError(
-                f"{person}: unexpected name; expected the number of a person: rename or remove it"
-            )
+            raise InputError(f"{person}: unexpected name; expected the number of a person: rename or remove it")
         pid = pid_offset + int(person.name)
         records += [Record(str(path), pid, camid) for path in visible_images(person, (".jpg",))]
     return records

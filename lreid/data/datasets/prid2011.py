@@ -40,8 +40,7 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         source="its authors (https://www.tugraz.at/institute/icg/research/team-bischof/lrs/downloads/PRID11/)",
     )
     first, second = (
-        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".png", camid=camid)
-        for camid, folder in FOLDERS.items()
+        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".png", camid=camid) for camid, folder in FOLDERS.items()
     )
     shared = [record for record in first if record.pid <= SHARED]
     trained = random_half((record.pid for record in shared), seed=[seed, split])

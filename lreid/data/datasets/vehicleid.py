@@ -67,9 +67,7 @@ def load(
         query=tuple(record._replace(camid=query_camera) for record in test if record not in gallery),
         gallery=tuple(record._replace(camid=gallery_camera) for record in test if record in gallery),
     )
-    return require_splits(
-        data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]}
-    )
+    return require_splits(data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]})
 
 
 def _read_list(file: Path, folder: Path) -> list[Record]:

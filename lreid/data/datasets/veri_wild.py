@@ -29,11 +29,7 @@ def load(root: Path, *, size: Literal["small", "medium", "large"]) -> DataSet:
         InputError: a folder or list is missing, a list has a faulty line, names an image that
             ``vehicle_info.txt`` does not know, or a split is empty.
     """
-    lists = {
-        "train": "train_list.txt",
-        "query": f"test_{SIZES[size]}_query.txt",
-        "gallery": f"test_{SIZES[size]}.txt",
-    }
+    lists = {"train": "train_list.txt", "query": f"test_{SIZES[size]}_query.txt", "gallery": f"test_{SIZES[size]}.txt"}
     home = find_home(
         root,
         ["VERI-Wild", "veri_wild", "veri_wild/VERI-Wild"],
@@ -44,9 +40,7 @@ def load(root: Path, *, size: Literal["small", "medium", "large"]) -> DataSet:
     )
     files = {split: home / "train_test_split" / name for split, name in lists.items()}
     cameras = _read_cameras(home / "train_test_split" / "vehicle_info.txt")
-    splits: dict[str, Any] = {
-        split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()
-    }
+    splits: dict[str, Any] = {split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()}
     return require_splits(DataSet(f"veri_wild_{size}", **splits), files)
 
 

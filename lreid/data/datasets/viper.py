@@ -38,15 +38,12 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         source="its authors (https://vision.soe.ucsc.edu/node/178)",
     )
     views = [
-        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".bmp", camid=camid)
-        for camid, folder in FOLDERS.items()
+        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".bmp", camid=camid) for camid, folder in FOLDERS.items()
     ]
     pids = [{record.pid for record in view} for view in views]
     if pids[0] != pids[1]:
         alone = min(pids[0] ^ pids[1])
-        raise InputError(
-            f"VIPeR: person {alone} is in only one of cam_a and cam_b of {home}; unpack the archive again"
-        )
+        raise InputError(f"VIPeR: person {alone} is in only one of cam_a and cam_b of {home}; unpack the archive again")
     trained = random_half(pids[0], seed=[seed, split // 2])
     tested = [tuple(record for record in view if record.pid not in trained) for view in views]
     data_set = DataSet(

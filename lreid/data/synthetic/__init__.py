@@ -74,9 +74,8 @@ def draw(address: str) -> np.ndarray:
 
 
 def load_synthetic(
-    domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int,
-    seed: int,
-) -> DataSet:  # fmt: skip
+    domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int, seed: int
+) -> DataSet:
     """Records of one domain: identities to train on, and others to be looked for.
 
     Training identities, test identities and distractors come from the whole season. Ascending ``pid``

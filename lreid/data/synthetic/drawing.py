@@ -14,13 +14,31 @@ Point = tuple[int, int]
 T = TypeVar("T")
 
 COLOURS: dict[str, Colour] = {
-    "black": (28, 28, 32), "charcoal": (58, 58, 64), "grey": (120, 122, 126), "silver": (178, 180, 184),
-    "white": (232, 232, 228), "cream": (226, 212, 178), "beige": (190, 166, 128), "brown": (104, 70, 44),
-    "maroon": (110, 28, 38), "red": (198, 40, 42), "coral": (236, 120, 100), "pink": (232, 150, 186),
-    "orange": (232, 128, 36), "yellow": (236, 204, 62), "olive": (106, 108, 50), "lime": (150, 200, 70),
-    "green": (48, 132, 66), "forest": (28, 72, 46), "teal": (30, 130, 134), "sky": (122, 182, 226),
-    "blue": (42, 86, 188), "navy": (30, 38, 86), "denim": (72, 92, 134), "purple": (106, 58, 142),
-}  # fmt: skip
+    "black": (28, 28, 32),
+    "charcoal": (58, 58, 64),
+    "grey": (120, 122, 126),
+    "silver": (178, 180, 184),
+    "white": (232, 232, 228),
+    "cream": (226, 212, 178),
+    "beige": (190, 166, 128),
+    "brown": (104, 70, 44),
+    "maroon": (110, 28, 38),
+    "red": (198, 40, 42),
+    "coral": (236, 120, 100),
+    "pink": (232, 150, 186),
+    "orange": (232, 128, 36),
+    "yellow": (236, 204, 62),
+    "olive": (106, 108, 50),
+    "lime": (150, 200, 70),
+    "green": (48, 132, 66),
+    "forest": (28, 72, 46),
+    "teal": (30, 130, 134),
+    "sky": (122, 182, 226),
+    "blue": (42, 86, 188),
+    "navy": (30, 38, 86),
+    "denim": (72, 92, 134),
+    "purple": (106, 58, 142),
+}
 
 
 class Dice:
@@ -50,9 +68,7 @@ class Dice:
 
     def colour(self, names: str) -> Colour:
         """One of the named colours, slightly off."""
-        red, green, blue = (
-            min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())]
-        )
+        red, green, blue = (min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
         return red, green, blue
 
     def shade(self, colour: Colour) -> Colour:

@@ -60,9 +60,7 @@ def test_order_of_lines_and_columns_and_extra_columns_do_not_matter(write):
     expected = csv_dataset.load(write(ROWS))
     shuffled = ROWS[:]
     random.Random(3).shuffle(shuffled)
-    swapped = [
-        f"{split},note,{path},{camid},{pid}" for path, pid, camid, split in (r.split(",") for r in shuffled)
-    ]
+    swapped = [f"{split},note,{path},{camid},{pid}" for path, pid, camid, split in (r.split(",") for r in shuffled)]
     assert csv_dataset.load(write(swapped, header="split,remark,path,camid,pid")) == expected
 
 
@@ -99,18 +97,9 @@ FAULTS = {
     "too many values": (["a.jpg,1,0,train,x"], "csv:2: 5 values for 4 columns"),
     "empty value": (["a.jpg,,0,train"], "csv:2: pid is empty"),
     "path twice": ([*ROWS, "a.jpg,9,right,train"], "csv:7: a.jpg is already on line 3"),
-    "path twice in other words": (
-        [*ROWS, "./i//../a.jpg,9,right,train"],
-        "csv:7: ./i//../a.jpg is already on line 3",
-    ),
-    "path twice, once absolute": (
-        [*ROWS, "{folder}/c.jpg,100,right,gallery"],
-        "csv:7: .*/c.jpg is already on line 4",
-    ),
-    "trained and tested": (
-        [*ROWS, "f.jpg,9,right,query"],
-        "csv:7: identity '9' is in query .* train on line 3",
-    ),
+    "path twice in other words": ([*ROWS, "./i//../a.jpg,9,right,train"], "csv:7: ./i//../a.jpg is already on line 3"),
+    "path twice, once absolute": ([*ROWS, "{folder}/c.jpg,100,right,gallery"], "csv:7: .*/c.jpg is already on line 4"),
+    "trained and tested": ([*ROWS, "f.jpg,9,right,query"], "csv:7: identity '9' is in query .* train on line 3"),
     "outside by a relative path": (
         [*ROWS, "../f.jpg,3,left,train"],
         "csv:7: ../f.jpg lies outside .*; move the CSV file to a folder that holds all images",
@@ -121,10 +110,7 @@ FAULTS = {
     "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
     "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
     "no rows": ([], "holds no images"),
-    "wrong base folder": (
-        [f"images/{row}" for row in ROWS],
-        "csv:2: none of the images exists, .*images/b.jpg",
-    ),
+    "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: none of the images exists, .*images/b.jpg"),
 }
 
 

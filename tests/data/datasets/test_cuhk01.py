@@ -9,8 +9,7 @@ from lreid.errors import InputError
 @pytest.fixture
 def root(tmp_path, make_images):
     make_images(
-        tmp_path / "cuhk01/campus",
-        [f"{pid:04d}{image:03d}.png" for pid in range(1, 8) for image in (1, 2, 3, 4)],
+        tmp_path / "cuhk01/campus", [f"{pid:04d}{image:03d}.png" for pid in range(1, 8) for image in (1, 2, 3, 4)]
     )
     return tmp_path
 
@@ -32,9 +31,7 @@ def test_odd_splits_swap_the_cameras(root):
 
 def test_splits_are_decided_by_the_seed(root):
     def trained(seed):
-        return [
-            frozenset(r.pid for r in cuhk01.load(root, split=i, seed=seed).train) for i in range(0, 20, 2)
-        ]
+        return [frozenset(r.pid for r in cuhk01.load(root, split=i, seed=seed).train) for i in range(0, 20, 2)]
 
     assert trained(0) == trained(0) != trained(1)
     assert len(set(trained(0))) > 3

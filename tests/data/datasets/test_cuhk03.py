@@ -15,9 +15,16 @@ from lreid.errors import InputError
 # people of two pairs of cameras with the numbers of their images; 1 to 5 are by view 1, 6 to 10 by view 2
 PEOPLE = {(1, 1): (1, 2, 6), (1, 2): (1, 7, 10), (2, 1): (2, 6), (2, 2): (5,)}
 FILES = [
-    "1_001_1_01.png", "1_001_1_02.png", "1_001_2_06.png", "1_002_1_01.png", "1_002_2_07.png", "1_002_2_10.png",
-    "2_001_1_02.png", "2_001_2_06.png", "2_002_1_05.png",
-]  # fmt: skip
+    "1_001_1_01.png",
+    "1_001_1_02.png",
+    "1_001_2_06.png",
+    "1_002_1_01.png",
+    "1_002_2_07.png",
+    "1_002_2_10.png",
+    "2_001_1_02.png",
+    "2_001_2_06.png",
+    "2_002_1_05.png",
+]
 TRAIN = [4, 5, 6]  # of FILES, from 1
 QUERY = [7, 1]
 GALLERY = [2, 3, 8, 9]
@@ -31,9 +38,7 @@ def colour(pair, person, number):
 
 def release():
     def person(pair, number):
-        return [
-            colour(pair, number, i) if i in PEOPLE[pair, number] else np.zeros((0, 0)) for i in range(1, 11)
-        ]
+        return [colour(pair, number, i) if i in PEOPLE[pair, number] else np.zeros((0, 0)) for i in range(1, 11)]
 
     pairs = [cells([person(pair, number) for number in (1, 2)]) for pair in (1, 2)]
     test_sets = [np.array([[1, 1], [2, 2]]), np.array([[1, 2], [2, 1]])]
@@ -44,10 +49,13 @@ def config(version, file, names=FILES, train=TRAIN):
     WRITERS[version](
         file,
         {
-            "train_idx": np.array([train]).T, "query_idx": np.array([QUERY]).T, "gallery_idx": np.array([GALLERY]).T,
-            "labels": np.array([LABELS]).T, "filelist": cells(list(names)),
+            "train_idx": np.array([train]).T,
+            "query_idx": np.array([QUERY]).T,
+            "gallery_idx": np.array([GALLERY]).T,
+            "labels": np.array([LABELS]).T,
+            "filelist": cells(list(names)),
         },
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(params=WRITERS)
@@ -70,10 +78,7 @@ def test_images_come_out_of_the_release(root, boxes):
         for number in numbers:
             file = folder / f"{pair}_{person:03d}_{1 if number <= 5 else 2}_{number:02d}.png"
             assert np.array_equal(np.array(Image.open(file)), colour(pair, person, number))
-    assert json.loads((root / "cuhk03" / cuhk03.TEST_SETS).read_text()) == [
-        [[1, 1], [2, 2]],
-        [[1, 2], [2, 1]],
-    ]
+    assert json.loads((root / "cuhk03" / cuhk03.TEST_SETS).read_text()) == [[[1, 1], [2, 2]], [[1, 2], [2, 1]]]
 
 
 def test_new_protocol(root):
@@ -124,9 +129,7 @@ def test_preparing_goes_on_where_it_stopped(root):
 def test_unprepared_says_how(root):
     with pytest.raises(InputError, match="holds no images_detected; .* prepare cuhk03_detected --root"):
         cuhk03.load(root, boxes="detected")
-    with pytest.raises(
-        InputError, match="no images_labeled and no classic_test_sets.json; .* prepare cuhk03_labeled"
-    ):
+    with pytest.raises(InputError, match="no images_labeled and no classic_test_sets.json; .* prepare cuhk03_labeled"):
         cuhk03.load_classic(root, boxes="labeled")
 
 
@@ -143,9 +146,7 @@ def test_missing_config_is_named(root):
 def test_a_list_of_something_else_is_refused(root, change):
     prepare_cuhk03(root)
     config("older", root / "cuhk03/cuhk03_new_protocol_config_detected.mat", **change)
-    with pytest.raises(
-        InputError, match="config_detected.mat: (lists the image 'x.png'|is no file of the new)"
-    ):
+    with pytest.raises(InputError, match="config_detected.mat: (lists the image 'x.png'|is no file of the new)"):
         cuhk03.load(root, boxes="detected")
 
 

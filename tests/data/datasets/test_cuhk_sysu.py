@@ -13,19 +13,11 @@ SCENES = {f"s{number}.jpg": (number * 20, 100, 50) for number in range(1, 8)}
 
 
 def box(scene, left, top, width, height, hard=0, **more):
-    return {
-        "imname": scene,
-        "idlocate": np.array([[left, top, width, height]]),
-        "ishard": np.array([[hard]]),
-    } | more
+    return {"imname": scene, "idlocate": np.array([[left, top, width, height]]), "ishard": np.array([[hard]])} | more
 
 
 TRAIN = [
-    {
-        "idname": "p3",
-        "nAppear": 2,
-        "scene": [box("s1.jpg", 0, 0, 10, 20), box("s2.jpg", 5, 5, 8, 16, hard=1)],
-    },
+    {"idname": "p3", "nAppear": 2, "scene": [box("s1.jpg", 0, 0, 10, 20), box("s2.jpg", 5, 5, 8, 16, hard=1)]},
     {"name": "p11", "number": 1, "scenes": [box("s1.jpg", 30, 2, 6, 12)]},  # one scene only
 ]
 EMPTY = {"imname": "s6.jpg", "idlocate": np.zeros((0, 0)), "ishard": np.zeros((0, 0))}
@@ -43,9 +35,9 @@ def structs(items):
     array = np.empty((1, len(items)), dtype=[(name, object) for name in items[0]])
     for i, item in enumerate(items):
         for name, value in item.items():
-            array[name][0, i] = structs(value) if isinstance(value, list) else (
-                structs([value]) if isinstance(value, dict) else value
-            )  # fmt: skip
+            array[name][0, i] = (
+                structs(value) if isinstance(value, list) else (structs([value]) if isinstance(value, dict) else value)
+            )
     return array
 
 
@@ -56,10 +48,7 @@ def root(tmp_path):
     (home / "annotation/test/train_test").mkdir(parents=True)
     for name, colour in SCENES.items():
         Image.new("RGB", (60, 40), colour).save(home / "Image/SSM" / name, quality=100)
-    write_old(
-        home / "annotation/test/train_test/Train.mat",
-        {"Train": cells([structs([person]) for person in TRAIN])},
-    )
+    write_old(home / "annotation/test/train_test/Train.mat", {"Train": cells([structs([person]) for person in TRAIN])})
     write_old(home / "annotation/test/train_test/TestG50.mat", {"TestG50": structs(TEST)})
     return tmp_path
 

@@ -76,8 +76,7 @@ def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"),
-    [("Market1501", "market1501"), ("msmt17v2", "msmt17_v2"), ("csv", "csv:PATH"), ("", "")],
+    ("name", "nearest"), [("Market1501", "market1501"), ("msmt17v2", "msmt17_v2"), ("csv", "csv:PATH"), ("", "")]
 )
 def test_unknown_name_names_the_nearest(name, nearest):
     with pytest.raises(InputError, match=f"unknown data set; the nearest known is {nearest}"):
@@ -86,9 +85,7 @@ def test_unknown_name_names_the_nearest(name, nearest):
 
 @pytest.mark.parametrize("name", ["dukemtmc", "DukeMTMC-reID", "dukemtmcreid"])
 def test_duke_is_withdrawn(name):
-    with pytest.raises(
-        InputError, match="withdrawn.*lreid-order1-noduke, lreid-order2-noduke and lpw-order1"
-    ):
+    with pytest.raises(InputError, match="withdrawn.*lreid-order1-noduke, lreid-order2-noduke and lpw-order1"):
         load_datasets(name, "datasets", {})
 
 

@@ -36,12 +36,7 @@ def test_published_partition(root, split):
     assert len(data_set.train) == 4
     assert [(record.pid, record.camid) for record in data_set.query] == [(pid, pid) for pid in tested]
     # distractors stay in every gallery, each with its camera
-    assert [record[1:] for record in data_set.gallery] == [
-        (0, 5),
-        (0, 6),
-        (0, 7),
-        *((pid, 8) for pid in tested),
-    ]
+    assert [record[1:] for record in data_set.gallery] == [(0, 5), (0, 6), (0, 7), *((pid, 8) for pid in tested)]
 
 
 def test_the_seed_changes_nothing(root):

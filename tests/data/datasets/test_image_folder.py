@@ -31,10 +31,20 @@ def short(records):
 
 def build(root, tasks=2, name="folder:digits", **changes):
     options = {
-        "train": [name], "unseen": [], "root": root, "tasks_per_dataset": tasks, "pool": False, "identities": 0,
-        "order": "ascending", "order_seed": 0, "unseen_galleries": "separate", "splits": 1, "split_seed": 0,
-        "cameras": "apart", "synthetic": {},
-    }  # fmt: skip
+        "train": [name],
+        "unseen": [],
+        "root": root,
+        "tasks_per_dataset": tasks,
+        "pool": False,
+        "identities": 0,
+        "order": "ascending",
+        "order_seed": 0,
+        "unseen_galleries": "separate",
+        "splits": 1,
+        "split_seed": 0,
+        "cameras": "apart",
+        "synthetic": {},
+    }
     return build_benchmark("bench", **options | changes)
 
 
@@ -55,9 +65,7 @@ def test_held_out_images_get_the_labels_of_their_classes(home):
         assert [task.classes for task in benchmark.tasks] == [[0], [1]]
         for task in benchmark.tasks:
             (trained,) = {Path(record.path).parent.name for record in task.records}
-            assert {(Path(path).parent.name, pid) for path, pid, _ in task.held_out} == {
-                (trained, task.index)
-            }
+            assert {(Path(path).parent.name, pid) for path, pid, _ in task.held_out} == {(trained, task.index)}
             assert len(task.held_out) == len(list((home / "test" / trained).glob("*.*")))
     merged = merge_tasks(benchmark).tasks[0]
     assert {record.pid for record in merged.held_out} == {0, 1} and len(merged.held_out) == 5
@@ -90,7 +98,7 @@ def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
         (["train/9"], ["train/9"], r"train/9: a class needs 1 images or more \(.bmp .gif .* .webp\) in train, found 0"),
         (["test/10/a.png"], [], "test/10: a class needs 2 images or more .* in test, found 1"),
     ],
-)  # fmt: skip
+)
 def test_faults_are_one_clear_line(home, remove, make, error):
     for name in remove:
         for path in sorted((home / name).rglob("*"), reverse=True):
@@ -104,7 +112,5 @@ def test_faults_are_one_clear_line(home, remove, make, error):
 
 
 def test_no_such_folder(tmp_path):
-    with pytest.raises(
-        InputError, match=f"pets: no such folder, neither here nor in {tmp_path}; check the path"
-    ):
+    with pytest.raises(InputError, match=f"pets: no such folder, neither here nor in {tmp_path}; check the path"):
         load_datasets("folder:pets", tmp_path, {})

@@ -45,5 +45,7 @@ def test_scene_two_in_the_layout_of_market(tmp_path, make_images):
     make_images(tmp_path / "LPW_s2/bounding_box_test", ["0001_c2s2_000001_00.jpg", "-1_c2s2_000002_00.jpg"])
     data_set = lpw.load_s2(tmp_path)
     assert [[r[1:] for r in s] for s in (data_set.train, data_set.query, data_set.gallery)] == [
-        [(3, 4)], [(1, 1)], [(1, 2)],
-    ]  # fmt: skip
+        [(3, 4)],
+        [(1, 1)],
+        [(1, 2)],
+    ]

@@ -14,9 +14,7 @@ IMAGE = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
 def test_both_versions_give_the_same(tmp_path, version):
     file = tmp_path / "content.mat"
     inner = cells([[IMAGE, np.zeros((0, 0))], [IMAGE + 1, IMAGE + 2]])
-    WRITERS[version](
-        file, {"numbers": np.array([[1.0, 2, 3]]), "outer": cells([inner]), "names": cells(["ab", "c"])}
-    )
+    WRITERS[version](file, {"numbers": np.array([[1.0, 2, 3]]), "outer": cells([inner]), "names": cells(["ab", "c"])})
     with MatlabFile(file) as content:
         assert content["numbers"].tolist() == [[1, 2, 3]]
         people = content.value(content["outer"][0, 0])
@@ -41,10 +39,7 @@ def test_damage_is_named(tmp_path):
     with pytest.raises(InputError, match="content.mat: cannot be read as a MATLAB file"):
         MatlabFile(file)
     file.write_bytes(b"something else entirely")
-    with (
-        pytest.raises(InputError, match="content.mat: cannot be read as a MATLAB file"),
-        MatlabFile(file) as content,
-    ):
+    with pytest.raises(InputError, match="content.mat: cannot be read as a MATLAB file"), MatlabFile(file) as content:
         content["numbers"]
     with pytest.raises(InputError, match="content.mat: cannot be read as a MATLAB file"):
         read_matlab(file)

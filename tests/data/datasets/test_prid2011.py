@@ -29,9 +29,7 @@ def test_only_shared_people_are_trained_on_and_asked_for(root):
 
 def test_ten_splits_are_decided_by_the_seed(root):
     def queries(seed):
-        return [
-            tuple(r.pid for r in prid2011.load(root, split=split, seed=seed).query) for split in range(10)
-        ]
+        return [tuple(r.pid for r in prid2011.load(root, split=split, seed=seed).query) for split in range(10)]
 
     assert queries(0) == queries(0)
     assert queries(0) != queries(1)

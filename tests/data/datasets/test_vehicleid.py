@@ -16,9 +16,7 @@ def root(tmp_path):
     (home / "train_test_split").mkdir()
     (home / "train_test_split/train_list.txt").write_text("\n".join(TRAIN) + "\n")
     for size in (800, 1600, 2400):
-        (home / f"train_test_split/test_list_{size}.txt").write_text(
-            "\r\n".join(TEST[: 5 - size // 1600]) + "\n\n"
-        )
+        (home / f"train_test_split/test_list_{size}.txt").write_text("\r\n".join(TEST[: 5 - size // 1600]) + "\n\n")
     return tmp_path
 
 

@@ -9,9 +9,7 @@ from lreid.errors import InputError
 @pytest.fixture
 def make_veri(tmp_path, make_images):
     def make(folder):
-        make_images(
-            tmp_path / folder / "image_train", ["0004_c012_00028630_0.jpg", "0001_c001_00016450_0.jpg"]
-        )
+        make_images(tmp_path / folder / "image_train", ["0004_c012_00028630_0.jpg", "0001_c001_00016450_0.jpg"])
         make_images(tmp_path / folder / "image_query", ["0002_c002_00030600_0.jpg"])
         make_images(tmp_path / folder / "image_test", ["0002_c020_00030600_0.jpg", "-1_c003_00030600_0.jpg"])
         return tmp_path
@@ -29,9 +27,7 @@ def test_reads_ids_and_cameras(make_veri, folder):
 
 
 def test_missing_folder(tmp_path):
-    with pytest.raises(
-        InputError, match="VeRi-776: no folder .*veri or .*VeRi; get the data set from .*is empty"
-    ):
+    with pytest.raises(InputError, match="VeRi-776: no folder .*veri or .*VeRi; get the data set from .*is empty"):
         veri776.load(tmp_path)
 
 

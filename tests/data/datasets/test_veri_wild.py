@@ -31,10 +31,7 @@ def test_cameras_come_from_the_information_file(root, size):
     data_set = veri_wild.load(root, size=size)
     images = root / "VERI-Wild/images"
     assert data_set.name == f"veri_wild_{size}"
-    assert data_set.train == (
-        (str(images / "00001/000001.jpg"), 1, 12),
-        (str(images / "00001/000002.jpg"), 1, 174),
-    )
+    assert data_set.train == ((str(images / "00001/000001.jpg"), 1, 12), (str(images / "00001/000002.jpg"), 1, 174))
     assert data_set.query == ((str(images / "00002/000003.jpg"), 2, 1),)
     assert data_set.gallery == ((str(images / "00002/000004.jpg"), 2, 2),)
 

@@ -38,9 +38,7 @@ def test_splits_differ_and_are_decided_by_the_seed(root):
         return tuple(record.pid for record in viper.load(root, **options).query)
 
     assert len({people(split=split) for split in range(20)}) > 3
-    assert [people(split=split, seed=1) for split in range(20)] != [
-        people(split=split) for split in range(20)
-    ]
+    assert [people(split=split, seed=1) for split in range(20)] != [people(split=split) for split in range(20)]
     assert people(split=4, seed=1) == people(split=4, seed=1)
 
 

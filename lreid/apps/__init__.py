@@ -1,0 +1,1 @@
+"""What the commands do: train, test, search, report, sweep, data, zoo, export."""

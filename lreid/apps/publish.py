@@ -1,0 +1,238 @@
+"""The door of the zoo's makers: a finished run becomes an entry, and entries are measured again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+from yacs.config import CfgNode
+
+from lreid.checkpoint import load_model_state
+from lreid.config import CONFIGS, differing_keys, leaves, load_config
+from lreid.data.fingerprint import protocol_fingerprint
+from lreid.data.synthetic import is_synthetic
+from lreid.errors import InputError
+from lreid.evaluation import Evaluator
+from lreid.files import write_atomically
+from lreid.loading import load_model, model_config
+from lreid.methods import method_class
+from lreid.models import Embedder
+from lreid.report import read_results
+from lreid.training.run import (
+    FREE_KEYS,
+    benchmark_of,
+    evaluator_of,
+    model_of,
+    pick_device,
+    recorded_config,
+    with_method_defaults,
+)
+from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card
+
+logger = logging.getLogger("lreid")
+
+# Points; other processors round differently, and of few queries one more or less that is found moves Rank-k.
+TOLERANCE = {"mAP": 0.1, "rank1": 1.0, "rank5": 1.0, "rank10": 1.0}
+
+Figures = dict[str, dict[str, Any]]
+
+
+def publish(
+    run: Path,
+    name: str,
+    *,
+    title: str = "",
+    half: bool = False,
+    start_only: bool = False,
+    licence: str = "MIT",
+    urls: Sequence[str] = (),
+    folder: Path = BUNDLED,
+) -> Card:
+    """Writes weights and card of a run's last task; an entry of this name is replaced.
+
+    Args:
+        run: the folder of a finished run.
+        name: of the entry, in a-z, 0-9, ``-`` and ``_``.
+        title: one line for people; empty for one of method and benchmark.
+        half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
+            variances may be too large or too small for 16.
+        start_only: the network is meant to start training from.
+        licence: of the weights.
+        urls: where the weights will be had, if not beside the card.
+        folder: to write to.
+
+    Returns:
+        The card. Its figures are those of the weights as they are stored, on the benchmark of the run.
+
+    Raises:
+        InputError: the name or the run does not fit, or the benchmark's images are not those of the run.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
+    results = read_results(run)
+    tasks, done = len(results["tasks"]), len(results["mAP"])
+    if done < tasks:
+        raise InputError(f"{run}: only {done} of {tasks} tasks are done; finish the run with --resume first")
+    checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
+    cfg = with_method_defaults(model_config(checkpoint))
+    state = stored(load_model(checkpoint).state_dict(), half)
+    model = _model(cfg, state, checkpoint)
+    figures, protocol = TestSets().measure(model, cfg)
+    if protocol != results["protocol"]:
+        raise InputError(
+            f"{run}: the images of {results['benchmark']} are not those that the run was tested on "
+            f"({protocol}, not {results['protocol']}); put these in place, or train again"
+        )
+    for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
+        told = figures[gallery["name"]]["mAP"]
+        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, told)
+    content = safetensors.torch.save(state)
+    card = Card(
+        file=folder / f"{name}.json",
+        name=name,
+        title=title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
+        start_only=start_only,
+        method=cfg.METHOD.NAME,
+        benchmark=cfg.BENCHMARK.NAME,
+        seed=cfg.SEED,
+        task=tasks,
+        tasks=tasks,
+        backbone=cfg.MODEL.BACKBONE,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        mean=list(cfg.INPUT.MEAN),
+        std=list(cfg.INPUT.STD),
+        neck=method_class(cfg.METHOD.NAME).neck,
+        dim=model.dim,
+        parameters=sum(each.numel() for each in model.parameters()),
+        figures=figures,
+        metric=cfg.EVAL.METRIC,
+        ap=cfg.EVAL.AP,
+        camera_filter=cfg.EVAL.CAMERA_FILTER,
+        flip=cfg.EVAL.FLIP,
+        protocol=protocol,
+        images_trained=results.get("images_trained", 0),
+        trained_on=_trained_on(cfg.BENCHMARK.TRAIN),
+        command=command_of(cfg),
+        config={"SEED": cfg.SEED} | recorded_config(dict(leaves(cfg))),
+        version=results["versions"]["lreid"],
+        licence=licence,
+        sha256=hashlib.sha256(content).hexdigest(),
+        bytes=len(content),
+        url=urls[0] if urls else "",
+        mirrors=list(urls[1:]),
+    )
+    write_atomically(card.file.with_suffix(".safetensors"), lambda file: file.write(content))
+    card.write()
+    return card
+
+
+def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
+    """A state dict as it is stored: see ``half`` of :func:`publish`."""
+    return {
+        key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
+        for key, value in state.items()
+    }
+
+
+class TestSets:
+    """Benchmarks to measure models on; models of one benchmark share its images."""
+
+    __test__ = False  # pytest: not a test
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Evaluator, str]] = {}
+
+    @torch.inference_mode()
+    def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
+        """What :class:`lreid.zoo.Card` calls ``figures``, and the benchmark's fingerprint."""
+        key = json.dumps(
+            [
+                (name, value)
+                for name, value in leaves(cfg)
+                if name.startswith(("BENCHMARK.", "SYNTHETIC.", "DATA.", "EVAL.", "INPUT.HEIGHT", "INPUT.WIDTH"))
+            ]
+        )
+        if key not in self._known:
+            benchmark = benchmark_of(cfg)
+            self._known[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
+        evaluator, protocol = self._known[key]
+        model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
+        return {
+            test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
+            | {metric: round(getattr(found, metric), 2) for metric in TOLERANCE}
+            for test, found in zip(evaluator.tests, evaluator.evaluate(model), strict=True)
+        }, protocol
+
+    def verify(self, card: Card) -> tuple[Figures, list[str]]:
+        """Measures a model on the benchmark of its card.
+
+        Returns:
+            The figures as they were found, and in words where those on the card are others: mAP and Rank-k by more than
+            ``TOLERANCE``, kind and counts at all.
+
+        Raises:
+            InputError: weights or data sets are missing or damaged.
+        """
+        name = f"{PREFIX}{card.file}"
+        figures, protocol = self.measure(load_model(name), model_config(name))
+        faults = []
+        for gallery, told in card.figures.items():
+            found = figures.get(gallery)
+            if found is None:
+                faults.append(f"{gallery} is on the card, but not tested on")
+                continue
+            faults += [
+                f"{gallery} has {metric} {found[metric]:.2f}, on the card {told[metric]:.2f}"
+                for metric, tolerance in TOLERANCE.items()
+                if abs(found[metric] - told[metric]) > tolerance
+            ]
+            faults += [
+                f"{gallery} has {key} {found[key]}, on the card {told[key]}"
+                for key in ("kind", "queries", "images")
+                if found[key] != told[key]
+            ]
+        if protocol != card.protocol:
+            faults.append(f"tested on other images ({protocol}, on the card {card.protocol})")
+        return figures, faults
+
+
+def command_of(cfg: CfgNode) -> str:
+    """The command that trains what a config describes, from the top of the source tree."""
+    cfg = with_method_defaults(cfg)
+    files = [
+        file
+        for file in (
+            CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml",
+            CONFIGS / "methods" / f"{cfg.METHOD.NAME}.yaml",
+        )
+        if file.exists()
+    ]
+    base, values = with_method_defaults(load_config(files)), dict(leaves(cfg))
+    changed = [key for key in differing_keys(cfg, base) if key not in FREE_KEYS and key != "SEED"]
+    words = ["python", "tools/train.py"]
+    for file in files:
+        words += ["--config", str(file.relative_to(CONFIGS.parent))]
+    for key in ("SEED", *changed):
+        words += [key, str(values[key])]
+    return shlex.join(words)
+
+
+def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
+    model = model_of(cfg, pretrained=False)
+    load_model_state(model, state, path)
+    return model.eval()
+
+
+def _trained_on(names: Sequence[str]) -> str:
+    if all(is_synthetic(name) for name in names):
+        return "pictures drawn by lreid, no real people or vehicles"
+    return f"the training images of {', '.join(names)}; see their licences"

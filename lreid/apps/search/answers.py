@@ -1,0 +1,114 @@
+"""What a search of a gallery found: as values for JSON, as a line of text and as a page of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lreid.apps.search.named_gallery import NamedGallery
+from lreid.data.images import read_image
+from lreid.errors import InputError
+from lreid.gallery import Matches
+from lreid.report import ranked
+
+
+def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:
+    """What a gallery says about queries, for JSON.
+
+    Args:
+        named: the gallery.
+        matches: of these queries, one row each.
+        queries: paths.
+
+    Returns:
+        For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match, or with a
+        threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
+        ``camera``, ``score``, ``known``.
+    """
+    return [_answer(named, matches, row, path) for row, path in enumerate(queries)]
+
+
+def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
+    calibrated = named.gallery.about.threshold is not None
+    found = [
+        {
+            "rank": column + 1,
+            "path": matches.paths[row, column],
+            "identity": (name := named.identities.get(int(matches.ids[row, column]))),
+            "camera": named.cameras.get(int(matches.cams[row, column])),
+            "score": float(matches.scores[row, column]),
+            "known": bool(matches.known[row, column]) and name is not None if calibrated else None,
+        }
+        for column in range(matches.scores.shape[1])
+        if matches.keys[row, column] >= 0
+    ]
+    unknown = not any(match["known"] for match in found) if calibrated else None
+    best = next((match["identity"] for match in found if match["known"] is not False), None)
+    return {"image": path, "unknown": unknown, "identity": best, "matches": found}
+
+
+def threshold_text(threshold: float, false_accept_rate: float) -> str:
+    """A threshold and what it was set for."""
+    return f"{threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
+
+
+def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
+    """One line about a query of :func:`lreid.apps.search.query`."""
+    if not answer["matches"]:
+        return "nothing to compare with"
+    best = answer["matches"][0]
+    if threshold is None or false_accept_rate is None:
+        who = best["identity"] or "somebody without a name"
+        return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
+    rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
+    named = next((match for match in answer["matches"] if match["identity"] is not None), None)
+    if named is None:
+        return f"unknown: none of the nearest has a name, {rule}"
+    if answer["unknown"]:
+        nearest = "the nearest" if named is best else "the nearest with a name"
+        return f"unknown: {nearest} has {named['score']:.3f}, {rule}"
+    return f"known: {answer['identity']}, {named['score']:.3f}, {rule}"
+
+
+def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
+    """The queries of :func:`lreid.apps.search.query` and the images found for them, ``blur`` smears the pictures."""
+    wide = []
+
+    def picture(path: str, labels: tuple[str, ...]) -> ranked.Picture:
+        try:
+            image = read_image(path)
+        except InputError:  # the gallery outlives its pictures
+            return ranked.Picture(None, path, labels)
+        wide.append(image.shape[1] > image.shape[0])
+        return ranked.Picture(ranked.thumbnail(image, blur=blur), path, labels)
+
+    def labels(match: dict[str, Any]) -> tuple[str, ...]:
+        camera = () if match["camera"] is None else (f"cam {match['camera']}",)
+        return (match["identity"] or "no name", *camera)
+
+    verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
+    rankings = [
+        ranked.Ranking(
+            picture(answer["image"], (Path(answer["image"]).name,)),
+            verdict(answer, results["threshold"], results["false_accept_rate"]),
+            [
+                ranked.Match(
+                    match["rank"],
+                    f"{match['score']:.3f}",
+                    verdicts[match["identity"] and match["known"]],
+                    picture(match["path"], labels(match)),
+                )
+                for match in answer["matches"]
+            ],
+        )
+        for answer in results["queries"]
+    ]
+    threshold = results["threshold"]
+    note = (
+        "Not calibrated: whoever is nearest is shown, stranger or not."
+        if threshold is None
+        else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
+        "strangers are taken for somebody known."
+    )
+    return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)

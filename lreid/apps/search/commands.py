@@ -1,0 +1,367 @@
+"""Making a gallery of images, adding, removing, setting a threshold, and asking who is in a picture."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lreid.apps.search.answers import answers, page_section, threshold_text
+from lreid.apps.search.named_gallery import NamedGallery, Narrowing, extract, flips, number_of
+from lreid.apps.search.own_images import (
+    OwnImage,
+    absolute,
+    camera_in,
+    number_names,
+    paths_of,
+    read_images,
+    require_some,
+    tell_skipped,
+    times_of,
+)
+from lreid.data.listing import image_files, numbered
+from lreid.errors import InputError
+from lreid.files import write_text
+from lreid.gallery import Filter, Gallery
+from lreid.gallery.places import place_of
+from lreid.identities import UNKNOWN
+from lreid.loading import load_model
+from lreid.models.adapt import AdaptedNorm
+from lreid.models.fingerprint import fingerprint
+from lreid.report import ranked
+from lreid.training.run import pick_device
+
+logger = logging.getLogger("lreid")
+Where = str | Path  # see lreid.gallery.places
+EVERYBODY = Narrowing()
+
+
+def build(
+    where: Where,
+    checkpoint: Path,
+    images: Sequence[OwnImage],
+    *,
+    kind: str = "flat",
+    shards: int = 1,
+    adapt_norm: Literal["gallery", "camera"] | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+) -> NamedGallery:
+    """Makes a gallery.
+
+    Args:
+        where: it shall be, see :func:`lreid.gallery.places.place_of`.
+        checkpoint: of the model to search with.
+        images: of :func:`list_images`.
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
+        shards: parts of a file that are searched side by side.
+        adapt_norm: normalise with BatchNorm statistics of these images, as a whole or by camera. They are kept.
+        skip_bad: leave out images that cannot be read.
+        device: of :func:`lreid.training.run.pick_device`.
+
+    Raises:
+        InputError: there is a gallery already, or anything given does not fit; then nothing is written.
+    """
+    place = place_of(where)
+    if place.exists():
+        raise InputError(f"{where}: is there already; add images to it, or choose another name")
+    if adapt_norm == "camera" and all(image.camera is None for image in images):
+        raise InputError("--adapt-norm camera: the cameras are not known; use --adapt-norm gallery")
+    model = load_model(checkpoint).to(pick_device(device))
+    identities = number_names(numbered(image.identity for image in images), {})
+    cameras = number_names(numbered(image.camera for image in images), {})
+    pictures = require_some(read_images(images, identities, cameras, model, skip_bad=skip_bad))
+    norm = None
+    if adapt_norm:
+        norm = AdaptedNorm.estimate(model, pictures, pictures.camids if adapt_norm == "camera" else None)
+    flip = flips(checkpoint)
+    gallery = Gallery.build(
+        extract(model, pictures, flip, norm),
+        paths_of(pictures),
+        pictures.pids,
+        pictures.camids,
+        times_of(pictures, images),
+        model=fingerprint(model),
+        kind=kind,
+        shards=shards,
+        at=place,
+        names={"identity": _borne(identities, pictures.pids), "camera": _borne(cameras, pictures.camids)},
+        extras=NamedGallery.extras(checkpoint, flip, norm),
+    )
+    gallery.save()
+    tell_skipped(pictures)
+    return NamedGallery(gallery, str(where), checkpoint, flip, norm)
+
+
+def add(
+    where: Where,
+    images: Sequence[OwnImage],
+    *,
+    checkpoint: Path | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+) -> int:
+    """Adds the images that are not in a gallery yet, normalised as those that are.
+
+    Args:
+        where: of the gallery.
+        images: of :func:`list_images`.
+        checkpoint: the gallery's model, if it is not where it was.
+        skip_bad, device: of :func:`build`.
+
+    Returns:
+        How many were added.
+
+    Raises:
+        InputError: anything given does not fit; then the gallery stays as it was.
+    """
+    named = NamedGallery.load(where)
+    there = named.gallery.holds([image.path for image in images])
+    images = [image for image, known in zip(images, there, strict=True) if not known]
+    if not images:
+        return 0
+    model = named.model(checkpoint, device)
+    identities = number_names(numbered(image.identity for image in images), named.identities)
+    cameras = number_names(numbered(image.camera for image in images), named.cameras)
+    pictures = read_images(images, identities, cameras, model, skip_bad=skip_bad)
+    tell_skipped(pictures)
+    if not len(pictures):
+        return 0
+    named.identities.update(_borne(identities, pictures.pids))
+    named.cameras.update(_borne(cameras, pictures.camids))
+    named.gallery.add(
+        named.extract(model, pictures),
+        paths_of(pictures),
+        pictures.pids,
+        pictures.camids,
+        times_of(pictures, images),
+        model=fingerprint(model),
+    )
+    named.gallery.save()
+    return len(pictures)
+
+
+def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None) -> int:
+    """Deletes images and their features from a gallery: by path, or all of one identity.
+
+    The name of an identity goes with its last image.
+
+    Returns:
+        How many were removed.
+
+    Raises:
+        InputError: one is not there, or none is named; then the gallery stays as it was.
+    """
+    if not paths and identity is None:
+        raise InputError(f"{where}: nothing to remove; name images, or somebody by --identity")
+    named = NamedGallery.load(where)
+    doomed = {absolute(path) for path in paths}
+    labels = named.gallery.labels()
+    named.keep_identities(labels.ids)  # once names were kept when their last image went
+    if identity is not None:
+        number = number_of(identity, named.identities, "identity", named.where)
+        doomed |= set(labels.paths[labels.ids == number].tolist())
+    named.gallery.remove(sorted(doomed))
+    named.keep_identities(labels.ids[[path not in doomed for path in labels.paths]])
+    named.gallery.save()
+    return len(doomed)
+
+
+def calibrate(
+    where: Where,
+    images: Sequence[OwnImage],
+    *,
+    false_accept_rate: float = 0.01,
+    checkpoint: Path | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Sets a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
+
+    Args:
+        where: of the gallery, which has identities.
+        images: of :func:`list_images`; those without identity are left out. Strangers are welcome.
+        false_accept_rate: in [0, 1).
+        checkpoint, skip_bad, device: of :func:`add`.
+
+    Returns:
+        ``threshold``, ``false_accept_rate``, the number of ``images`` and of those whose identity has another image
+        than this one in the gallery (``known``), and the share of these whose best match with a name, other than
+        itself, is right and reaches the threshold (``true_positive_rate``, None without any).
+
+    Raises:
+        InputError: no image has an identity, or anything else does not fit; then the gallery stays as it was.
+    """
+    named = _load_filled(where)
+    labelled = [image for image in images if image.identity is not None]
+    if not labelled:
+        raise InputError(
+            f"{where}: a threshold needs images whose identities are known, by folders named after them, names like "
+            "0002_c1.jpg, or a CSV file"
+        )
+    model = named.model(checkpoint, device)
+    identities = number_names((image.identity for image in labelled), named.identities)
+    pictures = require_some(read_images(labelled, identities, _turned(named.cameras), model, skip_bad=skip_bad))
+    features = named.extract(model, pictures)
+    gallery = named.gallery
+    threshold = gallery.calibrate(
+        features, pictures.pids, model=gallery.about.model, false_accept_rate=false_accept_rate
+    )
+    best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
+    own = best.paths[:, 0] == np.array(paths_of(pictures), dtype=object)  # the picture itself comes first
+    rows, places = np.arange(len(own)), own.astype(int)
+    labels = gallery.labels()
+    images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
+    present = np.array(
+        [
+            images_of[pid] > (identity_of.get(path) == pid)
+            for pid, path in zip(pictures.pids.tolist(), paths_of(pictures), strict=True)
+        ]
+    )
+    found = best.known[rows, places] & (best.ids[rows, places] == pictures.pids)
+    gallery.save()
+    tell_skipped(pictures)
+    if 0 < false_accept_rate * len(pictures) < 1:
+        logger.warning(
+            "%d images are too few for %g %% false accepts; instead not one of them reaches the threshold",
+            len(pictures),
+            100 * false_accept_rate,
+        )
+    return {
+        "threshold": threshold,
+        "false_accept_rate": false_accept_rate,
+        "images": len(pictures),
+        "known": int(present.sum()),
+        "true_positive_rate": float(found[present].mean()) if present.any() else None,
+    }
+
+
+def query(
+    where: Where,
+    images: Sequence[Path],
+    out: Path,
+    *,
+    top: int = 10,
+    camera: str | None = None,
+    other_cameras: bool = False,
+    only: Narrowing = EVERYBODY,
+    checkpoint: Path | None = None,
+    cross_model: bool = False,
+    blur: bool = False,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Looks images up in a gallery and writes ``matches.json`` and ``matches.html``.
+
+    Args:
+        where: of the gallery.
+        images: pictures, or folders of them.
+        out: folder to write to.
+        top: matches wanted for each.
+        camera: that took the pictures; None takes it from names like ``0002_c1s1_000451_03.jpg``. Its statistics are
+            used where the gallery has some for each camera.
+        other_cameras: leave out images of the camera that took the query.
+        only: what may be found.
+        checkpoint: the gallery's model, if it is not where it was.
+        cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
+            of its own model, is not applied to it.
+        blur: smear the pictures of the page.
+        device: of :func:`build`.
+
+    Returns:
+        The content of ``matches.json``: ``gallery``, ``threshold`` and ``false_accept_rate`` (None before
+        :func:`calibrate`), and ``queries``, see :func:`lreid.apps.search.answers.answers`.
+
+    Raises:
+        InputError: an image cannot be read, or anything else does not fit; then nothing is written.
+    """
+    if top < 1:
+        raise InputError(f"--top {top}: ask for at least one match")
+    named = _load_filled(where)
+    gallery = named.gallery
+    files = [each for path in images for each in (image_files(path) if path.is_dir() else [path])]
+    if camera is not None:
+        number_of(camera, named.cameras, "camera", named.where)
+    cameras = [camera or camera_in(each.name) for each in files]
+    nameless = next((str(each) for each, name in zip(files, cameras, strict=True) if name is None), None)
+    if other_cameras and nameless is not None:
+        raise InputError(
+            f"{nameless}: --other-cameras needs the camera that took it; give --camera, or name files like 0002_c1.jpg"
+        )
+    wanted = only.filter(named)
+    model = named.model(checkpoint, device, any_model=cross_model)
+    own_model = fingerprint(model) == gallery.about.model
+    if nameless is not None and own_model and named.norm and named.norm.cameras:
+        logger.warning("the gallery is normalised by camera; --camera NAME says which one took the pictures")
+    listed = [OwnImage(str(each), None, name) for each, name in zip(files, cameras, strict=True)]
+    pictures = read_images(listed, {}, _turned(named.cameras), model, skip_bad=False)
+    if own_model:
+        features = named.extract(model, pictures)
+    else:  # how the gallery's features are made is up to its own model
+        features = extract(model, pictures, flips(checkpoint or named.checkpoint))
+    matches = gallery.search(
+        features,
+        top,
+        query_cams=pictures.camids,
+        model=fingerprint(model),
+        where=wanted,
+        exclude_same_camera=other_cameras,
+        cross_model=cross_model,
+    )
+    results = {
+        "gallery": str(where),
+        "threshold": gallery.about.threshold,
+        "false_accept_rate": gallery.about.false_accept_rate,
+        "queries": answers(named, matches, paths_of(pictures)),
+    }
+    title = f"Found in {Path(str(where)).name}"
+    intro = [f"{len(gallery)} images in the gallery. Under each match: its rank, cosine similarity, identity, camera."]
+    section = page_section(results, blur)
+    write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
+    ranked.write_ranked(out / "matches.html", title, intro, [section])
+    return results
+
+
+def describe(where: Where) -> dict[str, Any]:
+    """What a gallery holds, by name of the property, in words for people."""
+    named = NamedGallery.load(where)
+    about, labels = named.gallery.about, named.gallery.labels()
+    norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
+    size = place_of(where).bytes()
+    return {
+        "images": len(labels),
+        "identities": len(set(labels.ids.tolist()) - {UNKNOWN}),
+        "cameras": len(set(labels.cams.tolist()) - {UNKNOWN}),
+        "kind": about.kind,
+        "recall": ", ".join(f"{value:.3f} @{k}" for k, value in about.recall.items()) or "not measured",
+        "dimensions": named.gallery.width,
+        "model": about.model,
+        "checkpoint": str(named.checkpoint),
+        "mirrored images": "added" if named.flip else "no",
+        "adapted normalisation": norm or "none",
+        "threshold": "none; see calibrate"
+        if about.threshold is None or about.false_accept_rate is None
+        else threshold_text(about.threshold, about.false_accept_rate),
+    } | ({} if size is None else {"bytes": size})
+
+
+def _load_filled(where: Where) -> NamedGallery:
+    named = NamedGallery.load(where)
+    if not len(named.gallery):
+        raise InputError(f"{where}: holds no images; add some")
+    return named
+
+
+def _borne(numbers: Mapping[str, int], column: np.ndarray) -> dict[int, str]:
+    """Names by number, of those that an image bears: what was skipped leaves no name behind."""
+    there = set(column.tolist())
+    return {number: name for name, number in numbers.items() if number in there}
+
+
+def _turned(names: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Names by number from numbers by name, and the other way round."""
+    return {value: key for key, value in names.items()}

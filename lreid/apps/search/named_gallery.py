@@ -1,0 +1,163 @@
+"""A gallery as ``tools/search.py`` keeps it: with names, and with the model and the way its features were made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lreid.data.images import Images
+from lreid.errors import InputError
+from lreid.gallery import Filter, Gallery
+from lreid.gallery.store import Place
+from lreid.loading import lasting_name, load_model, model_config
+from lreid.models import Embedder
+from lreid.models.adapt import AdaptedNorm
+from lreid.models.fingerprint import fingerprint
+from lreid.training.run import pick_device
+
+
+@dataclass
+class NamedGallery:
+    """A gallery whose identities and cameras have names, and that knows its model.
+
+    Attributes:
+        gallery: the images as features.
+        where: it is, see :func:`lreid.gallery.places.place_of`; messages begin with it.
+        checkpoint: of the model that the gallery was built with.
+        flip: the features of mirrored images are added, as ``EVAL.FLIP`` of the checkpoint has it.
+        norm: BatchNorm statistics that its images were extracted with, and queries must be too; or None.
+    """
+
+    gallery: Gallery
+    where: str
+    checkpoint: Path
+    flip: bool
+    norm: AdaptedNorm | None
+
+    @property
+    def identities(self) -> dict[int, str]:
+        """Names by number, in the order in which they came."""
+        return self.gallery.about.names.setdefault("identity", {})
+
+    @property
+    def cameras(self) -> dict[int, str]:
+        """Names by number, in the order in which they came."""
+        return self.gallery.about.names.setdefault("camera", {})
+
+    def keep_identities(self, numbers: np.ndarray) -> None:
+        """Forgets the names of all identities but these."""
+        there = set(numbers.tolist())
+        self.gallery.about.names["identity"] = {
+            number: name for number, name in self.identities.items() if number in there
+        }
+
+    @classmethod
+    def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
+        """Opens a gallery that was made by :func:`lreid.apps.search.build`.
+
+        Raises:
+            InputError: as :meth:`lreid.gallery.Gallery.load`, or it was made otherwise.
+        """
+        gallery = Gallery.load(where, unfinished=unfinished)
+        extras = gallery.about.extras
+        for what, older in (("identity", "identities"), ("camera", "cameras")):
+            if older in extras:  # once names were kept here, and their places were the numbers
+                gallery.about.names[what] = dict(enumerate(extras.pop(older).tolist()))
+        if not {"checkpoint", "flip"} <= extras.keys():
+            raise InputError(f"{where}: a gallery without the names of its identities; build it with tools/search.py")
+        checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
+        return cls(gallery, str(where), checkpoint, flip, AdaptedNorm.from_arrays(extras))
+
+    @staticmethod
+    def extras(checkpoint: Path, flip: bool, norm: AdaptedNorm | None) -> dict[str, np.ndarray]:
+        """What travels with a gallery for :meth:`load`."""
+        kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
+        return kept | (norm.to_arrays() if norm else {})
+
+    def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
+        """The gallery's model, from where it was when the gallery was built, or from another file.
+
+        Raises:
+            InputError: no such file, another model, unless ``any_model``, or one whose features have another length.
+        """
+        checkpoint = checkpoint or self.checkpoint
+        model = load_model(checkpoint)
+        if not any_model and fingerprint(model) != self.gallery.about.model:
+            raise InputError(
+                f"{checkpoint}: is not the model whose features are in the gallery "
+                f"({fingerprint(model)}, not {self.gallery.about.model}); give that one by --checkpoint, build the "
+                "gallery again, or query with --cross-model if the two were trained to be comparable"
+            )
+        if model.dim != self.gallery.width:
+            raise InputError(
+                f"{checkpoint}: its features have {model.dim} numbers, those in the gallery {self.gallery.width}; "
+                "they cannot be compared, so build the gallery again with this model"
+            )
+        return model.to(pick_device(device))
+
+    def extract(self, model: Embedder, images: Images) -> np.ndarray:
+        """Features (n, D) in the way of the gallery."""
+        return extract(model, images, self.flip, self.norm)
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Which images a query may find, by name.
+
+    Attributes:
+        cameras, identities: only these; empty is all.
+        not_cameras, not_identities: none of these.
+        since, until: seconds, ``since <= time < until``; an image whose time is not known is never within.
+    """
+
+    cameras: Sequence[str] = ()
+    not_cameras: Sequence[str] = ()
+    identities: Sequence[str] = ()
+    not_identities: Sequence[str] = ()
+    since: int | None = None
+    until: int | None = None
+
+    def filter(self, named: NamedGallery) -> Filter:
+        """The same in numbers of a gallery.
+
+        Raises:
+            InputError: the gallery has no such name.
+        """
+
+        def numbers(names: Sequence[str], what: str, known: dict[int, str]) -> list[int]:
+            return [number_of(name, known, what, named.where) for name in names]
+
+        return Filter(
+            cameras=numbers(self.cameras, "camera", named.cameras) or None,
+            not_cameras=numbers(self.not_cameras, "camera", named.cameras),
+            identities=numbers(self.identities, "identity", named.identities) or None,
+            not_identities=numbers(self.not_identities, "identity", named.identities),
+            since=self.since,
+            until=self.until,
+        )
+
+
+def number_of(name: str, known: dict[int, str], what: str, where: str) -> int:
+    """The number of a name.
+
+    Raises:
+        InputError: it is not known; the message lists some that are.
+    """
+    number = next((number for number, other in known.items() if other == name), None)
+    if number is None:
+        some = ", ".join(sorted(known.values())[:8]) + (" …" if len(known) > 8 else "") if known else "none"
+        raise InputError(f"{where}: has no {what} {name!r} (it has {some})")
+    return number
+
+
+def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | None = None) -> np.ndarray:
+    """Features (n, D), with the statistics of each image's camera where there are adapted ones."""
+    return norm.extract(model, images, images.camids, flip=flip) if norm else model.extract(images, flip=flip)
+
+
+def flips(checkpoint: Path) -> bool:
+    """Whether a checkpoint's config adds the features of mirrored images (``EVAL.FLIP``)."""
+    return model_config(checkpoint).EVAL.FLIP

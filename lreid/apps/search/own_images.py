@@ -1,0 +1,169 @@
+"""The images that a gallery is made of or searched with: which there are, what is known of them, and their pixels."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lreid.data.images import REMEDY, Images
+from lreid.data.listing import MARKET_NAME, Listed, list_csv, list_folder
+from lreid.data.records import Record
+from lreid.data.synthetic import is_synthetic
+from lreid.errors import InputError
+from lreid.gallery.store import hash_of
+from lreid.identities import UNKNOWN
+from lreid.models import Embedder
+
+logger = logging.getLogger("lreid")
+
+
+class OwnImage(NamedTuple):
+    """One image and what is known of it.
+
+    Attributes:
+        path: of the file.
+        identity, camera: names; None if not known.
+        time: seconds, -1 if not known.
+    """
+
+    path: str
+    identity: str | None
+    camera: str | None
+    time: int = UNKNOWN
+
+
+def list_images(sources: Iterable[Path], split: str, *, identities: bool = True) -> list[OwnImage]:
+    """The images of folders and CSV files, under absolute paths, each once.
+
+    Args:
+        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files, or single images. A CSV file may
+            have a column ``time``: whole seconds, from whenever all count.
+        split: which images of a CSV file; all its domains together.
+        identities: False forgets who is on them, for folders that are named after something else.
+
+    Raises:
+        InputError: a source cannot be read or holds no image.
+    """
+    images: dict[str, OwnImage] = {}
+    for source in sources:
+        if source.suffix.lower() == ".csv":
+            listed = list(chain.from_iterable(list_csv(source, split).values()))
+        elif source.is_dir():
+            listed = list_folder(source)
+        elif not (source.exists() or is_synthetic(str(source))):
+            raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
+        else:
+            listed = [Listed(str(source), None, None)]
+        for image in listed:
+            path, identity = absolute(image.path), image.identity if identities else None
+            images[path] = OwnImage(path, identity, image.camera, _seconds(image, source))
+    return list(images.values())
+
+
+def absolute(path: str) -> str:
+    """Under this name a gallery keeps an image."""
+    return path if is_synthetic(path) else os.path.abspath(path)
+
+
+def camera_in(name: str) -> str | None:
+    """The camera that a file name tells in the manner of Market-1501."""
+    match = MARKET_NAME.match(name)
+    return str(int(match["camera"])) if match else None
+
+
+def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[str, int]:
+    """Numbers of names: those they have, and for others a hash, so that all who add the same name agree.
+
+    Args:
+        names: None is passed over.
+        known: names by number.
+
+    Returns:
+        Numbers from 1 to 2^63 - 1, of the names given.
+    """
+    numbers = {name: number for number, name in known.items()}
+    return {name: numbers[name] if name in numbers else hash_of(name) for name in names if name is not None}
+
+
+def read_images(
+    images: Sequence[OwnImage],
+    identities: Mapping[str, int],
+    cameras: Mapping[str, int],
+    model: Embedder,
+    *,
+    skip_bad: bool,
+) -> Images:
+    """The images as pixels, with the numbers of their identities and cameras; -1 for names without one.
+
+    Raises:
+        InputError: an image cannot be read.
+    """
+
+    def number(name: str | None, numbers: Mapping[str, int]) -> int:
+        return UNKNOWN if name is None else numbers.get(name, UNKNOWN)
+
+    records = [
+        Record(image.path, number(image.identity, identities), number(image.camera, cameras)) for image in images
+    ]
+    return read_records(records, model, skip_bad=skip_bad)
+
+
+def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) -> Images:
+    """Images as pixels in the size that a model takes; with ``skip_bad`` perhaps none at all.
+
+    Raises:
+        InputError: an image cannot be read.
+    """
+    try:
+        return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
+    except InputError as error:
+        if skip_bad:  # not one can be read
+            none = Images([], height=model.height, width=model.width)
+            none.skipped = [record.path for record in records]
+            return none
+        # there is no config here
+        raise InputError(str(error).replace(REMEDY, "replace it (when indexing, --skip-bad leaves it out)")) from None
+
+
+def require_some(images: Images) -> Images:
+    """The images, of which a gallery or a threshold needs one at least.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not len(images):
+        raise InputError(
+            f"none of the {len(images.skipped)} images can be read, the first: {images.skipped[0]}; replace them"
+        )
+    return images
+
+
+def paths_of(images: Images) -> list[str]:
+    """Names under which a gallery keeps them."""
+    return [record.path for record in images.records]
+
+
+def times_of(images: Images, listed: Iterable[OwnImage]) -> np.ndarray:
+    """(n,) int64 times of those that could be read."""
+    times = {image.path: image.time for image in listed}
+    return np.array([times[record.path] for record in images.records], dtype=np.int64)
+
+
+def tell_skipped(images: Images) -> None:
+    """Warns of images that could not be read."""
+    if images.skipped:
+        logger.warning("skipped %d images that cannot be read, the first: %s", len(images.skipped), images.skipped[0])
+
+
+def _seconds(image: Listed, where: Path) -> int:
+    if not image.time:
+        return UNKNOWN
+    if not image.time.isascii() or not image.time.isdecimal() or len(image.time) > 18:
+        raise InputError(f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave it empty")
+    return int(image.time)

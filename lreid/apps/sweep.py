@@ -1,0 +1,233 @@
+"""Many runs, one table: methods times benchmarks times seeds times values of keys."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib.figure import Figure
+from yacs.config import CfgNode
+
+from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
+from lreid.errors import InputError, Stopped
+from lreid.files import write_atomically, write_text
+from lreid.methods import build_method, method_class, method_names
+from lreid.models import Embedder
+from lreid.report import comparison_table, learning_curve, read_results, sensitivity_curve
+from lreid.report.groups import short_key
+from lreid.training.run import changed_keys, recorded_config, with_method_defaults
+from lreid.training.signals import StopSignals
+
+logger = logging.getLogger("lreid")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TRAIN = REPOSITORY / "tools" / "train.py"
+# Named always: without a file, a run that is taken up again takes the config that it was begun with.
+DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
+
+OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """The results of a run; keys that came into the config later stand at their defaults, which is how it was made.
+
+    A run from before configs were kept has none here either.
+
+    Raises:
+        InputError: as :func:`lreid.report.read_results`.
+    """
+    results = read_results(folder)
+    if results.get("config"):
+        cfg = default_config()
+        if results["method"] in method_names():
+            cfg = with_method_defaults(load_config([], ["METHOD.NAME", results["method"]]))
+        config = dict(leaves(cfg)) | results["config"]
+        results["config"] = recorded_config(config)
+    return results
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a sweep: config files, ``KEY VALUE`` pairs over them, and the run folder."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    overrides: tuple[str, ...]
+
+    @property
+    def cfg(self) -> CfgNode:
+        """The resolved config."""
+        return with_method_defaults(load_config(self.files, self.overrides))
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that makes the run or goes on with it."""
+        files = [word for file in self.files for word in ("--config", str(file))]
+        return [sys.executable, str(TRAIN), "--resume", "--out", str(self.folder), *files, *self.overrides]
+
+    def is_finished(self) -> bool:
+        """Whether the folder holds all tasks of this run; one of another config is not this run."""
+        saved = self.folder / "config.yaml"
+        if not (self.folder / "results.json").exists() or not saved.exists():
+            return False
+        results = read_run(self.folder)
+        changed = changed_keys(self.cfg, saved.read_text(encoding="utf-8", errors="replace"), saved)
+        return len(results["mAP"]) == len(results["tasks"]) and not changed
+
+
+def plan(
+    out: Path,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    files: Sequence[Path] = (),
+    benchmarks: Sequence[Path] = (),
+    vary: Mapping[str, Sequence[str]] | None = None,
+    overrides: Sequence[str] = (),
+) -> list[PlannedRun]:
+    """The runs of a sweep, the first seed of everything before the second of anything.
+
+    Args:
+        out: holds the run folders ``METHOD-seedN``; ``METHOD-KEY=VALUE-seedN`` where keys are varied, and one folder
+            more above it, named like the file, where there are several benchmarks.
+        methods: names of methods.
+        seeds: seeds.
+        files: config files of all runs, as for :func:`lreid.config.load_config`.
+        benchmarks: config files of which each run takes one, over those.
+        vary: values by key; every value of a key meets every value of the others. Keys joined by commas vary
+            together: ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
+        overrides: ``KEY VALUE`` pairs for all runs.
+
+    Raises:
+        InputError: a config does not fit, a method does not have an option that is set, or a run is named twice.
+    """
+    vary = vary or {}
+    groups = [keys.split(",") for keys in vary]
+    known = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
+    for key in [*itertools.chain(*groups), *overrides[::2]]:
+        if key in OWN_OPTION:
+            raise InputError(f"{key}: set it with {OWN_OPTION[key]}")
+    choices = [[_pairs(group, value) for value in values] for group, values in zip(groups, vary.values(), strict=True)]
+    runs = []
+    each_benchmark: Sequence[Path | None] = benchmarks or [None]
+    for seed, benchmark, method, chosen in itertools.product(
+        seeds, each_benchmark, methods, itertools.product(*choices)
+    ):
+        pairs = list(itertools.chain(*chosen))
+        words = [method, *(f"{short_key(key, known)}={value}" for key, value in pairs), f"seed{seed}"]
+        name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # lists and paths may be values
+        runs.append(
+            PlannedRun(
+                out / (benchmark.stem if benchmark and len(benchmarks) > 1 else "") / name,
+                (*files, *([benchmark] if benchmark else [])) or (DEFAULTS,),
+                ("METHOD.NAME", method, *overrides, *itertools.chain(*pairs), "SEED", str(seed)),
+            )
+        )
+    for folder, count in Counter(run.folder for run in runs).items():
+        if count > 1:
+            raise InputError(f"{folder}: would hold {count} runs; name every method, seed, file and value once")
+    same: dict[str, Path] = {}
+    for run in runs:
+        cfg = run.cfg
+        check_values(cfg)
+        computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
+        if (first := same.setdefault(computed, run.folder)) != run.folder:
+            raise InputError(f"{run.folder}: would compute the same as {first}; name every value once")
+        # Whatever a method does not like about its options it says when it is made.
+        small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
+        build_method(cfg.METHOD.NAME, small, **method_options(cfg))
+    return runs
+
+
+def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
+    """Makes runs, each in a process of its own, and compares them.
+
+    A run that is finished is not made again, one that broke off goes on. One that fails does not keep the
+    others from going on.
+
+    Args:
+        runs: see :func:`plan`.
+        out: gets ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the runs that are finished.
+        jobs: so many runs at once, which share the cores unless ``OMP_NUM_THREADS`` says how many each takes.
+        key: of the config, the one that was varied; where its values are numbers there is ``sensitivity.png`` too.
+
+    Returns:
+        The table as text, and by folder in one line each why runs failed.
+    """
+    failed: dict[str, str] = {}
+    running: set[subprocess.Popen[str]] = set()
+    with StopSignals(), ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_make, run, jobs, running): run for run in runs}
+        try:
+            for number, done in enumerate(as_completed(waiting), start=1):
+                run, reason = waiting[done], done.result()
+                logger.info("%d/%d %s: %s", number, len(runs), run.folder, reason or "done")
+                if reason:
+                    failed[str(run.folder)] = reason
+        except BaseException as end:  # those that wait shall not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(end, Stopped) and end.signal == signal.SIGTERM:  # Ctrl-C reaches the runs by itself
+                for process in list(running):
+                    process.terminate()
+            raise
+    finished = [read_run(run.folder) for run in runs if str(run.folder) not in failed]
+    if not finished:
+        return "no run is finished", failed
+    forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}
+    for suffix, form in forms.items():
+        write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n")
+    _save(learning_curve(finished), out / "curves.png")
+    if all(type(run.get("config", {}).get(key)) in (int, float) for run in finished):
+        _save(sensitivity_curve(finished, key), out / "sensitivity.png")
+    return comparison_table(finished), failed
+
+
+def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
+    """Each key with its value; that of several keys is cut at its commas."""
+    values = value.split(",") if len(keys) > 1 else [value]
+    if len(values) != len(keys):
+        raise InputError(f"--vary {','.join(keys)}: {value} does not hold {len(keys)} values with commas between them")
+    return list(zip(keys, values, strict=True))
+
+
+def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]]) -> str:
+    """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing."""
+    try:
+        if run.is_finished():
+            return ""
+    except InputError as error:
+        return str(error)
+    environment = dict(os.environ)
+    if jobs > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    with subprocess.Popen(
+        run.command,
+        env=environment,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
+    ) as process:
+        running.add(process)
+        _, told = process.communicate()
+        running.discard(process)
+    if process.returncode == 0:
+        return ""
+    if process.returncode < 0:
+        return f"killed by {signal.Signals(-process.returncode).name}"
+    lines = told.strip().splitlines() or [f"exit status {process.returncode}"]
+    return lines[-1].removeprefix("train.py: ")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))

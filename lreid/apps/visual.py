@@ -1,0 +1,195 @@
+"""Pictures of what the model of a run sees: ranked matches, activation maps, and a map of features around a task.
+
+They need the checkpoints of the run and its data, so they are no part of :mod:`lreid.report`, which draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from lreid import load_model
+from lreid.apps.scoring_page import page_section
+from lreid.checkpoint import load_checkpoint, task_checkpoints
+from lreid.config import config_from_text
+from lreid.data.images import Images, read_image
+from lreid.data.records import QueryGallery
+from lreid.errors import InputError
+from lreid.evaluation.scoring import hardest_rankings, score
+from lreid.models import Embedder
+from lreid.report import page, ranked
+from lreid.report.scatter import Dot, common_box, dot_keys, scatter
+from lreid.retrieval.arrays import unit_rows
+from lreid.training.run import benchmark_of, evaluator_of, pick_device
+
+RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
+ON_THE_MAP = 10  # identities
+PER_IDENTITY = 12  # images of each, at most
+
+
+def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[str]:
+    """Sections for :func:`lreid.report.html.write_page`, for each test set of a run.
+
+    Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
+    these; and a map of test identities by the model before the last task and after it.
+
+    Args:
+        run: a run folder with checkpoints; its data must be there.
+        where: behind the titles, to tell runs apart.
+        blur: smear the pictures.
+
+    Returns:
+        HTML, which needs :data:`lreid.report.ranked.RANKED_STYLE`.
+
+    Raises:
+        InputError: there is no checkpoint, or the data is not there.
+    """
+    checkpoints = _last_checkpoints(run)
+    last = next(reversed(checkpoints.values()))
+    cfg = config_from_text(load_checkpoint(last)["config"], str(last))
+    device = pick_device("auto")  # the run may have been made on another machine
+    models = {
+        f"after task {task}": load_model(path).to(device).to(memory_format=torch.channels_last)
+        for task, path in checkpoints.items()
+    }
+    model = next(reversed(models.values()))
+    evaluator = evaluator_of(cfg, benchmark_of(cfg))
+    protocol = {"metric": cfg.EVAL.METRIC, "ap": cfg.EVAL.AP, "camera_filter": cfg.EVAL.CAMERA_FILTER}
+
+    rankings, maps = [], []
+    for test, images in zip(evaluator.tests, evaluator.images, strict=True):
+        query, gallery = (model.extract(each, **evaluator.extraction) for each in images)
+        features = query, gallery
+        figures = score(test, images, features, **protocol, open_set=False)
+        found = hardest_rankings(test, images, features, **protocol, count=RANKINGS)
+        shown = page_section(test, images, found, figures, None, blur)
+        rankings.append(replace(shown, title=f"Ranked matches, {test.name}{where}"))
+        if (attended := _Attended(model)).has_maps:
+            shown = page_section(test, images, found[:LOOKED_INTO], figures, None, blur, look=attended)
+            note = (
+                "The same pictures; bright where the last feature map is long (Euclidean norm over its channels, each "
+                "picture from its least to its greatest). It shows where the model finds much, not why it ranks so."
+            )
+            rankings.append(replace(shown, title=f"Activation maps, {test.name}{where}", note=note))
+        maps.append(_feature_maps(test, images, models, where))
+    return [*ranked.ranked_sections(rankings), *maps]
+
+
+@torch.inference_mode()
+def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
+    """Where the last feature map of a network is long, without gradients.
+
+    Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1, whose maps are sums
+    of ``|A|^p`` over channels; ours is the root of that with ``p = 2``.
+
+    Args:
+        model: in evaluation mode.
+        images: (B, 3, H, W) float, normalised.
+
+    Returns:
+        (B, h, w) float32 in [0, 1], each image from its least to its greatest norm (all 0 where these are one); None
+        for a network whose backbone gives vectors.
+    """
+    features = model.backbone(images)
+    if features.ndim != 4:
+        return None
+    norms = features.float().norm(dim=1)  # (B, h, w)
+    low, high = norms.amin((1, 2), keepdim=True), norms.amax((1, 2), keepdim=True)
+    return ((norms - low) / (high - low).clamp(min=1e-12)).cpu().numpy()
+
+
+def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
+    """A map (h, w) in [0, 1] in colours over an image (H, W, 3) uint8 in grey; of the image's shape and type."""
+    height, width = image.shape[:2]
+    large = Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+    colours = 255 * matplotlib.colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
+    grey = image.mean(2, keepdims=True)  # (H, W, 1)
+    return (0.4 * grey + 0.6 * colours).round().astype(np.uint8)
+
+
+def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
+    """Features of unit length in the plane of their two principal components, all sets in the same plane.
+
+    The sign of a component is such that its entry of the largest size is positive, so the plane is always the same.
+
+    Args:
+        features: (n_i, D) float, of any length, D > 1.
+
+    Returns:
+        For each set its points (n_i, 2), and the share of the variance that the plane holds, in [0, 1].
+    """
+    together = np.concatenate([unit_rows(torch.from_numpy(each).double(), "features").numpy() for each in features])
+    centred = together - together.mean(0)
+    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)  # axes (rank, D)
+    axes = axes[:2]
+    largest = np.abs(axes).argmax(1)
+    axes = axes * np.sign(axes[np.arange(len(axes)), largest])[:, None]
+    points = centred @ axes.T  # (n, 2)
+    share = float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-30))
+    return np.split(points, np.cumsum([len(each) for each in features])[:-1]), share
+
+
+class _Attended:
+    """Pictures by path, with the activation map of a model over them."""
+
+    def __init__(self, model: Embedder) -> None:
+        self.model = model
+        blank = torch.zeros(1, 3, model.height, model.width, device=model.mean.device)
+        self.has_maps = activation_maps(model, blank) is not None
+
+    def __call__(self, path: str) -> np.ndarray:
+        fitted = read_image(path, height=self.model.height, width=self.model.width)
+        heat = activation_maps(self.model, self.model.normalise(torch.from_numpy(fitted)[None]))
+        picture = read_image(path)
+        return picture if heat is None else overlay(picture, heat[0])
+
+
+def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str) -> str:
+    """The section with identities of a test set in the plane, by each model."""
+    query = images[0]
+    everybody = sorted(set(query.pids.tolist()))
+    identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
+    rows = [
+        (place, part[row], part.records[row])
+        for place, pid in enumerate(identities)
+        for part, row in [(part, row) for part in images for row in np.flatnonzero(part.pids == pid).tolist()][
+            :PER_IDENTITY
+        ]
+    ]
+    pictures = np.stack([picture for _, picture, _ in rows])
+    points, share = common_plane(*(model.extract(pictures) for model in models.values()))
+    cameras = sorted({record.camid for *_, record in rows})
+    box = common_box(*points)
+    drawn = []
+    for title, places in zip(models, points, strict=True):
+        dots = [
+            Dot(x, y, colour, cameras.index(record.camid), f"id {record.pid}, cam {record.camid}")
+            for (x, y), (colour, _, record) in zip(places.tolist(), rows, strict=True)
+        ]
+        chart = scatter(dots, box, f"{title}: features of {len(dots)} images")
+        drawn.append(f"<figure><figcaption>{escape(title.capitalize())}</figcaption>{chart}</figure>")
+    note = (
+        f"{len(rows)} images of {len(identities)} test identities (colours) by {len(cameras)} cameras (shapes). "
+        f"Features of unit length, on two principal components, the same for all maps; {100 * share:.0f} % of the "
+        "variance is along these."
+    )
+    legend = dot_keys([f"id {pid}" for pid in identities], shapes=False)
+    legend += " " + dot_keys([f"cam {camera}" for camera in cameras], shapes=True)
+    body = f'<p class="keys">{legend}</p><div class="charts">{"".join(drawn)}</div>'
+    return page.section(f"Map of features, {test.name}{where}", note, body)
+
+
+def _last_checkpoints(run: Path) -> dict[int, Path]:
+    """The checkpoints of the last two finished tasks by their number, in order."""
+    files = task_checkpoints(run / "checkpoints")
+    if not files:
+        raise InputError(f"{run}: holds no checkpoints/task-01.pt …; leave --pictures out, or name a run that has them")
+    return {task: files[task] for task in list(files)[-2:]}

@@ -1,0 +1,202 @@
+"""One checkpoint format: everything that a run needs to go on.
+
+A checkpoint is a dict of tensors and plain values:
+
+    format      1
+    model       state dict of the network
+    method      what the method remembers, for instance its teacher
+    updates     optimiser, scaler of gradients and sums of loss terms within a task, None between tasks
+    position    {"task": index of the task at hand, "epoch": its epochs that are done, "step": batches of the next
+                epoch that are done}
+    random      states of the generators of torch, numpy and Python
+    config      the resolved config, YAML
+    results     the content of results.json so far
+
+The learning rate and the order of images follow from the position and the seed, so they are not stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lreid.errors import InputError
+from lreid.files import misfit, read_tensors, write_atomically
+from lreid.report.results import results_fault
+
+logger = logging.getLogger("lreid")
+
+FORMAT = 1
+CURRENT = "last.pt"  # the task at hand; the ones that are over are task-01.pt, task-02.pt …
+PREVIOUS = "previous.pt"  # what last.pt was before
+
+# What a run goes on from, in the notation of lreid.files.misfit; a model alone needs less.
+FORM = {
+    "method": dict,
+    "updates": (dict, type(None)),
+    "position": {"task": int, "epoch": int, "step": int},
+    "random": dict,
+    "results": {},
+}
+
+
+def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
+    """Writes a checkpoint atomically; what it replaces stays under the name ``previous``.
+
+    Raises:
+        InputError: it cannot be written; the one before stays.
+    """
+    state = {"format": FORMAT, "random": random_state(), **state}
+    write_atomically(path, lambda file: torch.save(state, file), previous=previous)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint on the CPU.
+
+    Raises:
+        InputError: it is missing, damaged, or no checkpoint of lreid.
+    """
+    state = read_tensors(path)
+    if state.get("format") != FORMAT or "model" not in state:
+        raise InputError(f"{path}: not a checkpoint of lreid (format {FORMAT}); use one that tools/train.py wrote")
+    if fault := misfit(state, {"model": dict, "config?": str}):
+        raise InputError(f"{path}: {fault}; use a checkpoint that tools/train.py wrote")
+    return state
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The checkpoints of a run, the one to go on from first; none where the folder cannot be one."""
+    if not os.path.isdir(folder):  # of impossible paths it says no
+        return []
+    current = [folder / name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
+    return current + list(task_checkpoints(folder).values())[::-1]
+
+
+def task_checkpoints(folder: Path) -> dict[int, Path]:
+    """Those of finished tasks by their number, from 1, in order; files of other names are somebody's own."""
+    found = ((path.stem.removeprefix("task-"), path) for path in folder.glob("task-*.pt"))
+    return dict(sorted((int(number), path) for number, path in found if number.isdecimal()))
+
+
+def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint of a run that is whole, with its path; None where the run has none yet.
+
+    Raises:
+        InputError: there are some, but not one is whole.
+    """
+    faults = []
+    for path in checkpoints_of(folder):
+        try:
+            checkpoint = load_checkpoint(path)
+            _require_whole(checkpoint, path)
+        except InputError as fault:
+            faults.append(fault)
+            continue
+        for fault in faults:
+            logger.warning("%s; the checkpoint before it is used", fault)
+        return path, checkpoint
+    if faults:
+        raise InputError(f"{faults[0]}; no other checkpoint is whole, so start anew with another --out")
+    return None
+
+
+def _require_whole(state: dict[str, Any], path: Path) -> None:
+    """Looks whether a run can go on from a checkpoint; what its method remembers only that method can tell."""
+    fault = misfit(state, FORM | {"config": str}) or results_fault(state["results"])
+    if fault is None:
+        done, at = len(state["results"]["mAP"]), state["position"]
+        if at["task"] != done or min(at.values()) < 0:
+            fault = f"position is {at}, with {done} tasks in the results"
+    if fault:
+        raise InputError(f"{path}: cannot be gone on from: {fault}")
+    now = random_state()
+    try:
+        with fitting(path):
+            set_random_state(state["random"])
+    finally:
+        set_random_state(now)
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Put around what takes the parts of a checkpoint: says which one it was that did not fit.
+
+    Raises:
+        InputError: a part was of another kind than what was saved.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # the parts are anything that can be stored
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InputError(
+            f"{path}: its parts do not fit together ({reason}); remove it to go on from the checkpoint before"
+        ) from None
+
+
+def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], path: Path) -> None:
+    """Puts the tensors of a checkpoint into a network.
+
+    Raises:
+        InputError: the checkpoint is of another architecture, or damaged.
+    """
+    wanted = model.state_dict()
+    faulty = [key for key, value in state.items() if not _is_plain(value)]
+    if faulty:
+        raise InputError(f"{path}: {faulty[0]} is no tensor of finite numbers; use another checkpoint")
+    misfits = [key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape]
+    if misfits or wanted.keys() != state.keys():
+        example = sorted(misfits or wanted.keys() ^ state.keys(), key=str)[0]
+        raise InputError(
+            f"{path}: is of another architecture than MODEL.BACKBONE {getattr(model, 'name', '')} "
+            f"(it differs in {example}); set MODEL.BACKBONE to what it was trained with"
+        )
+    model.load_state_dict(state)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a tensor whose numbers are all there, real and finite."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.device.type == "cpu"
+        and value.layout == torch.strided
+        and not (value.is_quantized or value.is_complex())
+        and bool(value.isfinite().all())
+    )
+
+
+def random_state() -> dict[str, Any]:
+    """States of the global generators of torch, numpy and Python, as tensors and plain values."""
+    numpy_state: Any = np.random.get_state()  # a tuple, as the global generator is a Mersenne Twister
+    name, keys, position, has_gauss, gauss = numpy_state
+    version, words, gauss_next = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": [name, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss],
+        "python": [version, list(words), gauss_next],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Puts back what :func:`random_state` gave.
+
+    Raises:
+        ValueError: the state of numpy's generator is beyond its end, which numpy does not look at; what other
+            states raise that are of another kind, torch and Python decide.
+    """
+    torch.set_rng_state(state["torch"])
+    name, keys, *rest = state["numpy"]
+    if not 0 <= rest[0] <= len(keys):
+        raise ValueError(f"position {rest[0]} of numpy's generator")
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
+    version, words, gauss_next = state["python"]
+    random.setstate((version, tuple(words), gauss_next))

@@ -1,0 +1,6 @@
+"""Galleries: features of images with their identities, searched, saved and changed. Needs faiss or pymilvus."""
+
+from lreid.gallery.filters import Filter
+from lreid.gallery.gallery import Gallery, Matches
+
+__all__ = ["Filter", "Gallery", "Matches"]

@@ -1,0 +1,1 @@
+"""Galleries in this process, kept in files of faiss."""

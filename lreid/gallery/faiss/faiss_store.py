@@ -1,0 +1,231 @@
+"""Galleries in this process: a faiss index and its labels in memory, in one file on disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.gallery.faiss.gallery_file import Stamp, read_gallery, stamp, unchanged, write_gallery
+from lreid.gallery.faiss.index import measure_recall
+from lreid.gallery.faiss.shards import Shards
+from lreid.gallery.filters import EVERYTHING, Filter
+from lreid.gallery.store import About, Labels, Paths, require_keys
+from lreid.identities import UNKNOWN
+
+EXACT = {1: 1.0, 10: 1.0}  # recall of flat
+
+
+@dataclass
+class FaissStore:
+    """See :class:`lreid.gallery.store.Store`.
+
+    Attributes:
+        index: of the features.
+        everything: labels of all images.
+        about: of the gallery.
+        next_key: key of the next image.
+        path: of the file, if there is one or is to be one.
+        seen: which state of the file this is; None before there is one.
+        read_only: memory-mapped, so images can neither be added nor removed.
+    """
+
+    index: Shards
+    everything: Labels
+    about: About
+    next_key: int
+    path: Path | None = None
+    seen: Stamp | None = None
+    read_only: bool = False
+    _by_path: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        return self.index.d
+
+    def count(self, where: Filter) -> int:
+        return int(self._allows(where).sum())
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
+        """A store of ``(N, D)`` rows. One that is to be filled is ``flat`` until :meth:`finish`."""
+        keys = np.arange(len(vectors))
+        index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
+        labels = Labels(keys, labels.ids, labels.cams, labels.times, labels.paths)
+        if about.whole:
+            about.recall = dict(EXACT) if about.kind == "flat" else measure_recall(index, vectors)
+        return cls(index, labels, about, len(vectors))
+
+    def add(self, vectors: np.ndarray, labels: Labels) -> None:
+        self._check_writable()
+        keys = self.next_key + np.arange(len(vectors))
+        self.index.add(vectors, keys)
+        self.next_key += len(vectors)
+        new = Labels(keys, labels.ids, labels.cams, labels.times, labels.paths)
+        columns = zip(vars(self.everything).values(), vars(new).values(), strict=True)
+        self.everything = Labels(*(np.concatenate(pair) for pair in columns))
+        if self._by_path:
+            self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
+
+    def remove(self, keys: np.ndarray) -> None:
+        self._check_writable()
+        drop = np.isin(self.everything.keys, keys)
+        self.index.remove(self.everything.keys, drop)
+        self.everything = self.everything[~drop]
+        self._by_path = {}
+
+    def keys_of(self, paths: Paths) -> np.ndarray:
+        if not self._by_path:
+            self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
+        return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
+
+    def labels(self) -> Labels:
+        return self.everything
+
+    def vectors(self, keys: np.ndarray) -> np.ndarray:
+        require_keys(keys, self.everything.keys)  # the index would give the vector of another image
+        return self.index.vectors(self.everything.keys, keys)
+
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+        if where == EVERYTHING:
+            scores, keys = self.index.search(vectors, k)
+        else:
+            allowed = np.zeros(self.next_key, dtype=bool)
+            allowed[self.everything.keys[self._allows(where)]] = True
+            scores, keys = self.index.search(vectors, k, allowed)
+        found = keys >= 0
+        rows = np.searchsorted(self.everything.keys, keys[found])
+        columns = []
+        for column in list(vars(self.everything).values())[1:]:
+            values = np.full(keys.shape, "" if column.dtype == object else UNKNOWN, dtype=column.dtype)
+            values[found] = column[rows]
+            columns.append(values)
+        return scores, Labels(keys, *columns)
+
+    def finish(self) -> None:
+        self.about.whole = True
+        if self.about.kind == "flat":
+            self.about.recall = dict(EXACT)
+        elif self.index.kind != self.about.kind:
+            keys = self.everything.keys
+            full = FaissStore.build(self.vectors(keys), self.everything, self.about)
+            self.index, self.everything = full.index, full.everything
+            self.next_key, self._by_path = len(keys), {}
+        self.save()
+
+    def save(self, path: str | Path | None = None) -> None:
+        """Writes the file; what was there is replaced when the new one is complete.
+
+        Raises:
+            InputError: it cannot be written, or another process has made or changed it in the meantime.
+        """
+        path = Path(path or self.path or "")
+        if path == Path():
+            raise InputError("a gallery that was built without a place is saved to a path; give one")
+        header = vars(self.about) | {
+            "next_key": self.next_key,
+            "recall": list(self.about.recall.items()),
+            "names": {what: list(names.items()) for what, names in self.about.names.items()},
+            "paths": self.everything.paths.tolist(),
+        }
+        del header["extras"]
+        arrays = {name: getattr(self.everything, name) for name in ("keys", "ids", "cams", "times")}
+        extras = {f"extra_{name}": array for name, array in self.about.extras.items()}
+        seen = self.seen if path == self.path else None
+        if path == self.path and seen is None and path.exists():
+            raise InputError(f"{path}: is there already; another process has made it in the meantime")
+        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen)
+        self.path = path
+
+    @classmethod
+    def load(cls, path: Path, memory_map: bool) -> FaissStore:
+        """Reads the file that :meth:`save` wrote.
+
+        Raises:
+            InputError: as :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
+        """
+        indexes, header, arrays, seen = read_gallery(path, memory_map)
+        times = arrays.pop("times", np.full(len(arrays["keys"]), UNKNOWN))  # older files have none
+        labels = Labels(
+            arrays["keys"], arrays["ids"], arrays["cams"], times, np.array(header.pop("paths"), dtype=object)
+        )
+        extras = {name[6:]: array for name, array in arrays.items() if name.startswith("extra_")}
+        next_key = header.pop("next_key")
+        header["recall"] = dict(header["recall"])
+        header["names"] = {what: dict(names) for what, names in header.get("names", {}).items()}
+        about = About(**header, extras=extras)
+        index = Shards(about.kind if about.whole else "flat", indexes)
+        return cls(index, labels, about, next_key, path, seen, memory_map)
+
+    def close(self) -> None:
+        pass
+
+    def _allows(self, where: Filter) -> np.ndarray:
+        return where.allows(self.everything.ids, self.everything.cams, self.everything.times)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise InputError("a memory-mapped gallery cannot be changed; load it with memory_map=False")
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """See :class:`lreid.gallery.store.Place`. The versions beside a file are called FILE.next and FILE.previous."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def load(self, memory_map: bool = False) -> FaissStore:
+        return FaissStore.load(self.path, memory_map)
+
+    def build(self, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
+        store = FaissStore.build(vectors, labels, about)
+        store.path = self.path
+        return store
+
+    def bytes(self) -> int:
+        return self.path.stat().st_size
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def next(self) -> FilePlace:
+        return FilePlace(self.path.with_name(f"{self.path.name}.next"))
+
+    def previous(self) -> FilePlace:
+        return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
+
+    def switch(self, current: FaissStore) -> None:
+        self._take(self.next().path, self.previous().path, current.seen)
+
+    def roll_back(self) -> None:
+        if not self.previous().exists():
+            raise InputError(f"{self.path}: has no previous version to go back to")
+        seen = stamp(self.path) if self.path.exists() else None
+        self._take(self.previous().path, self.next().path, seen)
+
+    def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
+        """The chosen file takes this name, and the file here the other one. Killed half way, it can be repeated.
+
+        ``seen`` None says that there is no file here.
+        """
+        try:
+            if seen is None:
+                chosen.rename(self.path)
+                return
+            with unchanged(self.path, seen), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+                second = Path(folder, "gallery")
+                os.link(self.path, second)
+                second.replace(aside)
+                chosen.replace(self.path)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be replaced ({error}); it is as it was") from None

@@ -1,0 +1,230 @@
+"""The file of a gallery: one faiss index or several, then a zip archive with everything faiss has no place for.
+
+One file, so that one rename replaces it whole. faiss stops reading at the end of its index and can map that part
+into memory; a zip archive is found from its end. So ``faiss.read_index`` and ``unzip -l`` both open it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.files import misfit
+from lreid.gallery.faiss.index import KINDS, import_faiss, keys_in
+
+FORMAT = 1
+# What is known of a gallery, in the notation of lreid.files.misfit; older files lack what may be left out.
+HEADER = {
+    "model": str,
+    "kind": str,
+    "recall": [list],
+    "threshold": (int, float, type(None)),
+    "false_accept_rate": (int, float, type(None)),
+    "names?": {str: [list]},
+    "shards?": int,
+    "whole?": bool,
+    "next_key": int,
+    "paths": [str],
+}
+COLUMNS = ("keys", "ids", "cams", "times")  # older files have no times
+CHECKSUM = "index_crc32"  # an array of its own, which versions of lreid that do not compare it pass over
+Stamp = tuple[int, ...]  # which file this is, and in which state
+
+
+def stamp(path: str | Path) -> Stamp:
+    """Tells whether a file was replaced or changed.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@contextmanager
+def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
+    """While this lasts, the file is as it was when it was read, and no other process that asks here replaces it.
+
+    Raises:
+        InputError: somebody has replaced it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise InputError(f"{path}: was taken away while this command worked; nothing was written") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if stamp(path) != seen:  # also if it was replaced while this process waited for the lock
+            raise InputError(
+                f"{path}: another process has changed it in the meantime; nothing was written, run this again"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_gallery(
+    path: str | Path,
+    indexes: list[Any],
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    seen: Stamp | None = None,
+) -> Stamp:
+    """Writes through a temporary file beside ``path``, so that a reader never sees half a gallery.
+
+    Args:
+        path: the file; one that exists is replaced when the new one is complete.
+        indexes: faiss indexes.
+        header: values that JSON can hold.
+        arrays: numeric arrays by name.
+        seen: of the file that these were read from; if another process has replaced that, nothing is written.
+
+    Returns:
+        The stamp of the new file.
+
+    Raises:
+        InputError: the folder cannot be written to, the disk is full, or the file is not the one that was read; what
+            was there before stays.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(descriptor)
+        temporary = Path(name)
+        _write_indexes(indexes, name)
+        with open(temporary, "r+b") as file:
+            checksum = _crc32(file, os.stat(name).st_size)
+            text = json.dumps(header | {"format": FORMAT}).encode()
+            kept: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
+            kept[CHECKSUM] = np.array(checksum)
+            np.savez(file, **kept)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        if seen is None:
+            temporary.replace(path)
+            return stamp(path)
+        with unchanged(path, seen):
+            temporary.replace(path)
+            return stamp(path)
+    except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
+        raise InputError(f"{path}: cannot be written ({error}); what was saved before is whole") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
+    """Indexes, header, arrays and stamp of a file that :func:`write_gallery` wrote.
+
+    Args:
+        path: the file.
+        memory_map: leave the index on disk. It must not be changed then: faiss would write to read-only memory.
+
+    Raises:
+        InputError: the file is missing, cut short, damaged, of another version or no gallery at all; or it has shards,
+            which cannot be mapped.
+    """
+    import_faiss()  # not having it must not look like damage
+    try:
+        seen = stamp(path)
+        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+            end = min(part.header_offset for part in archive.zip.infolist())  # of the index
+            checksum = arrays.pop(CHECKSUM, None)
+            whole = memory_map or checksum is None or checksum == _crc32(file, end)
+        header = json.loads(arrays.pop("header").tobytes())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; build a gallery first") from None
+    except Exception as error:  # zipfile and numpy report damage in a dozen ways
+        raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
+    if isinstance(header, dict) and header.pop("format", None) != FORMAT:
+        raise InputError(f"{path}: a gallery of another version of lreid; build it again")
+    if fault := misfit(header, HEADER) or _fault(header, arrays):
+        raise InputError(f"{path}: not a gallery of this version of lreid ({fault}); build it again")
+    shards = header.get("shards", 1)
+    if memory_map and shards > 1:
+        raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
+    try:
+        if not whole:
+            raise ValueError("its checksum is wrong")
+        indexes = _read_indexes(str(path), shards, memory_map)
+        kind = header["kind"] if header.get("whole", True) else "flat"
+        keys = [keys_in(index, kind) for index in indexes]
+    except Exception:  # faiss reports damage as errors of any kind, MemoryError among them
+        raise InputError(f"{path}: its index is damaged; build it again") from None
+    if stamp(path) != seen:
+        return read_gallery(path, memory_map)  # index and labels may be of two files; the new one is whole
+    for number, own in enumerate(keys):  # a wrong key would give an image the name of another
+        if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
+            raise InputError(f"{path}: index and labels do not belong together; build it again")
+    return indexes, header, arrays, seen
+
+
+def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
+    """The first thing that does not fit in header and columns of the right types; None if all does."""
+    known = {name.removesuffix("?") for name in HEADER}
+    if strange := sorted(header.keys() - known):
+        return f"{strange[0]} is not known"
+    if header["kind"] not in KINDS:
+        return f"kind is {header['kind']!r}"
+    if header.get("shards", 1) < 1:
+        return f"shards is {header['shards']}"
+    pairs: dict[str, tuple[Any, Any]] = {"recall": (header["recall"], (int, float))}
+    pairs |= {f"names.{what}": (names, str) for what, names in header.get("names", {}).items()}
+    for key, (values, form) in pairs.items():
+        if not all(len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], form) for pair in values):
+            return f"{key} is no list of pairs of a number and what it is for"
+    count = len(header["paths"])
+    for name in COLUMNS:
+        column = arrays.get(name)
+        if column is None:
+            if name != "times":
+                return f"it has no {name}"
+        elif column.shape != (count,) or column.dtype != np.int64:
+            return f"{name} has shape {column.shape} and type {column.dtype}, not {(count,)} and int64"
+    keys = arrays["keys"]
+    first, last = (keys[0], keys[-1]) if count else (0, -1)
+    if first < 0 or last >= header["next_key"] or (keys[1:] <= keys[:-1]).any():
+        return "keys do not ascend to below next_key"
+    return None
+
+
+def _crc32(file: IO[bytes], count: int) -> int:
+    """The checksum of the first bytes of a file, which is left standing behind them."""
+    file.seek(0)
+    checksum = 0
+    while count > 0 and (block := file.read(min(count, 1 << 20))):
+        checksum = zlib.crc32(block, checksum)
+        count -= len(block)
+    return checksum
+
+
+def _write_indexes(indexes: list[Any], name: str) -> None:
+    faiss = import_faiss()
+    if len(indexes) == 1:
+        faiss.write_index(indexes[0], name)
+        return
+    writer = faiss.FileIOWriter(name)
+    for index in indexes:
+        faiss.write_index(index, writer)
+
+
+def _read_indexes(name: str, count: int, memory_map: bool) -> list[Any]:
+    faiss = import_faiss()
+    if count == 1:
+        return [faiss.read_index(name, faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
+    reader = faiss.FileIOReader(name)
+    return [faiss.read_index(reader) for _ in range(count)]

@@ -1,0 +1,207 @@
+"""The faiss indexes a gallery can be kept in. All hold unit vectors and score by inner product, so by cosine.
+
+========  ==============================================  =========================  ==================
+kind      how it searches                                 bytes an image             good for
+========  ==============================================  =========================  ==================
+flat      compares with every image: exact                4 D                        up to about 10^6
+hnsw      walks a graph of neighbours                     4 D + 264                  10^6, memory enough
+ivfpq     looks into the nearest of many lists of codes   D / 4 + 8                  10^6 and far beyond
+========  ==============================================  =========================  ==================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import InputError
+
+KINDS = ("flat", "hnsw", "ivfpq")
+FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
+IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
+
+
+def import_faiss() -> Any:
+    """The faiss module.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError:
+        raise InputError(
+            "galleries need faiss, which is not installed; install lreid[cpu], or lreid[gpu] for an NVIDIA GPU"
+        ) from None
+    return faiss
+
+
+def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
+    """An index with ``vectors`` in it.
+
+    Args:
+        kind: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; or ``ivfpq`` (Jégou et al., 2011):
+            about four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers.
+        vectors: ``(N, D)`` float32 of unit length.
+        keys: ``(N,)`` int64 that the index shall know them by; ``None`` is 0, 1, …
+
+    Raises:
+        InputError: unknown kind, or too few images to train one.
+    """
+    faiss = import_faiss()
+    count, width = vectors.shape
+    if kind == "flat":
+        index = faiss.IndexIDMap(faiss.IndexFlatIP(width))
+    elif kind == "hnsw":
+        index = _new_graph(width)
+    elif kind == "ivfpq":
+        if count < IVFPQ_LEAST:
+            raise InputError(f"ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat")
+        lists = min(int(4 * count**0.5), count // 39)
+        codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
+        # "np": codes are not ordered for polysemous filters, which nobody here uses and which takes minutes
+        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", faiss.METRIC_INNER_PRODUCT)
+        for clustering in (index.cp, index.pq.cp):
+            clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
+        index.train(vectors)
+        index.nprobe = 32
+    else:
+        raise InputError(f"index kind {kind!r}: unknown; use flat, hnsw or ivfpq")
+    index.add_with_ids(vectors, np.arange(count) if keys is None else keys)
+    return index
+
+
+def _new_graph(width: int) -> Any:
+    faiss = import_faiss()
+    graph = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = 64
+    graph.hnsw.efSearch = 128
+    return faiss.IndexIDMap(graph)
+
+
+def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
+    """The index with some images deleted, vectors and all.
+
+    Args:
+        index: of :func:`new_index`; changed where its kind can delete.
+        kind: its kind. A graph cannot delete and is built anew from the vectors that stay, which takes a while.
+        keys: ``(N,)`` keys of all images, ascending.
+        drop: ``(N,)`` bool, which to delete.
+    """
+    if kind == "hnsw":
+        stored = import_faiss().downcast_index(index.index)
+        graph = _new_graph(index.d)
+        if not drop.all():
+            graph.add_with_ids(stored.reconstruct_n(0, stored.ntotal)[~drop], keys[~drop])
+        return graph
+    index.remove_ids(keys[drop])
+    return index
+
+
+def keys_in(index: Any, kind: str) -> np.ndarray:
+    """``(N,)`` int64 keys of all images in the order of their rows; ``ivfpq`` has no rows and gives them ascending."""
+    faiss = import_faiss()
+    if kind != "ivfpq":
+        return faiss.vector_to_array(index.id_map)
+    lists = index.invlists
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    parts = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
+    """``(N, D)`` float32 vectors of an index, by their rows in it.
+
+    Raises:
+        InputError: an ``ivfpq`` index, which holds codes.
+    """
+    if kind == "ivfpq":
+        raise InputError("an ivfpq gallery holds short codes and no features; build the other one from the images")
+    stored = import_faiss().downcast_index(index.index)
+    return stored.reconstruct_batch(np.ascontiguousarray(rows))
+
+
+def nearest(
+    index: Any, kind: str, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None, count: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and keys of the best ``k`` images, both ``(Q, k)``; where fewer are found, the key is -1.
+
+    A graph and lists are made for finding the nearest images, allowed or not. So the fewer are allowed the further they
+    are searched, and a query that found fewer than there are is compared with all.
+
+    Args:
+        allowed: ``(max key + 1,)`` bool, the keys that may be found; ``None`` allows all.
+        count: images of this index that are allowed.
+    """
+    if allowed is None:
+        return index.search(vectors, k)
+    faiss = import_faiss()
+    selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+    if kind == "flat":
+        return index.search(vectors, k, params=faiss.SearchParameters(sel=selector))
+    share = max(count, 1) / max(index.ntotal, 1)
+    if kind == "hnsw":
+        graph = faiss.downcast_index(index.index)
+        if count * share <= FEW:
+            return _compared_with_all(index, vectors, k, allowed)
+        parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=int(graph.hnsw.efSearch / share))
+    else:
+        lists = min(index.nlist, int(index.nprobe / share))
+        parameters = faiss.SearchParametersIVF(sel=selector, nprobe=lists)
+    scores, keys = index.search(vectors, k, params=parameters)
+    short = (keys >= 0).sum(1) < min(k, count)
+    if short.any() and kind == "hnsw":
+        scores[short], keys[short] = _compared_with_all(index, vectors[short], k, allowed)
+    elif short.any():
+        parameters = faiss.SearchParametersIVF(sel=selector, nprobe=index.nlist)
+        scores[short], keys[short] = index.search(vectors[short], k, params=parameters)
+    return scores, keys
+
+
+def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What :func:`nearest` gives for a graph, found without the graph."""
+    faiss = import_faiss()
+    keys = faiss.vector_to_array(index.id_map)  # (N,) by row
+    selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))
+    stored = faiss.downcast_index(faiss.downcast_index(index.index).storage)
+    scores, rows = stored.search(vectors, k, params=faiss.SearchParameters(sel=selector))
+    return scores, np.where(rows >= 0, keys[rows], -1) if len(keys) else rows
+
+
+def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:
+    """How many of the true nearest neighbours of gallery images the index finds.
+
+    Up to 256 images, evenly spread over the gallery, look for their neighbours; an image itself does not count.
+
+    Args:
+        index: freshly made of ``vectors``.
+        vectors: ``(N, D)`` float32 of unit length.
+        depths: the k of each recall.
+
+    Returns:
+        ``{k: recall@k}``, in [0, 1]; empty for fewer images than that takes.
+    """
+    depths = tuple(k for k in depths if k < len(vectors))
+    if not depths:
+        return {}
+    faiss = import_faiss()
+    sample = np.unique(np.linspace(0, len(vectors) - 1, 256).astype(int))
+    most = max(depths) + 1
+    _, truth = faiss.knn(vectors[sample], vectors, most, metric=faiss.METRIC_INNER_PRODUCT)
+    _, found = index.search(vectors[sample], most)
+
+    def neighbours(keys: np.ndarray, itself: int, k: int) -> set[int]:
+        return set(keys[(keys != itself) & (keys >= 0)][:k].tolist())
+
+    return {
+        k: float(
+            np.mean(
+                [
+                    len(neighbours(true, itself, k) & neighbours(given, itself, k)) / k
+                    for true, given, itself in zip(truth, found, sample, strict=True)
+                ]
+            )
+        )
+        for k in depths
+    }

@@ -1,0 +1,97 @@
+"""Which images of a gallery a search may find."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.identities import UNKNOWN
+
+INT64 = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What an image must be to be found. Every value becomes a plain integer here; nothing else gets further.
+
+    Attributes:
+        cameras, identities: only these; ``None`` is all.
+        not_cameras, not_identities: none of these.
+        since, until: in seconds, ``since <= time < until``; ``None`` is open. An image without a time is never
+            within.
+        not_both: pairs of an identity and a camera; images of that identity by that camera are left out.
+
+    Raises:
+        InputError: a value is not an integer of 64 bits, or one stands where a list belongs.
+    """
+
+    cameras: Collection[int] | None = None
+    not_cameras: Collection[int] = ()
+    identities: Collection[int] | None = None
+    not_identities: Collection[int] = ()
+    since: int | None = None
+    until: int | None = None
+    not_both: Collection[tuple[int, int]] = ()
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None:
+                continue
+            if each.name in ("since", "until"):
+                value = _integer(value, each.name)
+            elif each.name == "not_both":
+                pairs = {tuple(_integers(pair, each.name)) for pair in _listed(value, each.name)}
+                if any(len(pair) != 2 for pair in pairs):
+                    raise InputError("filter not_both: needs pairs of an identity and a camera")
+                value = tuple(sorted(pairs))
+            else:
+                value = tuple(sorted(set(_integers(value, each.name))))
+            object.__setattr__(self, each.name, value)
+
+    def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """``(N,)`` bool: which images of these identities, cameras and times, all ``(N,)`` int64, may be found."""
+        allowed = np.ones(len(ids), dtype=bool)
+        for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
+            if only is not None:
+                allowed &= np.isin(column, list(only))
+            if none:
+                allowed &= ~np.isin(column, list(none))
+        if self.since is not None or self.until is not None:
+            allowed &= times > UNKNOWN
+        if self.since is not None:
+            allowed &= times >= self.since
+        if self.until is not None:
+            allowed &= times < self.until
+        for identity, camera in self.not_both:
+            allowed &= (ids != identity) | (cams != camera)
+        return allowed
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(f"filter {name}: {values!r} is one value; give a list of them") from None
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    return [_integer(value, name) for value in _listed(values, name)]
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        number = int(operator.index(value))  # a subclass of int could print itself as it likes
+    except TypeError:
+        raise InputError(f"filter {name}: {value!r} is not an integer") from None
+    if not INT64.min <= number <= INT64.max:
+        raise InputError(f"filter {name}: {number} does not fit into 64 bits")
+    return number
+
+
+EVERYTHING = Filter()

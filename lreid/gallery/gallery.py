@@ -1,0 +1,341 @@
+"""A gallery: images of known people, kept as features, to be searched, saved and changed, wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.gallery.faiss.faiss_store import FaissStore
+from lreid.gallery.filters import EVERYTHING, Filter
+from lreid.gallery.places import place_of
+from lreid.gallery.store import About, Labels, Place, Store
+from lreid.identities import UNKNOWN
+from lreid.retrieval.arrays import as_features, as_labels, unit_rows
+from lreid.retrieval.open_set import threshold_for
+
+Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The best images of the gallery for each query, best first.
+
+    Where fewer than k images were found, a row ends with key, identity and camera -1, path "" and score -inf.
+
+    Attributes:
+        scores: ``(Q, k)`` float32, cosine similarity.
+        keys: ``(Q, k)`` int64, what the gallery calls the images: see :meth:`Gallery.labels`.
+        ids, cams, times: ``(Q, k)`` int64.
+        paths: ``(Q, k)`` strings.
+        known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold and the image has an identity: the
+            threshold says nothing of images of nobody known. Without a threshold, every image found is.
+    """
+
+    scores: np.ndarray
+    keys: np.ndarray
+    ids: np.ndarray
+    cams: np.ndarray
+    times: np.ndarray
+    paths: np.ndarray
+    known: np.ndarray
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """``(Q,)`` bool: of the images found, not even the best one with an identity reaches the threshold."""
+        return self.known.sum(1) == 0
+
+
+@dataclass
+class Gallery:
+    """Images as unit vectors with identity, camera, time and path. Make one with :meth:`build` or :meth:`load`.
+
+    Everything is checked here; the store only stores and searches.
+
+    Attributes:
+        store: faiss in this process, or Milvus.
+    """
+
+    store: Store
+
+    def __len__(self) -> int:
+        return self.store.count(EVERYTHING)
+
+    def count(self, where: Filter) -> int:
+        """The number of images that a filter allows."""
+        return self.store.count(where)
+
+    @property
+    def about(self) -> About:
+        """Model, kind, threshold and names."""
+        return self.store.about
+
+    @property
+    def width(self) -> int:
+        """The numbers of a feature."""
+        return self.store.width
+
+    def features(self, keys: np.ndarray) -> np.ndarray:
+        """``(N, D)`` float32 unit vectors of images, by their keys.
+
+        Raises:
+            InputError: an ``ivfpq`` gallery, which has none, or a key that no image has.
+        """
+        return self.store.vectors(np.asarray(keys, dtype=np.int64))
+
+    def holds(self, paths: Files) -> np.ndarray:
+        """``(N,)`` bool: which of these images are in the gallery."""
+        return self.store.keys_of(_names(paths)) >= 0
+
+    def labels(self) -> Labels:
+        """Keys, identities, cameras, times and paths of all images. On a server, all of them are fetched."""
+        return self.store.labels()
+
+    @classmethod
+    def build(
+        cls,
+        features: Any,
+        paths: Files,
+        ids: Any = None,
+        cams: Any = None,
+        times: Any = None,
+        *,
+        model: str,
+        kind: str = "flat",
+        shards: int = 1,
+        at: str | Path | Place | None = None,
+        names: dict[str, dict[int, str]] | None = None,
+        extras: dict[str, np.ndarray] | None = None,
+        whole: bool = True,
+    ) -> Gallery:
+        """A gallery of images.
+
+        Args:
+            features: ``(N, D)`` floats, array or tensor; normalised here.
+            paths: N different names of images.
+            ids, cams, times: ``(N,)`` integers; ``None`` if not known. Times are seconds, -1 is not known.
+            model: fingerprint of the model that made the features; only its features can be added and searched.
+            kind: ``flat``, ``hnsw`` or ``ivfpq``.
+            shards: parts of a faiss index, searched side by side.
+            at: where it will be, see :func:`lreid.gallery.places.place_of`; ``None`` is in memory until
+                :meth:`save` names a file.
+            names, extras: see :class:`lreid.gallery.store.About`.
+            whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
+
+        Raises:
+            InputError: unusable input, an unknown kind, or the engine is not installed or not there.
+        """
+        vectors = _unit_vectors(features, "gallery features")
+        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
+        about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
+        if at is None:
+            return cls(FaissStore.build(vectors, labels, about))
+        place = place_of(at) if isinstance(at, (str, Path)) else at
+        return cls(place.build(vectors, labels, about))
+
+    def add(
+        self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
+    ) -> None:
+        """Adds images. The threshold stays; calibrate anew if the gallery has grown much.
+
+        In Milvus they are kept when this returns, in a file when :meth:`save` does.
+
+        Raises:
+            InputError: unusable input, a path that is there already, another model, or a memory-mapped gallery.
+        """
+        self._check_model(model)
+        vectors = self._check_width(_unit_vectors(features, "gallery features"))
+        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
+        there = self.holds(labels.paths)
+        if there.any():
+            raise InputError(f"{labels.paths[there][0]}: is in the gallery already; remove it first")
+        self.store.add(vectors, labels)
+
+    def remove(self, paths: Files) -> None:
+        """Deletes images with their features.
+
+        An ``hnsw`` gallery of faiss is built anew from what stays.
+
+        Raises:
+            InputError: a path that is not there (then nothing is removed), or a memory-mapped gallery.
+        """
+        doomed = sorted(set(_names(paths)))
+        keys = self.store.keys_of(doomed)
+        missing = next((path for path, key in zip(doomed, keys, strict=True) if key < 0), None)
+        if missing is not None:
+            raise InputError(f"{missing}: is not in the gallery; nothing was removed")
+        self.store.remove(keys)
+
+    def search(
+        self,
+        features: Any,
+        k: int = 10,
+        query_ids: Any = None,
+        query_cams: Any = None,
+        *,
+        model: str,
+        where: Filter = EVERYTHING,
+        exclude_same_camera: bool = False,
+        cross_model: bool = False,
+    ) -> Matches:
+        """The ``k`` images nearest to each query.
+
+        Args:
+            features: ``(Q, D)`` floats, array or tensor.
+            k: images wanted; those beyond the gallery's size come out empty.
+            query_ids, query_cams: ``(Q,)`` integers, needed for ``exclude_same_camera`` only.
+            model: fingerprint of the model that made the features.
+            where: cameras, identities and times that may be found.
+            exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
+                of them if ``query_ids`` is not given.
+            cross_model: search a gallery of another model all the same, for models that are trained to be
+                comparable.
+
+        Raises:
+            InputError: unusable input, or features of another model.
+        """
+        if not cross_model:
+            self._check_model(model)
+        if k < 1:
+            raise InputError(f"k = {k}: ask for at least one image")
+        vectors = self._check_width(_unit_vectors(features, "query features"))
+        if not exclude_same_camera:
+            return self._matches(*self.store.nearest(vectors, k, where))
+        if query_cams is None:
+            raise InputError("exclude_same_camera needs query_cams, the cameras of the queries")
+        cams = as_labels(query_cams, "query cameras", len(vectors))
+        if query_ids is None:
+            filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
+        else:
+            ids = as_labels(query_ids, "query identities", len(vectors))
+            filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
+        filters = [where if cam == UNKNOWN else each for each, cam in zip(filters, cams, strict=True)]
+        return self._matches(*self._search_each(vectors, k, filters))
+
+    def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
+        """Sets the threshold so that a stranger is taken for somebody known at the wanted rate.
+
+        Every labelled image plays a stranger: it is searched in the gallery without its own identity, and the
+        threshold is what at most ``false_accept_rate`` of them reach. A larger gallery has more look-alikes, so
+        calibrate anew after many additions.
+
+        Args:
+            features: ``(Q, D)`` floats, array or tensor; better not the gallery's own images.
+            ids: ``(Q,)`` integers; identities the gallery does not hold are welcome.
+            model: fingerprint of the model that made the features.
+            false_accept_rate: in [0, 1). Use many more than 1 / rate images.
+
+        Returns:
+            The threshold, a cosine similarity, which is also kept.
+
+        Raises:
+            InputError: unusable input, another model, or a gallery without identities.
+        """
+        self._check_model(model)
+        vectors = self._check_width(_unit_vectors(features, "calibration features"))
+        ids = as_labels(ids, "calibration identities", len(vectors))
+        if not self.store.count(Filter(not_identities=(UNKNOWN,))):
+            raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
+        filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids]
+        scores, best = self._search_each(vectors, 1, filters)
+        self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
+        self.about.false_accept_rate = false_accept_rate
+        return self.about.threshold
+
+    def save(self, path: str | Path | None = None) -> None:
+        """Keeps the gallery where it is, or writes one that is in memory to a file.
+
+        Args:
+            path: of the file. What was there is replaced when the new file is complete.
+
+        Raises:
+            InputError: it cannot be written, or another process has changed it since it was read.
+        """
+        self.store.save(path)
+
+    def finish(self) -> None:
+        """Makes a gallery whole that was built with ``whole=False``, and saves it."""
+        self.store.finish()
+
+    def close(self) -> None:
+        """Lets go of the database, if there is one, so that another process can have it."""
+        self.store.close()
+
+    @classmethod
+    def load(cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False) -> Gallery:
+        """Opens a gallery that :meth:`save` kept.
+
+        Args:
+            where: see :func:`lreid.gallery.places.place_of`.
+            memory_map: leave the features of a file on disk and let searches read what they touch; the gallery
+                cannot be changed then.
+            unfinished: it need not be whole, as whoever calls will fill it.
+
+        Raises:
+            InputError: it is missing, cut short, of another version, no gallery at all, not whole, or cannot be
+                reached.
+        """
+        place = place_of(where) if isinstance(where, (str, Path)) else where
+        gallery = cls(place.load(memory_map))
+        if not (gallery.about.whole or unfinished):
+            raise InputError(f"{place}: is not complete yet; run the command that makes it again")
+        return gallery
+
+    def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Labels]:
+        """As :meth:`Store.nearest`, with a filter for each query. Equal filters are searched at once."""
+        rows: dict[Filter, list[int]] = {}
+        for row, where in enumerate(filters):
+            rows.setdefault(where, []).append(row)
+        found = [self.store.nearest(vectors[here], k, where) for where, here in rows.items()]
+        order = np.argsort(np.concatenate(list(rows.values())))
+        scores, labels = zip(*found, strict=True)
+        columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
+        return np.concatenate(scores)[order], Labels(*columns)[order]
+
+    def _matches(self, scores: np.ndarray, labels: Labels) -> Matches:
+        found, threshold = labels.keys >= 0, self.about.threshold
+        scores = np.where(found, scores, -np.inf).astype(np.float32)
+        known = found
+        if threshold is not None:  # calibrated on images with an identity, so it holds for these only
+            known = found & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
+        return Matches(scores, **vars(labels), known=known)
+
+    def _check_model(self, model: str) -> None:
+        if model != self.about.model:
+            raise InputError(
+                f"the gallery holds features of model {self.about.model}, these are of model {model}; index the images "
+                "again with the new model, or search with cross_model=True if the two were made comparable"
+            )
+
+    def _check_width(self, vectors: np.ndarray) -> np.ndarray:
+        if vectors.shape[1] != self.width:
+            raise InputError(f"features have {vectors.shape[1]} numbers a row, the gallery's {self.width}")
+        return vectors
+
+
+def _unit_vectors(features: Any, name: str) -> np.ndarray:
+    """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
+    return unit_rows(as_features(features, name, "cpu").float(), name).numpy()
+
+
+def _names(paths: Files) -> list[str]:
+    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` are one image."""
+    return [str(path) for path in paths]
+
+
+def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]) -> Labels:
+    """Labels of new images, whose keys are not known yet."""
+    if len(paths) != count:
+        raise InputError(f"gallery paths: expected {count}, one a feature row, got {len(paths)}")
+    if len(set(paths)) != count:
+        raise InputError("gallery paths: some name comes twice; give every image a name of its own")
+    unknown = np.full(count, UNKNOWN)
+    identities, cameras, seconds = (
+        unknown if column is None else as_labels(column, f"gallery {name}", count)
+        for name, column in (("identities", ids), ("cameras", cams), ("times", times))
+    )
+    return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object))

@@ -1,0 +1,245 @@
+"""A connection to Milvus: Lite in this process, a server of Lite, or a server or cluster of Milvus.
+
+Lite in this process listens on 127.0.0.1 without a password, and one process at a time can have its database. Its
+server (``milvus-lite server --host 127.0.0.1``) takes several processes, but two that write at once damage its log, and
+rows that it has acknowledged are gone after a restart (3.2.2). So whoever writes to it takes a lock first: a collection
+of a certain name, which only one can create.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lreid.errors import InputError
+
+CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
+PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses
+TEXT = 65535  # bytes of a text field
+REQUEST = 16 << 20  # bytes of an insertion; Milvus takes 64 MB
+LEAST_LITE, LEAST_SERVER = (3, 2), (2, 4)
+_open: dict[str, Connection] = {}
+
+
+class Connection:
+    """Calls the methods of a ``MilvusClient`` and turns what goes wrong into one line.
+
+    Args:
+        uri: ``FILE.db`` or ``http://host:port``. A server's user and password are taken from ``MILVUS_TOKEN``.
+
+    Raises:
+        InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process has the
+            database.
+    """
+
+    def __init__(self, uri: str):
+        self.uri = uri
+        self.embedded = not uri.startswith(("http://", "https://"))
+        self.pymilvus = import_pymilvus()
+        if self.embedded:
+            _require_free(uri)
+        token = os.environ.get("MILVUS_TOKEN", "")
+        options = {"grpc.use_local_subchannel_pool": 1}  # what failed before must not make this one wait
+        with self._told("cannot be reached; start the server, or mend the address"):
+            self.client = self.pymilvus.MilvusClient(
+                uri, token=token, timeout=CONNECT, dedicated=True, grpc_options=options
+            )
+            version = self.client.get_server_version(timeout=CONNECT)
+        self.lite = "lite" in version.lower()
+        try:
+            require_version(version, uri)
+        except InputError:
+            self.close()
+            raise
+
+    def __call__(self, method: str, *args: Any, timeout: float = CALL, **kwargs: Any) -> Any:
+        """The answer of one method of the client.
+
+        Raises:
+            InputError: the server refuses or does not answer.
+        """
+        with self._told("what was acknowledged before is kept"):
+            return getattr(self.client, method)(*args, timeout=timeout, **kwargs)
+
+    def create(
+        self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
+    ) -> None:
+        """Makes a collection of rows with a key, integers or texts, and a vector compared by inner product.
+
+        Args:
+            name: of the gallery it belongs to.
+            collection: its own.
+            fields: ``path`` and ``text`` hold text, others integers.
+            width: of the vector.
+            index: of the vector, and the parameters it is built with.
+        """
+        types = self.pymilvus.DataType
+        schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("key", types.INT64, is_primary=True)
+        for field in fields:
+            if field in ("path", "text"):
+                schema.add_field(field, types.VARCHAR, max_length=TEXT)
+            else:
+                schema.add_field(field, types.INT64)
+        schema.add_field("vector", types.FLOAT_VECTOR, dim=width)
+        indexes = self.client.prepare_index_params()
+        indexes.add_index("vector", index_type=index[0], metric_type="IP", params=index[1])
+        with self.writing(name):
+            self("create_collection", collection, schema=schema, index_params=indexes, consistency_level="Bounded")
+
+    def rows(self, collection: str, fields: list[str]) -> Iterator[dict[str, Any]]:
+        """All rows of a collection, as of now, in no certain order."""
+        with self._told("reading it broke off"):
+            pages = self.client.query_iterator(
+                collection, batch_size=8192, filter="", output_fields=fields, consistency_level="Strong"
+            )
+            while page := pages.next():
+                yield from page
+            pages.close()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Keeps other writers away for the time of one request, where the server does not do so itself.
+
+        A writer that did not end well leaves its lock, as its last request may still be at work; it lapses.
+
+        Raises:
+            InputError: another process goes on writing.
+        """
+        if self.embedded or not self.lite:
+            yield
+            return
+        lock = f"{name}_writer"
+        self._take(lock)
+        yield
+        self("drop_collection", lock)
+
+    def close(self) -> None:
+        """Ends the connection; the database of Lite in this process is free for others."""
+        _open.pop(self.uri, None)
+        self.client.close()
+        if self.embedded:
+            from milvus_lite.server_manager import server_manager_instance
+
+            server_manager_instance.release_server(self.uri)
+
+    def _take(self, lock: str) -> None:
+        schema = self.client.create_schema(auto_id=False)
+        schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
+        schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
+        start = time.monotonic()
+        while True:
+            try:
+                until = {"until": str(time.time() + LEASE)}
+                self.client.create_collection(lock, schema=schema, properties=until, timeout=CALL)
+                return
+            except self.pymilvus.MilvusException as error:
+                reason = error
+            try:
+                until = float(self.client.describe_collection(lock, timeout=CALL)["properties"]["until"])
+                if time.time() > until:
+                    self.client.drop_collection(lock, timeout=CALL)
+            except (self.pymilvus.MilvusException, KeyError):
+                pass  # it was released just now
+            if time.monotonic() - start > PATIENCE:
+                raise InputError(
+                    f"{self.uri}: another process is writing ({_line(reason)}); run this again when "
+                    f"it is done; the lock of a killed one lapses after {LEASE:.0f} seconds"
+                )
+            time.sleep(0.05)
+
+    @contextmanager
+    def _told(self, advice: str) -> Iterator[None]:
+        import grpc
+
+        try:
+            yield
+        except (self.pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError) as error:
+            if not self.embedded:
+                _open.pop(self.uri, None)  # the server may come back, and who asks again then gets a new connection
+            raise InputError(f"{self.uri}: {_line(error)}; {advice}") from None
+
+
+def connect(uri: str) -> Connection:
+    """The connection that this process has to a database or server; made if there is none.
+
+    Raises:
+        InputError: see :class:`Connection`.
+    """
+    if not uri.startswith(("http://", "https://")):
+        uri = os.path.abspath(uri)
+    if uri not in _open:
+        _open[uri] = Connection(uri)
+    return _open[uri]
+
+
+def import_pymilvus() -> Any:
+    """The pymilvus module, which prints nothing of its own any more: errors are told in one line.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import pymilvus
+    except ImportError:
+        raise InputError("galleries in Milvus need pymilvus, which is not installed; install lreid[milvus]") from None
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return pymilvus
+
+
+def require_version(version: str, where: str) -> None:
+    """Refuses servers of versions that pass over what they do not know, without a word.
+
+    Milvus 2.3.5 ignored ``group_by_field`` and has no call that tells where an alias points; Lite before 3.2 is another
+    program with other files.
+
+    Raises:
+        InputError: too old, or not a version at all.
+    """
+    lite = "lite" in version.lower()
+    least = LEAST_LITE if lite else LEAST_SERVER
+    found = re.search(r"(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) < least:
+        wanted = f"Milvus{' Lite' if lite else ''} {least[0]}.{least[1]} or newer"
+        raise InputError(
+            f"{where}: runs version {version!r}, but {wanted} is needed: older ones ignore parts of a request silently"
+        )
+
+
+def parts_of(values: Any, size: int) -> Iterator[Any]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _require_free(path: str) -> None:
+    """Milvus Lite tells only that it failed; these are the reasons."""
+    import fcntl
+
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
+    if Path(path).is_file():
+        raise InputError(f"{path}: is a file, and the database of Milvus Lite 3 is a folder; name another one")
+    lock = Path(path, "LOCK")
+    if not lock.exists():
+        return
+    with open(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"{path}: another process has this database; wait for it, or serve it to several with "
+                "milvus-lite server --host 127.0.0.1 and name it milvus:http://127.0.0.1:PORT"
+            ) from None
+
+
+def _line(error: Exception) -> str:
+    """The first line of an error."""
+    text = str(getattr(error, "message", "") or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

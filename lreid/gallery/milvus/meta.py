@@ -1,0 +1,136 @@
+"""What is known of a gallery in Milvus as a whole: rows of text in a small collection beside that of its images."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
+from lreid.gallery.store import About, hash_of
+
+FORMAT = 1
+HEADER = 0  # key of the row that changes; the others are added, and those of names that go are deleted
+LONGEST = 60000  # bytes of what is put into one row, below TEXT
+
+
+class Meta:
+    """Reads and writes it.
+
+    Args:
+        connection: to the database.
+        name: of the gallery.
+        collection: of its images.
+    """
+
+    def __init__(self, connection: Connection, name: str, collection: str):
+        self.connection = connection
+        self.name = name
+        self.collection = f"{collection}_meta"
+        self._names_kept: dict[str, set[int]] = {}
+
+    def exists(self) -> bool:
+        """Whether there is a gallery, complete or not."""
+        if not self.connection("has_collection", self.collection):
+            return False
+        self.connection("load_collection", self.collection)
+        return bool(self.connection("get", self.collection, ids=[HEADER], consistency_level="Strong"))
+
+    def create(self, about: About, width: int) -> None:
+        """Makes the collection for a gallery that is not whole yet."""
+        self.connection.create(self.name, self.collection, ["text"], 2, ("FLAT", {}))
+        self._write(
+            {"extra": extra, "part": part, "data": data}
+            for extra, array in about.extras.items()
+            for part, data in enumerate(parts_of(_encoded(array), LONGEST))
+        )
+        self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
+
+    def write_header(self, about: About, width: int) -> None:
+        """Replaces threshold and state, in one row and so at once."""
+        header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
+        header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
+        self._write([header], HEADER)
+
+    def write_names(self, about: About) -> None:
+        """Adds the names that are new since the last time, deletes those that went. Several processes may do so."""
+        for what, names in about.names.items():
+            kept = self._names_kept.setdefault(what, set())
+            if gone := kept - names.keys():
+                self._delete_names(what, gone)
+                kept -= gone
+            new = [(number, name) for number, name in names.items() if number not in kept]
+            self._write({"names": what, "of": part} for part in _short_parts(new))
+            kept.update(number for number, _ in new)
+
+    def read(self, where: str) -> tuple[About, int]:
+        """What is known, and the width of the gallery's features.
+
+        Raises:
+            InputError: a gallery of another version of lreid.
+        """
+        self.connection("load_collection", self.collection)
+        header: dict[str, Any] = {}
+        names: dict[str, dict[int, str]] = {}
+        pieces: dict[str, dict[int, str]] = {}
+        for row in self.connection.rows(self.collection, ["key", "text"]):
+            value = json.loads(row["text"])
+            if row["key"] == HEADER:
+                header = value
+            elif "names" in value:
+                names.setdefault(value["names"], {}).update(value["of"])
+            else:
+                pieces.setdefault(value["extra"], {})[value["part"]] = value["data"]
+        if header.pop("format", None) != FORMAT:
+            raise InputError(f"{where}: a gallery of another version of lreid; build it again")
+        extras = {extra: _decoded("".join(parts[n] for n in sorted(parts))) for extra, parts in pieces.items()}
+        self._names_kept = {what: set(numbers) for what, numbers in names.items()}
+        width, recall = header.pop("width"), dict(header.pop("recall"))
+        return About(**header, recall=recall, names=names, extras=extras), width
+
+    def _delete_names(self, what: str, gone: set[int]) -> None:
+        for row in list(self.connection.rows(self.collection, ["key", "text"])):
+            value = json.loads(row["text"])
+            if value.get("names") != what or gone.isdisjoint(number for number, _ in value["of"]):
+                continue
+            rest = [pair for pair in value["of"] if pair[0] not in gone]
+            self._write([{"names": what, "of": rest}] if rest else [])  # first, so that a kill loses no name
+            with self.connection.writing(self.name):
+                self.connection("delete", self.collection, ids=[row["key"]])
+
+    def _write(self, values: Iterable[dict[str, Any]], key: int | None = None) -> None:
+        texts = [json.dumps(value) for value in values]
+        rows = [{"key": hash_of(text) if key is None else key, "text": text, "vector": [0.0, 0.0]} for text in texts]
+        for part in parts_of(rows, REQUEST // TEXT):
+            with self.connection.writing(self.name):
+                self.connection("upsert", self.collection, part)
+
+
+def _encoded(array: np.ndarray) -> str:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _decoded(text: str) -> np.ndarray:
+    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+
+
+def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Names in parts that fit into a row each."""
+    part: list[tuple[int, str]] = []
+    size = 0
+    for number, name in names:
+        length = len(json.dumps([number, name])) + 2
+        if part and size + length > LONGEST:
+            yield part
+            part, size = [], 0
+        part.append((number, name))
+        size += length
+    if part:
+        yield part

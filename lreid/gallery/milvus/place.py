@@ -1,0 +1,134 @@
+"""Where a gallery is in Milvus: collections ``NAME_v1``, ``NAME_v2`` …, one a model, and an alias ``NAME`` of one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.gallery.milvus.client import Connection, connect
+from lreid.gallery.milvus.milvus_store import MilvusStore
+from lreid.gallery.store import About, Labels
+
+SCHEME = "milvus:"
+ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
+DEFAULT = "gallery"  # name of the only one in a database
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+@dataclass(frozen=True)
+class MilvusPlace:
+    """See :class:`lreid.gallery.store.Place`.
+
+    Attributes:
+        uri: of the database or server.
+        name: of the alias.
+        step: 0 is the version that the alias points to, 1 the next one, -1 the previous one.
+    """
+
+    uri: str
+    name: str
+    step: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> MilvusPlace:
+        """The place of an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
+
+        Raises:
+            InputError: it is none.
+        """
+        match = ADDRESS.fullmatch(text.removeprefix(SCHEME))
+        if match is None:
+            raise InputError(f"{text}: no address; write milvus:FILE.db or milvus:http://host:port/NAME")
+        name = match["name"] or DEFAULT
+        if not NAME.fullmatch(name):
+            raise InputError(f"{text}: {name!r} is no name for a gallery; use letters, digits and _ only")
+        return cls(match["uri"], name)
+
+    def __str__(self) -> str:
+        version = {0: "", 1: " (next version)", -1: " (previous version)"}[self.step]
+        named = "" if self.name == DEFAULT else f"/{self.name}"
+        return f"{SCHEME}{self.uri}{named}{version}"
+
+    def exists(self) -> bool:
+        if self.uri.endswith(".db") and not Path(self.uri).exists():
+            return False
+        connection = connect(self.uri)
+        if self.step == 0:
+            return self._current(connection) is not None
+        collection = self._collection(connection)
+        return collection is not None and MilvusStore.exists(connection, collection)
+
+    def load(self, memory_map: bool = False) -> MilvusStore:
+        if memory_map:
+            raise InputError(f"{self}: a gallery in Milvus is not mapped into memory; leave memory_map out")
+        if not self.exists():
+            if Path(self.uri).exists() or not self.uri.endswith(".db"):
+                left = MilvusStore.exists(connect(self.uri), f"{self.name}_v1") and self.step == 0
+                if left:
+                    raise InputError(f"{self}: was never completed; run the command that makes it again")
+            raise InputError(f"{self}: no such gallery; build one first")
+        connection = connect(self.uri)
+        collection = self._collection(connection)
+        if collection is None:
+            raise InputError(f"{self}: was taken away in this moment; run this again")
+        return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
+
+    def build(self, vectors: np.ndarray, labels: Labels, about: About) -> MilvusStore:
+        if about.shards != 1:
+            raise InputError(f"{self}: Milvus spreads a gallery by itself; shards are for files")
+        if self.exists():
+            raise InputError(f"{self}: is there already")
+        connection = connect(self.uri)
+        collection = self._collection(connection) or f"{self.name}_v1"
+        return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
+
+    def bytes(self) -> None:
+        return None
+
+    def delete(self) -> None:
+        connection = connect(self.uri)
+        collection = self._collection(connection)
+        if collection is not None:
+            MilvusStore.drop(connection, self.name, collection)
+
+    def next(self) -> MilvusPlace:
+        return replace(self, step=self.step + 1)
+
+    def previous(self) -> MilvusPlace:
+        return replace(self, step=self.step - 1)
+
+    def switch(self, current: MilvusStore) -> None:
+        connection = connect(self.uri)
+        if self._current(connection) != current.collection:
+            raise InputError(f"{self}: another process has switched it in the meantime; nothing was done")
+        self._point_to(connection, self.next()._collection(connection))
+
+    def roll_back(self) -> None:
+        if not self.previous().exists():
+            raise InputError(f"{self}: has no previous version to go back to")
+        connection = connect(self.uri)
+        self._point_to(connection, self.previous()._collection(connection))
+
+    def _point_to(self, connection: Connection, collection: str | None) -> None:
+        with connection.writing(self.name):
+            connection("alter_alias", collection, self.name)
+
+    def _current(self, connection: Connection) -> str | None:
+        """The collection that the alias points to."""
+        if not connection("has_collection", self.name):
+            return None
+        collection = connection("describe_alias", self.name)["collection_name"]
+        if not re.fullmatch(rf"{self.name}_v\d+", collection):
+            raise InputError(f"{self}: {collection} is not a gallery of lreid; choose another name")
+        return collection
+
+    def _collection(self, connection: Connection) -> str | None:
+        """The collection of this version; there need not be one of that name."""
+        current = self._current(connection)
+        if current is None:
+            return None
+        return f"{self.name}_v{int(current.rpartition('_v')[2]) + self.step}"

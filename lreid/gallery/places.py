@@ -1,0 +1,23 @@
+"""Where galleries are: in files of faiss, or in Milvus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lreid.gallery.faiss.faiss_store import FilePlace
+from lreid.gallery.milvus.place import SCHEME, MilvusPlace
+from lreid.gallery.store import Place
+
+
+def place_of(where: str | Path) -> Place:
+    """The place that somebody names.
+
+    Args:
+        where: a file; ``milvus:FILE.db``, a database of Milvus Lite in this process; or ``milvus:http://host:port``, a
+            Milvus server or cluster; the last two with ``/NAME`` behind them if they hold several galleries.
+
+    Raises:
+        InputError: an address of Milvus that is none.
+    """
+    text = str(where)
+    return MilvusPlace.parse(text) if text.startswith(SCHEME) else FilePlace(Path(text))

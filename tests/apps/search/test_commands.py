@@ -1,0 +1,396 @@
+"""Searching one's own images: what is found, what is kept, and what bad input leaves untouched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import write_checkpoint, write_images
+
+from lreid.apps import search
+from lreid.apps.search.answers import verdict
+from lreid.apps.search.named_gallery import NamedGallery
+from lreid.data.images import read_image
+from lreid.data.listing import MARKET_NAME
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.loading import load_model
+from lreid.models.adapt import AdaptedNorm
+from lreid.models.fingerprint import fingerprint
+from lreid.retrieval.open_set import threshold_for
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and ``people/`` in folders."""
+    folder = tmp_path_factory.mktemp("world")
+    drawn = load_synthetic(
+        "plaza", train_identities=1, test_identities=20, images_per_identity=8, distractors=6, seed=0
+    )
+    write_images(folder / "gallery", drawn.gallery)
+    write_images(folder / "query", drawn.query)
+    write_images(folder / "people", drawn.query, "p{pid}/{number}.png")
+    write_checkpoint(folder / "model.pt")
+    return folder
+
+
+@pytest.fixture
+def gallery(world: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "people.gallery"
+    search.build(file, world / "model.pt", search.list_images([world / "gallery"], "gallery"), device="cpu")
+    return file
+
+
+def unit(features: np.ndarray) -> np.ndarray:
+    return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+
+def identity(path: str | Path) -> str | None:
+    number = int(MARKET_NAME.match(Path(path).name)["identity"])
+    return str(number) if number else None
+
+
+def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery: Path, tmp_path: Path) -> None:
+    queries = sorted((world / "query").iterdir())[:3]
+    results = search.query(gallery, queries, tmp_path / "out", top=4, device="cpu")
+    model, images = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
+    for answer, row in zip(results["queries"], scores, strict=True):
+        best = np.argsort(-row, kind="stable")[:4]
+        assert [match["path"] for match in answer["matches"]] == [str(images[i]) for i in best]
+        assert [match["score"] for match in answer["matches"]] == pytest.approx(row[best], abs=1e-5)
+        assert [match["identity"] for match in answer["matches"]] == [identity(images[i]) for i in best]
+        assert [match["camera"] for match in answer["matches"]] == [
+            str(int(MARKET_NAME.match(images[i].name)["camera"])) for i in best
+        ]
+        assert answer["unknown"] is None and answer["identity"] == identity(images[best[0]])
+    assert json.loads((tmp_path / "out" / "matches.json").read_text()) == results
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "picture not found" not in page
+
+
+def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Path) -> None:
+    """The threshold is that of the best scores which the labelled images reach without their own identity."""
+    told = search.calibrate(
+        gallery, search.list_images([world / "query"], "query"), false_accept_rate=0.1, device="cpu"
+    )
+    model = load_model(world / "model.pt")
+    queries, images = sorted((world / "query").iterdir()), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
+    own = np.array([[identity(query) == identity(image) for image in images] for query in queries])
+    nameless = np.array([identity(image) is None for image in images])
+    strangers = np.where(own | nameless, -1, scores).max(1)
+    assert told["threshold"] == pytest.approx(threshold_for(strangers, 0.1), abs=1e-5)
+    scores[:, nameless] = -1  # somebody without a name is never recognised
+    right = [
+        own[row, column] and scores[row, column] > told["threshold"] for row, column in enumerate(scores.argmax(1))
+    ]
+    assert told["known"] == told["images"] == len(queries) and told["true_positive_rate"] == np.mean(right)
+
+    results = search.query(gallery, queries, tmp_path / "out", device="cpu")
+    assert results["threshold"] == told["threshold"] and results["false_accept_rate"] == 0.1
+    unknown = scores.max(1) < told["threshold"]
+    assert [answer["unknown"] for answer in results["queries"]] == unknown.tolist()
+    assert 0 < unknown.sum() < len(queries)
+    for answer in results["queries"]:
+        assert [match["known"] for match in answer["matches"]] == [
+            match["score"] >= told["threshold"] and match["identity"] is not None for match in answer["matches"]
+        ]
+        line = verdict(answer, results["threshold"], results["false_accept_rate"])
+        if answer["unknown"]:
+            assert answer["identity"] is None and line.startswith("unknown: the nearest ")
+        else:
+            assert line.startswith(f"known: {answer['identity']}, ")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert 'class="tile known"' in page and 'class="tile below"' in page
+
+
+def test_somebody_without_a_name_is_not_known(world: Path, gallery: Path, tmp_path: Path) -> None:
+    """Also where nobody is as near: a threshold is calibrated on those with a name."""
+    search.calibrate(gallery, search.list_images([world / "query"], "query"), device="cpu")
+    nameless = next(path for path in sorted((world / "gallery").iterdir()) if identity(path) is None)
+    for top, line in ((1, "none of the nearest has a name"), (126, "the nearest with a name has 0")):
+        results = search.query(gallery, [nameless], tmp_path / "out", top=top, device="cpu")
+        (answer,) = results["queries"]
+        assert answer["matches"][0]["path"] == str(nameless) and answer["matches"][0]["known"] is False
+        assert answer["unknown"] and answer["identity"] is None
+        assert verdict(answer, results["threshold"], 0.01).startswith(f"unknown: {line}")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count('class="tile below"') == 120  # nobody can tell on which side the nameless are
+
+
+def test_who_is_there_only_as_the_query_itself_is_not_counted(world: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gallery"
+    folder.mkdir()
+    everybody: dict[str, list[Path]] = {}
+    for path in sorted((world / "gallery").iterdir()):
+        everybody.setdefault(identity(path) or "", []).append(path)
+    del everybody[""]
+    alone, *others = everybody.values()
+    for path in [alone[0], *(path for each in others for path in each[:2])]:
+        (folder / path.name).write_bytes(path.read_bytes())
+    images = search.list_images([folder], "")
+    search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
+    told = search.calibrate(tmp_path / "g", images, device="cpu")
+    assert (told["images"], told["known"]) == (39, 38)
+
+
+def test_too_few_images_for_a_rate_are_told(world: Path, gallery: Path, caplog: pytest.LogCaptureFixture) -> None:
+    images = search.list_images([world / "query"], "query")
+    for rate, count in ((0.5, 0), (0, 0), (0.02, 1)):
+        search.calibrate(gallery, images, false_accept_rate=rate, device="cpu")
+        assert len(caplog.messages) == count
+    assert "40 images are too few for 2 % false accepts; instead not one" in caplog.text
+
+
+def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, gallery: Path) -> None:
+    images = search.list_images([world / "gallery"], "query")
+    told = search.calibrate(gallery, images, false_accept_rate=0.5, device="cpu")
+    named = [path for path in sorted((world / "gallery").iterdir()) if identity(path)]
+    model, everything = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
+    scores = unit(model.extract(named)) @ unit(model.extract(everything)).T
+    scores[np.array([[path == image for image in everything] for path in named])] = -1
+    scores[:, [identity(image) is None for image in everything]] = -1
+    best = scores.argmax(1)
+    right = [
+        identity(path) == identity(everything[place]) and scores[row, place] >= told["threshold"]
+        for row, (path, place) in enumerate(zip(named, best, strict=True))
+    ]
+    assert told["images"] == told["known"] == len(named)  # those without a name are left out
+    assert told["true_positive_rate"] == pytest.approx(np.mean(right))
+
+
+def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp_path: Path) -> None:
+    assert search.add(gallery, search.list_images([world / "gallery"], "gallery"), device="cpu") == 0
+    images = search.list_images([world / "gallery", world / "people"], "gallery")
+    assert search.add(gallery, images, device="cpu") == 40
+    named = NamedGallery.load(gallery)
+    assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
+    labels = named.gallery.labels()
+    for path, number in zip(labels.paths, labels.ids.tolist(), strict=True):
+        name = None if number < 0 else named.identities[number]
+        assert name == (Path(path).parent.name if "people" in path else identity(path))
+    path = next((world / "people").rglob("*.png"))
+    answer = search.query(gallery, [path], tmp_path / "out", top=1, device="cpu")["queries"][0]
+    assert answer["identity"] == path.parent.name and answer["matches"][0]["score"] == pytest.approx(1, abs=1e-5)
+
+
+def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
+    images = sorted((world / "gallery").iterdir())
+    name = identity(images[-1])
+    assert search.remove(gallery, [str(images[-1])], name) == 6
+    assert search.describe(gallery)["images"] == len(images) - 6
+    assert search.describe(gallery)["identities"] == 19
+    before = gallery.read_bytes()
+    with pytest.raises(InputError, match="nothing was removed"):
+        search.remove(gallery, [str(images[0]), str(images[-1])])
+    with pytest.raises(InputError, match="has no identity 'nobody'"):
+        search.remove(gallery, identity="nobody")
+    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or somebody by"):
+        search.remove(gallery)
+    assert gallery.read_bytes() == before
+
+
+def test_a_name_goes_with_its_last_image(gallery: Path, world: Path) -> None:
+    named = NamedGallery.load(gallery)
+    labels, names = named.gallery.labels(), dict(named.identities)
+    first, second, *_ = names
+    search.remove(gallery, identity=names[first])
+    with pytest.raises(InputError, match=f"has no identity '{names[first]}'"):
+        search.remove(gallery, identity=names[first])
+    search.remove(gallery, labels.paths[labels.ids == second][1:].tolist())
+    assert NamedGallery.load(gallery).identities.keys() == names.keys() - {first}
+    search.remove(gallery, labels.paths[labels.ids == second][:1].tolist())
+    assert NamedGallery.load(gallery).identities.keys() == names.keys() - {first, second}
+    assert NamedGallery.load(gallery).cameras == named.cameras  # which are no people
+
+
+def test_a_name_that_an_earlier_version_left_goes_too(gallery: Path, world: Path) -> None:
+    named = NamedGallery.load(gallery)
+    named.identities[7] = "left over"
+    named.gallery.save()
+    with pytest.raises(InputError, match="has no identity 'left over'"):
+        search.remove(gallery, identity="left over")
+    search.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
+    assert "left over" not in NamedGallery.load(gallery).identities.values()
+
+
+def test_the_adapted_normalisation_travels_with_the_gallery(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lreid.models.adapt.FEWEST", 20)
+    file = tmp_path / "adapted.gallery"
+    images = search.list_images([world / "gallery"], "gallery")
+    search.build(file, world / "model.pt", images, adapt_norm="camera", device="cpu")
+    model = load_model(world / "model.pt")
+    cameras = np.array([int(image.camera) for image in images])
+    paths = [image.path for image in images]
+    norm = AdaptedNorm.estimate(model, _read(paths), cameras)
+    assert 1 < len(norm.cameras) < 6
+    query = sorted((world / "query").iterdir())[0]
+    nameless = tmp_path / "somebody.png"
+    nameless.write_bytes(query.read_bytes())
+    own = int(MARKET_NAME.match(query.name)["camera"])
+    assert search.describe(file)["adapted normalisation"] == "by camera"
+    gallery = unit(norm.extract(model, _read(paths), cameras))
+    asked = [(nameless, None, None), (query, None, own), *((query, str(n), n) for n in range(1, 7))]
+    for picture, option, camera in asked:
+        cams = None if camera is None else np.array([camera])
+        scores = unit(norm.extract(model, _read([str(query)]), cams))[0] @ gallery.T
+        found = search.query(file, [picture], tmp_path / "out", top=3, camera=option, device="cpu")
+        best = [match["score"] for match in found["queries"][0]["matches"]]
+        assert best == pytest.approx(np.sort(scores)[::-1][:3], abs=1e-4)
+
+
+def _read(paths: list[str]) -> list[np.ndarray]:
+    return [read_image(path, height=32, width=16) for path in paths]
+
+
+def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
+    query = sorted((world / "query").iterdir())[0]
+    for other, wanted in ((False, True), (True, False)):
+        answer = search.query(
+            gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other, device="cpu"
+        )["queries"][0]
+        assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
+    with pytest.raises(InputError, match="has no camera '77' .it has 1, 2"):
+        search.query(gallery, [query], tmp_path / "out", camera="77", device="cpu")
+
+
+def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_path: Path) -> None:
+    queries = sorted((world / "query").iterdir())[:6]
+    cameras = [str(int(MARKET_NAME.match(path.name)["camera"])) for path in queries]
+    assert len(set(cameras)) > 1
+    results = search.query(gallery, queries, tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    for answer, camera in zip(results["queries"], cameras, strict=True):
+        assert {match["camera"] for match in answer["matches"]} == set("123456") - {camera}
+    elsewhere = tmp_path / "0001_c77s1_000001.png"  # no image of the gallery is of its camera
+    elsewhere.write_bytes(queries[0].read_bytes())
+    results = search.query(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    assert len(results["queries"][0]["matches"]) == 126
+    nameless = tmp_path / "somebody.png"
+    nameless.write_bytes(queries[0].read_bytes())
+    with pytest.raises(InputError, match="somebody.png: --other-cameras needs the camera that took it"):
+        search.query(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True, device="cpu")
+
+
+def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path: Path) -> None:
+    """What EVAL.FLIP is in the checkpoint that a gallery is built with holds for all its images and queries."""
+    file, checkpoint = tmp_path / "g", write_checkpoint(tmp_path / "flips.pt", EVAL__FLIP=True)
+    images, queries = (sorted((world / name).iterdir()) for name in ("gallery", "query"))
+    search.build(file, checkpoint, search.list_images(images[:60], ""), device="cpu")
+    search.add(file, search.list_images(images[60:], ""), device="cpu")
+    model, other = load_model(checkpoint), write_checkpoint(tmp_path / "other.pt", seed=1)
+    gallery = unit(model.extract(images, flip=True))
+    for options, features in (
+        ({}, model.extract(queries[:3], flip=True)),
+        ({"checkpoint": world / "model.pt"}, model.extract(queries[:3], flip=True)),  # the same weights
+        ({"checkpoint": other, "cross_model": True}, load_model(other).extract(queries[:3])),
+    ):
+        results = search.query(file, queries[:3], tmp_path / "out", top=5, device="cpu", **options)
+        for answer, scores in zip(results["queries"], unit(features) @ gallery.T, strict=True):
+            best = [match["score"] for match in answer["matches"]]
+            assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
+    assert search.describe(file)["mirrored images"] == "added"
+    assert search.describe(file)["threshold"] == "none; see calibrate"
+
+
+def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "other.pt", seed=1)
+    query, before = sorted((world / "query").iterdir())[0], gallery.read_bytes()
+    for action in (
+        lambda: search.query(gallery, [query], tmp_path / "out", checkpoint=other, device="cpu"),
+        lambda: search.add(gallery, search.list_images([world / "people"], ""), checkpoint=other, device="cpu"),
+        lambda: search.calibrate(gallery, search.list_images([world / "query"], ""), checkpoint=other, device="cpu"),
+    ):
+        with pytest.raises(InputError, match=f"other.pt: is not the model .*{fingerprint(load_model(other))}, not"):
+            action()
+    assert gallery.read_bytes() == before and not (tmp_path / "out").exists()
+    answer = search.query(gallery, [query], tmp_path / "out", top=1, checkpoint=other, cross_model=True, device="cpu")[
+        "queries"
+    ][0]
+    images = sorted((world / "gallery").iterdir())
+    scores = unit(load_model(other).extract([query])) @ unit(load_model(world / "model.pt").extract(images)).T
+    assert answer["matches"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
+
+
+def test_pictures_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for path in sorted((world / "gallery").iterdir())[:4]:
+        (copies / path.name).write_bytes(path.read_bytes())
+    file = tmp_path / "g"
+    search.build(file, world / "model.pt", search.list_images([copies], ""), kind="hnsw", device="cpu")
+    next(copies.iterdir()).unlink()
+    search.query(file, [world / "query"], tmp_path / "out", device="cpu")
+    page = (tmp_path / "out" / "matches.html").read_text()
+    assert page.count("picture not found") == 40 and page.count("<img") == 40 * 4
+
+
+def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path) -> None:
+    before = gallery.read_bytes()
+    bad = tmp_path / "bad" / "x.jpg"
+    bad.parent.mkdir()
+    bad.write_text("no image")
+    query, listed = sorted((world / "query").iterdir())[0], search.list_images([bad.parent], "")
+    with pytest.raises(InputError, match="x.jpg: image cannot be decoded .*--skip-bad"):
+        search.query(gallery, [query, bad], tmp_path / "out", device="cpu")
+    with pytest.raises(InputError, match="x.jpg: image cannot be decoded"):
+        search.add(gallery, listed, device="cpu")
+    with pytest.raises(InputError, match="is there already"):
+        search.build(gallery, world / "model.pt", search.list_images([world / "query"], ""), device="cpu")
+    with pytest.raises(InputError, match="images whose identities are known"):
+        search.calibrate(gallery, listed, device="cpu")
+    with pytest.raises(InputError, match="ivfpq learns from"):
+        search.build(
+            tmp_path / "new", world / "model.pt", search.list_images([world / "query"], ""), kind="ivfpq", device="cpu"
+        )
+    with pytest.raises(InputError, match="cameras are not known"):
+        images = search.list_images([world / "people"], "")
+        search.build(tmp_path / "new", world / "model.pt", images, adapt_norm="camera", device="cpu")
+    assert gallery.read_bytes() == before
+    assert not (tmp_path / "out").exists() and not (tmp_path / "new").exists()
+    cut = tmp_path / "cut.gallery"
+    cut.write_bytes(before[: len(before) // 2])
+    with pytest.raises(InputError, match="cut.gallery: not a gallery, or cut short"):
+        search.query(cut, [query], tmp_path / "out", device="cpu")
+
+
+def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
+    images = search.list_images([world / "people"], "")
+    broken = tmp_path / "broken.png"
+    broken.touch()
+    named = search.build(
+        tmp_path / "g", world / "model.pt", [*search.list_images([broken], ""), *images], skip_bad=True, device="cpu"
+    )
+    assert len(named.gallery) == len(images) == 40 and not named.gallery.holds([str(broken)])[0]
+
+
+def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path, caplog) -> None:
+    bad = tmp_path / "bad" / "somebody" / "broken.png"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("no image")
+    listed, before = search.list_images([bad.parents[1]], ""), gallery.read_bytes()
+    assert listed[0].identity == "somebody"
+    assert search.add(gallery, listed, skip_bad=True, device="cpu") == 0
+    assert "skipped 1 images" in caplog.text and gallery.read_bytes() == before
+    with pytest.raises(InputError, match="none of the 1 images can be read, the first: .*broken.png; replace"):
+        search.build(tmp_path / "g", world / "model.pt", listed, skip_bad=True, device="cpu")
+    with pytest.raises(InputError, match="none of the 1 images can be read"):
+        search.calibrate(gallery, listed, skip_bad=True, device="cpu")
+    people = search.list_images([world / "people"], "")
+    assert search.add(gallery, [*listed, *people], skip_bad=True, device="cpu") == 40
+    assert "somebody" not in NamedGallery.load(gallery).identities.values()  # nobody bears the name
+
+
+def test_a_mistyped_source_is_no_bad_image(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="typo: no such folder or file; mend the name"):
+        search.list_images([world / "people", tmp_path / "typo"], "")
+
+
+def test_folders_that_are_not_named_after_people(world: Path) -> None:
+    images = search.list_images([world / "people"], "", identities=False)
+    assert {image.identity for image in images} == {None} and len(images) == 40
+    assert len(search.list_images([world / "people", world / "people"], "")) == 40

@@ -1,0 +1,265 @@
+"""Reindexing, rolling back and moving galleries: the same in a file and in Milvus, and killed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import write_checkpoint, write_images
+from milvus_lite_server import require_milvus
+
+from lreid.apps import search
+from lreid.apps.search import versions
+from lreid.apps.search.named_gallery import NamedGallery, Narrowing
+from lreid.apps.search.versions import migrate, reindex, roll_back
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.gallery import Gallery
+from lreid.loading import load_model
+from lreid.models.fingerprint import fingerprint
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models of one shape, and 36 drawn images named as in Market-1501 with times in a list."""
+    folder = tmp_path_factory.mktemp("world")
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=6, images_per_identity=6, distractors=0, seed=0)
+    paths = write_images(folder / "images", [*drawn.gallery, *drawn.query])
+    lines = ["path,pid,camid,split,time"]
+    for number, path in enumerate(paths):
+        pid, camera = path.name.split("_c")[0], path.name.split("_c")[1].split("s")[0]
+        lines.append(f"images/{path.name},{pid},{camera},gallery,{100 * number if number else ''}")
+    (folder / "index.csv").write_text("\n".join(lines) + "\n")
+    write_checkpoint(folder / "old.pt")
+    write_checkpoint(folder / "new.pt", seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    require_milvus()
+    return f"milvus:{tmp_path_factory.mktemp('milvus')}/lite.db"
+
+
+@pytest.fixture(params=["file", "milvus"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    if request.param == "file":
+        return lambda name: str(tmp_path / name)
+    database = request.getfixturevalue("database")
+    return lambda name: f"{database}/{tmp_path.name.replace('-', '_')}_{name}"
+
+
+def build(where: str, world: Path, count: int | None = None) -> NamedGallery:
+    images = search.list_images([world / "index.csv"], "gallery")[:count]
+    return search.build(where, world / "old.pt", images, device="cpu")
+
+
+def features_by_path(gallery: Gallery) -> dict[str, np.ndarray]:
+    labels = gallery.labels()
+    return dict(zip(labels.paths, gallery.features(labels.keys), strict=True))
+
+
+def rows(gallery: Gallery) -> set[tuple]:
+    labels = gallery.labels()
+    return set(zip(labels.paths, labels.ids, labels.cams, labels.times, strict=True))
+
+
+def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
+    where, query = new_place("g"), sorted((world / "images").iterdir())[0]
+    build(where, world)
+
+    def found(**only):
+        results = search.query(where, [query], tmp_path / "out", top=50, only=Narrowing(**only), device="cpu")
+        return results["queries"][0]["matches"]
+
+    everything = search.list_images([world / "index.csv"], "gallery")
+    assert len(found()) == len(everything) == 36
+    assert len(found(since=1000, until=2000)) == 10
+    assert len(found(until=10**9)) == 35  # one has no time
+    assert {match["camera"] for match in found(cameras=["1", "2"])} == {"1", "2"}
+    someone = everything[0].identity
+    assert someone not in {match["identity"] for match in found(not_identities=[someone])}
+    with pytest.raises(InputError, match=r"has no camera '1\] or 1==1' .it has 1, 2"):
+        found(cameras=["1] or 1==1"])
+
+
+def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_path):
+    where = new_place("g")
+    old = build(where, world)
+    before = rows(old.gallery)
+    search.calibrate(where, search.list_images([world / "index.csv"], "gallery"), device="cpu")
+    assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 36}
+    new = NamedGallery.load(where)
+    model = load_model(world / "new.pt")
+    assert new.gallery.about.model == fingerprint(model) and new.gallery.about.threshold is None
+    assert rows(new.gallery) == before and new.identities == old.identities
+    path, feature = next(iter(features_by_path(new.gallery).items()))
+    own = model.extract([path])[0]
+    np.testing.assert_allclose(feature, own / np.linalg.norm(own), atol=1e-5)
+    with pytest.raises(InputError, match="holds features of this model already"):
+        reindex(where, world / "new.pt", device="cpu")
+    assert search.query(where, [Path(path)], tmp_path / "out", device="cpu")["queries"]  # knows its checkpoint
+    assert roll_back(where) == old.gallery.about.model
+    assert NamedGallery.load(where).gallery.about.threshold is not None
+    with pytest.raises(InputError, match="has no previous version to go back to"):
+        roll_back(where)
+    assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 0}  # it was all there
+    assert NamedGallery.load(where).gallery.about.model == fingerprint(model)
+
+
+def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, monkeypatch, tmp_path):
+    """While it works the gallery is searched by both models, and changed."""
+    where = new_place("g")
+    build(where, world, 30)
+    monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 8)
+    extracted, original = [], versions.read_records
+
+    def kill_at_third(records, model, **options):
+        if len(extracted) == 2:
+            raise KeyboardInterrupt
+        extracted.append([record.path for record in records])
+        return original(records, model, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(versions, "read_records", kill_at_third)
+        reindex(where, world / "new.pt", device="cpu")
+    assert [len(part) for part in extracted] == [8, 8]
+    query = sorted((world / "images").iterdir())[0]
+    for options in ({}, {"checkpoint": world / "new.pt", "cross_model": True}):
+        assert search.query(where, [query], tmp_path / "out", device="cpu", **options)["queries"]
+    write_checkpoint(tmp_path / "third.pt", seed=2)
+    with pytest.raises(InputError, match="is there for model .*; give that checkpoint to go on, or drop it"):
+        reindex(where, tmp_path / "third.pt", device="cpu")
+    images = search.list_images([world / "index.csv"], "gallery")
+    assert search.add(where, images, device="cpu") == 6
+    assert search.remove(where, [extracted[0][0], extracted[1][0]]) == 2
+    assert reindex(where, world / "new.pt", device="cpu") == {"images": 34, "extracted": 20}
+    assert len(NamedGallery.load(where).gallery) == 34
+    assert reindex(where, tmp_path / "third.pt", restart=True, device="cpu")["extracted"] == 34
+
+
+def test_what_is_added_at_the_last_moment_comes_along(world, new_place, monkeypatch):
+    """Another process adds when all was extracted: before the switch it is waited for or refused, never lost."""
+    where = new_place("g")
+    build(where, world, 30)
+    images = search.list_images([world / "index.csv"], "gallery")
+    original = Gallery.finish
+
+    def finish(gallery):
+        monkeypatch.setattr(Gallery, "finish", original)
+        search.add(where, images, device="cpu")
+        gallery.finish()
+
+    monkeypatch.setattr(Gallery, "finish", finish)
+    if where.startswith("milvus:"):
+        assert reindex(where, world / "new.pt", device="cpu")["images"] == 36
+    else:
+        with pytest.raises(InputError, match="another process has changed it in the meantime"):
+            reindex(where, world / "new.pt", device="cpu")
+        assert len(NamedGallery.load(where).gallery) == 36
+        assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 6}
+    assert NamedGallery.load(where).gallery.about.model == fingerprint(load_model(world / "new.pt"))
+
+
+def test_images_that_are_gone(world, new_place, tmp_path):
+    where, copy = new_place("g"), tmp_path / "images"
+    copy.mkdir()
+    for path in sorted((world / "images").iterdir())[:5]:
+        (copy / path.name).write_bytes(path.read_bytes())
+    search.build(where, world / "old.pt", search.list_images([copy], ""), device="cpu")
+    next(copy.iterdir()).unlink()
+    with pytest.raises(InputError, match="cannot be opened .*--skip-bad"):
+        reindex(where, world / "new.pt", device="cpu")
+    assert len(NamedGallery.load(where).gallery) == 5
+    assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 4, "extracted": 4}
+
+
+def test_reindexing_goes_on_where_only_bad_images_are_left(world, new_place, tmp_path, monkeypatch):
+    """Killed when all that can be read was extracted; the first batch, and then the rest, cannot be read."""
+    where, copy = new_place("g"), tmp_path / "images"
+    copy.mkdir()
+    for path in sorted((world / "images").iterdir())[:6]:
+        (copy / path.name).write_bytes(path.read_bytes())
+    search.build(where, world / "old.pt", search.list_images([copy], ""), device="cpu")
+    monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 2)
+    by_key = NamedGallery.load(where).gallery.labels().paths
+    for path in [*by_key[:2], *by_key[4:]]:
+        Path(path).unlink()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(versions._Reindexing, "catch_up", lambda *_: exec("raise KeyboardInterrupt"))
+        reindex(where, world / "new.pt", skip_bad=True, device="cpu")
+    assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 2, "extracted": 0}
+    named = NamedGallery.load(where)
+    assert named.identities.keys() == set(named.gallery.labels().ids.tolist())  # no names of the others
+    for path in by_key:
+        Path(path).unlink(missing_ok=True)
+    with pytest.raises(InputError, match="not one of its images can be read any more; put them back"):
+        reindex(where, world / "old.pt", skip_bad=True, restart=True, device="cpu")
+
+
+def test_going_back_when_the_gallery_is_gone(world, tmp_path):
+    where = tmp_path / "g"
+    old = build(str(where), world, 6).gallery.about.model
+    reindex(where, world / "new.pt", device="cpu")
+    where.unlink()
+    assert roll_back(where) == old
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+def test_adapted_normalisation_is_estimated_anew(world, new_place):
+    where = new_place("g")
+    images = search.list_images([world / "index.csv"], "gallery")
+    search.build(where, world / "old.pt", images, adapt_norm="gallery", device="cpu")
+    old = NamedGallery.load(where).norm
+    reindex(where, world / "new.pt", device="cpu")
+    new = NamedGallery.load(where).norm
+    assert new.whole.keys() == old.whole.keys() and not new.cameras
+    assert any(not np.allclose(new.whole[name], old.whole[name]) for name in new.whole)
+
+
+@pytest.mark.parametrize("way", ["file to milvus", "milvus to file", "file to shards"])
+def test_a_copy_elsewhere_is_the_same(world, tmp_path, request, way):
+    places = {"file": str(tmp_path / "a"), "shards": str(tmp_path / "b")}
+    if "milvus" in way:
+        places["milvus"] = f"{request.getfixturevalue('database')}/{tmp_path.name.replace('-', '_')}"
+    source, target = (places[name] for name in way.split(" to "))
+    build(source, world)
+    search.calibrate(source, search.list_images([world / "index.csv"], "gallery"), device="cpu")
+    assert migrate(source, target, shards=3 if "shards" in way else 1) == {"images": 36, "same": 1.0}
+    one, other = NamedGallery.load(source), NamedGallery.load(target)
+    assert rows(one.gallery) == rows(other.gallery)
+    assert (one.identities, one.cameras, one.flip) == (other.identities, other.cameras, other.flip)
+    assert one.gallery.about.threshold == other.gallery.about.threshold
+    assert other.gallery.about.shards == (3 if "shards" in way else 1)
+    theirs = features_by_path(other.gallery)
+    for path, feature in features_by_path(one.gallery).items():
+        np.testing.assert_allclose(theirs[path], feature, atol=1e-6)
+    with pytest.raises(InputError, match="is there already; choose another name"):
+        migrate(source, target)
+    search.remove(target, [next(iter(theirs))])  # a gallery like any other
+    assert len(other.gallery.load(target)) == 35
+
+
+def test_a_copy_that_differs_or_was_broken_off_is_no_gallery(world, new_place, tmp_path, monkeypatch):
+    source, target = str(tmp_path / "source"), new_place("target")
+    build(source, world)
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "_share_of_same_matches", lambda *_: 0.5)
+        with pytest.raises(InputError, match="the copy differs .0.500 of its matches are the same"):
+            migrate(source, target)
+        patch.setattr(versions, "_share_of_same_matches", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            migrate(source, target)
+    with pytest.raises(InputError, match="no such file|never completed; run the command that makes it again"):
+        NamedGallery.load(target)
+    monkeypatch.setattr(versions, "BATCH", 7)
+    assert migrate(source, target, kind="hnsw")["images"] == 36
+    assert NamedGallery.load(target).gallery.about.kind == "hnsw"
+
+
+def test_faulty_times_are_told(world, tmp_path):
+    (tmp_path / "index.csv").write_text("path,pid,camid,split,time\na.jpg,1,1,gallery,noon\n")
+    with pytest.raises(InputError, match=r"index.csv: time of .*a.jpg is 'noon'; write whole seconds"):
+        search.list_images([tmp_path / "index.csv"], "gallery")

@@ -1,0 +1,79 @@
+"""Exit status and the one line of bad input."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+from lreid.apps.cli import run_tool
+from lreid.errors import InputError, Stopped
+
+
+def tool_that(error: BaseException | None) -> object:
+    def tool(args: argparse.Namespace) -> None:
+        if error is not None:
+            raise error
+
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (None, 0, ""),
+        (InputError("a.yaml: is not there; name another"), 2, "tool.py: a.yaml: is not there; name another\n"),
+        (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
+        (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, give the same command again to go on\n"),
+    ],
+)
+def test_status_and_message(
+    error: BaseException | None,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["tool.py"])
+    assert run_tool(argparse.ArgumentParser(prog="tool.py"), tool_that(error)) == status
+    assert capsys.readouterr().err == message
+
+
+def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["tool.py"])
+    with pytest.raises(ZeroDivisionError):
+        run_tool(argparse.ArgumentParser(), tool_that(ZeroDivisionError()))
+    monkeypatch.setattr("sys.argv", ["tool.py", "--debug"])
+    with pytest.raises(InputError):
+        run_tool(argparse.ArgumentParser(), tool_that(InputError("a")))
+
+
+def test_debug_may_follow_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def parser() -> argparse.ArgumentParser:
+        top = argparse.ArgumentParser(prog="tool.py")
+        top.add_subparsers(required=True).add_parser("info").add_argument("file")
+        return top
+
+    for arguments in (["--debug", "info", "a"], ["info", "--debug", "a"], ["info", "a", "--debug"]):
+        monkeypatch.setattr("sys.argv", ["tool.py", *arguments])
+        with pytest.raises(InputError):
+            run_tool(parser(), tool_that(InputError("a")))
+    monkeypatch.setattr("sys.argv", ["tool.py", "info", "a", "--debug", "--other"])
+    with pytest.raises(SystemExit):
+        run_tool(parser(), tool_that(None))
+    assert "unrecognized arguments: --other" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    """As with ``tools/zoo.py list | head -1``."""
+    code = """
+import argparse
+from lreid.apps.cli import run_tool
+raise SystemExit(run_tool(argparse.ArgumentParser(), lambda args: print("line\\n" * 100000)))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(60) == 141

@@ -1,0 +1,241 @@
+"""Files for other programs give the features of the network that they were made of."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from PIL import Image
+from tiny import TINY
+from torch import nn
+
+import lreid
+from lreid.apps import export as exporting
+from lreid.apps.export import TOLERANCE, export
+from lreid.apps.search.named_gallery import flips
+from lreid.config import load_config
+from lreid.errors import InputError
+from lreid.gallery import Gallery
+from lreid.models import Embedder
+from lreid.models.adapt import norm_statistics
+from lreid.models.exported import OnnxEmbedder
+from lreid.models.fingerprint import fingerprint
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 16, 3), dtype=np.uint8)
+MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+
+
+def network(seed: int = 0) -> Embedder:
+    """A tiny one with a neck, and BatchNorm statistics that are not those of a new network."""
+    torch.manual_seed(seed)
+    model = Embedder("small", height=32, width=16, mean=MEAN, std=STD)
+    model.backbone, model.dim = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU()), 8
+    model.neck = nn.BatchNorm1d(8)
+    for layer in model.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.running_mean.uniform_(-0.2, 0.2)
+            layer.running_var.uniform_(0.5, 2.0)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the network in all three forms."""
+    folder = tmp_path_factory.mktemp("files")
+    config = load_config(overrides=[str(part) for pair in TINY.items() for part in pair] + ["EVAL.FLIP", "True"])
+    model = network().train()  # as it is within a run
+    model.precision = torch.bfloat16
+    differences = [
+        export(model, folder / "raw.onnx", config=config.dump()),
+        export(model, folder / "outside.onnx", normalise="outside", opset=20),
+        export(model, folder / "raw.pt2", form="torch"),
+    ]
+    assert model.training and model.precision is torch.bfloat16
+    assert all(0 <= difference < 1e-5 < TOLERANCE for difference in differences)
+    return folder
+
+
+def close(features: np.ndarray, expected: np.ndarray) -> None:
+    assert features.dtype == np.float32 and features.shape == expected.shape
+    np.testing.assert_allclose(features, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", ["raw.onnx", "outside.onnx"])
+@pytest.mark.parametrize("flip", [False, True])
+def test_features_of_all_kinds_of_images_are_those_of_torch(files: Path, tmp_path: Path, name: str, flip: bool) -> None:
+    model, exported = network(), lreid.load_model(files / name)
+    expected = model.extract(IMAGES, flip=flip)
+    assert (exported.dim, exported.height, exported.width, exported.name) == (8, 32, 16, "small")
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for path, image in zip(paths, IMAGES, strict=True):
+        Image.fromarray(image).save(path)
+    for images in (IMAGES, list(IMAGES), paths, [str(path) for path in paths], torch.from_numpy(IMAGES)):
+        close(exported.extract(images, flip=flip), expected)
+    close(exported.extract(IMAGES, flip=flip, batch_size=2), expected)
+    large = IMAGES[:1].repeat(3, 1).repeat(2, 2)
+    close(exported.extract(large, flip=flip), model.extract(large, flip=flip))
+    assert exported.extract([]).shape == (0, 8)
+
+
+def test_normalised_images_are_for_a_file_that_does_not_normalise(files: Path) -> None:
+    model = network()
+    normalised = model.normalise(torch.from_numpy(IMAGES))
+    close(lreid.load_model(files / "outside.onnx").extract(normalised), model.extract(normalised))
+    with pytest.raises(InputError, match=r"raw.onnx: takes uint8 \(n, H, W, 3\) images with H = 32"):
+        lreid.load_model(files / "raw.onnx").extract(normalised)
+    with pytest.raises(InputError, match=r"outside.onnx: .* got torch.float32 \(5, 3, 8, 16\)"):
+        lreid.load_model(files / "outside.onnx").extract(normalised[:, :, :8])
+
+
+def test_other_programs_need_onnxruntime_alone(files: Path) -> None:
+    """The normalisation in numpy, as the properties tell it, and the input and output by name."""
+    expected = network().extract(IMAGES)
+    raw, outside = (onnxruntime.InferenceSession(str(files / f"{name}.onnx")) for name in ("raw", "outside"))
+    close(raw.run(["features"], {"images": IMAGES})[0], expected)
+    properties = outside.get_modelmeta().custom_metadata_map
+    assert (properties["height"], properties["width"], properties["backbone"]) == ("32", "16", "small")
+    assert properties["images"] == "normalised float32 (n, 3, H, W)" and properties["lreid"]
+    mean, std = (np.array(json.loads(properties[key])) for key in ("mean", "std"))
+    np.testing.assert_allclose([mean, std], [MEAN, STD], atol=1e-6)
+    normalised = ((IMAGES / 255 - mean) / std).transpose(0, 3, 1, 2).astype(np.float32)
+    close(outside.run(["features"], {"images": normalised})[0], expected)
+    opsets = [onnx.load(str(files / f"{name}.onnx")).opset_import[0].version for name in ("raw", "outside")]
+    assert opsets == [18, 20]
+
+
+def test_torch_loads_its_format_with_the_properties(files: Path) -> None:
+    extra = {"lreid.json": ""}
+    module = torch.export.load(files / "raw.pt2", extra_files=extra).module()
+    model = network()
+    for number in (1, 5):
+        with torch.no_grad():
+            close(module(torch.from_numpy(IMAGES[:number])).numpy(), model.extract(IMAGES[:number]))
+    assert json.loads(extra["lreid.json"])["fingerprint"] == fingerprint(model)
+
+
+def test_an_exported_model_searches_the_galleries_of_its_origin(files: Path) -> None:
+    model, exported = network(), lreid.load_model(files / "raw.onnx")
+    assert fingerprint(exported) == fingerprint(model) != fingerprint(network(seed=1))
+    gallery = Gallery.build(model.extract(IMAGES), list("abcde"), model=fingerprint(model))
+    matches = gallery.search(exported.extract(IMAGES), 1, model=fingerprint(exported))
+    assert matches.paths[:, 0].tolist() == list("abcde")
+    np.testing.assert_allclose(matches.scores, 1, atol=1e-5)
+
+
+def test_the_config_travels_along(files: Path) -> None:
+    assert flips(files / "raw.onnx")
+    with pytest.raises(InputError, match="outside.onnx"):
+        flips(files / "outside.onnx")
+
+
+def test_it_has_no_statistics_to_adapt(files: Path) -> None:
+    with pytest.raises(InputError, match="no BatchNorm"):
+        norm_statistics(lreid.load_model(files / "raw.onnx"), list(IMAGES))
+
+
+@pytest.mark.parametrize("backbone", ["resnet18", "torchreid:osnet_x1_0"])
+def test_what_is_traced_is_what_extract_computes(backbone: str) -> None:
+    """For the larger networks without the seconds of conversion."""
+    torch.manual_seed(0)
+    model = Embedder(backbone, height=32, width=16, neck=True).eval()
+    with torch.no_grad():
+        features = exporting.ImagesToFeatures(model, raw=True)(torch.from_numpy(IMAGES))
+    close(features.numpy(), model.extract(IMAGES))
+
+
+def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "model.pt2"
+    file.write_text("from before")
+    right = exporting._to_torch
+
+    def wrong(*args: object) -> tuple[bytes, object]:
+        content, exported = right(*args)
+        return content, lambda images: exported(images) * wrong.factor
+
+    monkeypatch.setattr(exporting, "_to_torch", wrong)
+    for wrong.factor in (1.001, float("nan")):
+        with pytest.raises(InputError, match="model.pt2: not written, as its features differ .* by (0.001|nan) of"):
+            export(network(), file, form="torch")
+    assert file.read_text() == "from before" and list(tmp_path.iterdir()) == [file]
+
+
+class Unclear(nn.Module):
+    """Goes another way for dark images, which no program without Python can follow."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.mean((2, 3)) if images.sum() > 0 else images.amax((2, 3))
+
+
+def test_a_network_that_cannot_be_traced_is_told_in_one_line(tmp_path: Path) -> None:
+    model = network()
+    model.backbone, model.neck = Unclear(), nn.Identity()
+    with pytest.raises(InputError, match="model.pt2: not written, as small cannot be exported .*") as fault:
+        export(model, tmp_path / "model.pt2", form="torch")
+    assert "\n" not in str(fault.value) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("m.onnx", {"form": "tflite"}, "format 'tflite', .*: the formats are onnx and torch"),
+        ("m.onnx", {"normalise": "no"}, "normalise 'no'"),
+        ("m.onnx", {"form": "torch"}, r"m.onnx: a file of format torch is named \*.pt2"),
+        ("m.onnx", {"opset": 17}, "--opset 17: must be from 18 to"),
+        ("m.onnx", {"opset": 999}, "--opset 999: must be from 18 to"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(tmp_path: Path, name: str, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        export(network(), tmp_path / name, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exported_model_is_not_exported_again(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="raw.onnx: is exported already"):
+        export(OnnxEmbedder(files / "raw.onnx"), tmp_path / "again.onnx")
+
+
+def foreign(file: Path) -> None:
+    """Somebody else's ONNX file."""
+    kind = onnx.TensorProto.FLOAT
+    value = [onnx.helper.make_tensor_value_info(name, kind, [1]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8), file)
+
+
+def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
+    content = (files / "raw.onnx").read_bytes()
+    for name, data in (("empty", b""), ("text", b"not ONNX at all"), ("cut", content[: len(content) // 2])):
+        (tmp_path / f"{name}.onnx").write_bytes(data)
+        with pytest.raises(InputError, match=rf"{name}.onnx: cannot be read as ONNX") as fault:
+            lreid.load_model(tmp_path / f"{name}.onnx")
+        assert "\n" not in str(fault.value)
+    foreign(tmp_path / "foreign.onnx")
+    with pytest.raises(InputError, match="foreign.onnx: not written by lreid, .*'backbone'.*tools/export.py"):
+        lreid.load_model(tmp_path / "foreign.onnx")
+    damage = [("height", '"tall"', "height is 'tall', not int"), ("mean", "[0.5]", "size 1"), ("std", "{", "Expecting")]
+    for key, value, told in damage:
+        network_file = onnx.load(str(files / "raw.onnx"))
+        next(each for each in network_file.metadata_props if each.key == key).value = value
+        with pytest.raises(InputError, match=rf"how images are prepared \(.*{told}"):
+            OnnxEmbedder(network_file.SerializeToString())
+    for missing in (tmp_path / "gone.onnx", tmp_path):
+        with pytest.raises(InputError, match="no such file"):
+            OnnxEmbedder(missing)
+
+
+def test_the_packages_are_asked_for_when_they_are_needed(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(InputError, match="pip install onnx onnxscript onnxruntime"):
+        export(network(), tmp_path / "m.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match="raw.onnx: needs onnxruntime"):
+        lreid.load_model(files / "raw.onnx")

@@ -1,0 +1,142 @@
+"""From a run to an entry of the zoo, and the figures of the entries that are shipped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import TINY
+
+import lreid
+from lreid import zoo
+from lreid.apps import publish as publishing
+from lreid.apps.publish import TestSets, command_of, publish, stored
+from lreid.config import differing_keys, load_config
+from lreid.errors import InputError
+from lreid.loading import model_config, read_checkpoint
+from lreid.models.fingerprint import fingerprint
+from lreid.training.run import train, with_method_defaults
+
+SHARED = TestSets()  # for images that several models are measured on
+
+
+@pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
+def test_shipped_models_give_the_figures_on_their_cards(card: zoo.Card) -> None:
+    _, faults = SHARED.verify(card)
+    assert not faults
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "dwpp", "METHOD.TEMPERATURE": 4.0}
+    train(load_config([], [str(part) for pair in keys.items() for part in pair]), out)
+    return out
+
+
+def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) -> None:
+    card = publish(run, "mine", title="A test", folder=tmp_path, urls=["http://a/b", "http://c/d"], start_only=True)
+    assert zoo.read_card(tmp_path / "mine.json") == card
+    results = json.loads((run / "results.json").read_text())
+    model = lreid.load_model(tmp_path / "mine.safetensors")
+    assert fingerprint(model) == fingerprint(lreid.load_model(run / "checkpoints" / "task-03.pt"))
+    told = card.figures["plaza"]
+    assert told["mAP"] == pytest.approx(results["mAP"][-1][0], abs=0.006)
+    assert told["rank5"] == pytest.approx(results["rank5"][-1][0], abs=0.006)
+    assert (told["kind"], told["queries"]) == ("seen", results["galleries"][0]["queries"])
+    assert (card.task, card.tasks, card.seed, card.method) == (3, 3, 0, "dwpp")
+    assert card.images_trained == results["images_trained"] and card.protocol == results["protocol"]
+    assert (card.url, card.mirrors, card.start_only, card.title) == ("http://a/b", ["http://c/d"], True, "A test")
+    config = model_config(tmp_path / "mine.safetensors")
+    assert config.METHOD.TEMPERATURE == 4.0 and "DATA.ROOT" not in card.config
+    assert "no real people" in card.trained_on
+
+
+def test_half_precision(run: Path, tmp_path: Path) -> None:
+    whole, half = (publish(run, name, half=name == "half", folder=tmp_path) for name in ("whole", "half"))
+    assert half.bytes < 0.6 * whole.bytes
+    state = read_checkpoint(tmp_path / "half.safetensors")["model"]
+    assert {value.dtype for value in state.values() if value.ndim > 1} == {torch.float16}
+    assert {value.dtype for value in state.values() if value.ndim == 1} == {torch.float32}
+    figures, faults = SHARED.verify(half)
+    assert figures == half.figures and not faults
+
+
+def test_variances_out_of_the_range_of_halves_are_kept() -> None:
+    state = {"weight": torch.ones(2, 2), "running_var": torch.tensor([1e6, 1e-9]), "count": torch.tensor(3)}
+    halved = stored(state, half=True)
+    assert halved["weight"].dtype == torch.float16
+    assert torch.equal(halved["running_var"], state["running_var"]) and halved["count"].dtype == torch.int64
+    assert stored(state, half=False)["weight"].dtype == torch.float32
+
+
+def test_wrong_figures_and_other_images_are_found(run: Path, tmp_path: Path) -> None:
+    card = publish(run, "mine", folder=tmp_path)
+    told = card.figures["plaza"]
+    for shift, count in ((0.09, 0), (0.2, 1), (-0.2, 1)):
+        figures = {"plaza": told | {"mAP": told["mAP"] + shift}}
+        _, faults = SHARED.verify(dataclasses.replace(card, figures=figures))
+        assert len(faults) == count
+        assert all(fault.startswith(f"plaza has mAP {told['mAP']:.2f}, on the card") for fault in faults)
+    for metric in ("rank1", "rank5", "rank10"):
+        for shift, count in ((0.9, 0), (-1.1, 1)):
+            figures = {"plaza": told | {metric: told[metric] + shift}}
+            _, faults = SHARED.verify(dataclasses.replace(card, figures=figures))
+            assert len(faults) == count
+            assert all(fault.startswith(f"plaza has {metric} {told[metric]:.2f}") for fault in faults)
+    for key, value in (("queries", told["queries"] + 1), ("images", 0), ("kind", "unseen")):
+        _, faults = SHARED.verify(dataclasses.replace(card, figures={"plaza": told | {key: value}}))
+        assert faults == [f"plaza has {key} {told[key]}, on the card {value}"]
+    _, faults = SHARED.verify(dataclasses.replace(card, figures=card.figures | {"moon": told}))
+    assert faults == ["moon is on the card, but not tested on"]
+    _, faults = SHARED.verify(dataclasses.replace(card, protocol="another"))
+    assert faults == [f"tested on other images ({card.protocol}, on the card another)"]
+
+
+def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    results = json.loads((run / "results.json").read_text())
+
+    def refused(message: str, name: str = "mine", **changes: object) -> None:
+        (copy / "results.json").write_text(json.dumps(results | changes))
+        with pytest.raises(InputError, match=message):
+            publish(copy, name, folder=tmp_path / "zoo")
+        assert not (tmp_path / "zoo").exists()
+
+    refused("My.Model: cannot be a name in the zoo", name="My.Model")
+    matrices = {name: results[name][:1] for name in ("mAP", "rank1", "rank5", "rank10")}
+    refused("only 1 of 3 tasks are done; finish the run with --resume", identity_ap={}, **matrices)
+    refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
+    (copy / "checkpoints" / "task-03.pt").unlink()
+    refused("task-03.pt: no such file")
+
+
+@pytest.mark.parametrize(
+    ("files", "overrides", "begin"),
+    [
+        ([], ["SEED", "3"], "--config configs/benchmarks/synthetic-10.yaml --config configs/methods/dwopp.yaml SEED 3"),
+        (
+            ["benchmarks/synthetic-domains", "methods/dwpp"],
+            ["TRAIN.EPOCHS", "7", "METHOD.TEMPERATURE", "2.5", "BENCHMARK.TRAIN", "['synthetic:plaza','csv:a b.csv']"],
+            "--config configs/benchmarks/synthetic-domains.yaml --config configs/methods/dwpp.yaml SEED 0",
+        ),
+        (["methods/joint"], ["BENCHMARK.NAME", "mine"], "--config configs/methods/joint.yaml SEED 0"),
+    ],
+)
+def test_the_command_makes_the_same_config(files: list[str], overrides: list[str], begin: str) -> None:
+    cfg = load_config([publishing.CONFIGS / f"{file}.yaml" for file in files], overrides)
+    command = command_of(cfg)
+    assert command.startswith(f"python tools/train.py {begin}")
+    words = shlex.split(command)[2:]
+    named = [word for option, word in pairwise(words) if option == "--config"]
+    pairs = words[2 * len(named) :]
+    again = load_config([publishing.CONFIGS.parent / file for file in named], pairs)
+    assert differing_keys(with_method_defaults(again), with_method_defaults(cfg)) == []

@@ -1,0 +1,215 @@
+"""Testing checkpoints: rows, matrices, notes and page, against the pieces they are made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import write_checkpoint, write_images
+
+from lreid.apps.scoring import score_checkpoints
+from lreid.checkpoint import load_checkpoint
+from lreid.config import config_from_text
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.loading import load_model
+from lreid.models.adapt import AdaptedNorm
+from lreid.models.fingerprint import fingerprint
+from lreid.retrieval import evaluate
+from lreid.retrieval.rerank import KReciprocal, expand_queries
+from lreid.training.run import benchmark_of, evaluator_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with two finished tasks."""
+    folder = tmp_path_factory.mktemp("runs") / "my-run"
+    for task in (1, 2):
+        write_checkpoint(folder / "checkpoints" / f"task-{task:02d}.pt", seed=task)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(run: Path) -> dict:
+    return score_checkpoints([run], adapt_norm="camera", rerank=True, expand=True, cross_model=True)
+
+
+def features(run: Path, task: int) -> tuple:
+    """Model, test set and (query, gallery) images of a checkpoint's own benchmark."""
+    path = run / "checkpoints" / f"task-{task:02d}.pt"
+    cfg = config_from_text(load_checkpoint(path)["config"], "")
+    evaluator = evaluator_of(cfg, benchmark_of(cfg))
+    return load_model(path), evaluator, evaluator.images[0]
+
+
+def labels(images: tuple) -> tuple[np.ndarray, ...]:
+    query, gallery = images
+    return query.pids, gallery.pids, query.camids, gallery.camids
+
+
+def row(results: dict, checkpoint: str, variant: str) -> dict:
+    (found,) = [each for each in results["rows"] if (each["checkpoint"], each["variant"]) == (checkpoint, variant)]
+    return found
+
+
+def test_a_run_folder_is_tested_after_every_task_as_in_training(run: Path, everything: dict) -> None:
+    for task in (1, 2):
+        model, evaluator, _ = features(run, task)
+        (wanted,) = evaluator.evaluate(model)
+        found = row(everything, f"task-{task:02d}", "plain")
+        for figure in ("mAP", "rank1", "rank5", "rank10", "num_valid"):
+            assert found[figure] == getattr(wanted, figure)
+        assert found["model"] == fingerprint(model) and not found["transductive"]
+    assert everything["checkpoints"] == {
+        f"task-{task:02d}": str(run / "checkpoints" / f"task-{task:02d}.pt") for task in (1, 2)
+    }
+    assert row(everything, "task-01", "plain")["mAP"] != row(everything, "task-02", "plain")["mAP"]
+
+
+def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
+    model, _, images = features(run, 2)
+    query, gallery = (model.extract(each) for each in images)
+    wanted = {
+        "expanded queries": (evaluate(expand_queries(query, gallery), gallery, *labels(images)), False),
+        "re-ranked": (evaluate(query, gallery, *labels(images), rerank=KReciprocal()), True),
+    }
+    norm = AdaptedNorm.estimate(model, images[1], images[1].camids)
+    adapted = [norm.extract(model, each, each.camids) for each in images]
+    wanted["adapt-norm camera"] = evaluate(*adapted, *labels(images)), True
+    plain = row(everything, "task-02", "plain")
+    for variant, (result, transductive) in wanted.items():
+        found = row(everything, "task-02", variant)
+        assert found["mAP"] == pytest.approx(100 * result.mAP) and found["mINP"] == pytest.approx(100 * result.mINP)
+        assert found["transductive"] == transductive
+        assert found["mAP"] != plain["mAP"]
+    assert any(note.startswith("transductive") for note in everything["notes"])
+    assert (
+        "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no stranger passes"
+        in everything["notes"]
+    )
+
+
+def test_cross_model_matrix(run: Path, everything: dict) -> None:
+    (one, _, images), (two, _, _) = features(run, 1), features(run, 2)
+    (matrix,) = everything["cross_model"]
+    assert matrix["checkpoints"] == ["task-01", "task-02"] and matrix["test"] == "plaza"
+    mixed = evaluate(one.extract(images[0]), two.extract(images[1]), *labels(images))
+    assert matrix["mAP"][0][1] == pytest.approx(100 * mixed.mAP)
+    assert matrix["rank1"][0][1] == pytest.approx(100 * mixed.cmc[0])
+    for place, name in enumerate(matrix["checkpoints"]):
+        assert matrix["mAP"][place][place] == row(everything, name, "plain")["mAP"]
+
+
+def test_what_is_written(run: Path, everything: dict) -> None:
+    written = json.loads((run / "test" / "test.json").read_text())
+    assert written == json.loads(json.dumps(everything))
+    assert written["ap"] == "rectangular" and written["tests"][0]["camera_filter"] is True
+    aps = [each["ap"] for each in written["hardest"]["plaza"]]
+    assert aps == sorted(aps) and len(aps) == written["tests"][0]["queries"] == 12
+    page = (run / "test" / "ranked.html").read_text()
+    assert page.count('<div class="ranking">') == 12 and "AP " + f"{aps[0]:.1f}" in page
+    assert "nobody" in page and 'class="tile distractor"' in page and 'class="tile right"' in page
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Own images in folders named after people: no cameras, and one stray image of nobody."""
+    folder = tmp_path_factory.mktemp("own")
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=5, images_per_identity=4, distractors=1, seed=1)
+    known = [record for record in drawn.gallery if record.pid]
+    write_images(folder / "q", drawn.query, "person-{pid}/{number}.png")
+    write_images(folder / "g", known, "person-{pid}/{number}.png")
+    write_images(folder / "g", [record for record in drawn.gallery if not record.pid], "stray.png")
+    return folder / "q", folder / "g"
+
+
+def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
+    results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, blur=True)
+    (found,) = results["rows"]
+    model = load_model(run / "checkpoints" / "task-01.pt")
+    query, gallery = (sorted(folder.rglob("*.png")) for folder in folders)
+    people = sorted({path.parent.name for path in query})
+    query_ids, gallery_ids = (
+        np.array([people.index(path.parent.name) if path.parent.name in people else 99 for path in paths])
+        for paths in (query, gallery)
+    )
+    wanted = evaluate(model.extract(query), model.extract(gallery), query_ids, gallery_ids, camera_filter=False)
+    assert found["mAP"] == pytest.approx(100 * wanted.mAP) and found["test"] == "g"
+    assert results["tests"] == [{"name": "g", "queries": 10, "gallery": 11, "camera_filter": False}]
+    assert "g: cameras are not known, so the camera filter is off" in results["notes"]
+    page = (tmp_path / "ranked.html").read_text()
+    assert "id person-" in page and "nobody" in page and ", cam" not in page
+    with pytest.raises(InputError, match="--adapt-norm camera: the cameras of g are not known"):
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm="camera")
+
+
+def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=4, images_per_identity=4, distractors=0, seed=1)
+    everybody = [record._replace(pid=record.pid + 1) for record in (*drawn.query, *drawn.gallery)]
+    first, second, third, fourth = sorted({record.pid for record in everybody})
+    # The third is in the gallery under the query's own camera alone, the fourth not at all.
+    own_camera = next(record for record in everybody if record.pid == third)
+    chosen = [record for record in everybody if record.pid in (first, second)]
+    write_images(tmp_path / "q", [*chosen, own_camera, next(r for r in everybody if r.pid == fourth)])
+    write_images(tmp_path / "g", [*chosen, own_camera])
+    results = score_checkpoints(
+        [run / "checkpoints" / "task-01.pt"], tmp_path / "out", folders=(tmp_path / "q", tmp_path / "g")
+    )
+    (found,) = results["rows"]
+    assert (found["num_valid"], found["num_absent"], found["num_filtered"]) == (len(chosen), 1, 1)
+    assert (
+        "g: 2 queries have no match: 1 with an identity that is not in the gallery, "
+        "1 with one that is there only under the query's own camera"
+    ) in results["notes"]
+
+
+def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
+    root = folders[0].parent
+    lines = ["path,pid,camid,split,domain"]
+    for split, folder in zip(("query", "gallery"), folders, strict=True):
+        for path in sorted(folder.rglob("person*/*.png")):
+            lines.append(f"{path.relative_to(root)},{path.parent.name},{split},{split},north")
+    file = root / "index.csv"
+    file.write_text("\n".join(lines) + "\n")
+    options = {"csv": file, "overrides": ["EVAL.AP", "trapezoidal"]}
+    results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, **options)
+    assert results["ap"] == "trapezoidal" and results["tests"] == [
+        {"name": "north", "queries": 10, "gallery": 10, "camera_filter": True}
+    ]
+
+
+def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "other.pt", seed=1, INPUT__HEIGHT=48, INPUT__WIDTH=24)
+    results = score_checkpoints([run / "checkpoints" / "task-01.pt", other], tmp_path / "out")
+    model = load_model(other)
+    _, _, images = features(run, 1)
+    query, gallery = ([record.path for record in each.records] for each in images)
+    wanted = evaluate(model.extract(query), model.extract(gallery), *labels(images))
+    assert row(results, "other", "plain")["mAP"] == pytest.approx(100 * wanted.mAP)
+
+
+def test_checkpoints_of_two_runs_are_told_apart(run: Path, tmp_path: Path) -> None:
+    again = write_checkpoint(tmp_path / "second" / "checkpoints" / "task-01.pt", seed=5)
+    results = score_checkpoints([run / "checkpoints" / "task-01.pt", again], tmp_path / "out")
+    assert list(results["checkpoints"]) == ["my-run/task-01", "second/task-01"]
+
+
+def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
+    checkpoint = run / "checkpoints" / "task-01.pt"
+    other = write_checkpoint(tmp_path / "other.pt", SYNTHETIC__SEED=3)
+    with pytest.raises(InputError, match=r"other.pt: its config is not for the same tests .*SYNTHETIC.SEED differ"):
+        score_checkpoints([checkpoint, other], tmp_path / "out")
+    with pytest.raises(InputError, match="holds no task-01.pt"):
+        score_checkpoints([tmp_path], tmp_path / "out")
+    with pytest.raises(InputError, match="gone.pt: no such file"):
+        score_checkpoints([tmp_path / "gone.pt"], tmp_path / "out")
+    with pytest.raises(InputError, match="nearest known one is EVAL.AP"):
+        score_checkpoints([checkpoint], tmp_path / "out", overrides=["EVAL.APP", "x"])
+    write_images(tmp_path / "q", [])
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "0001_c1.jpg").write_text("no image")
+    with pytest.raises(InputError, match="0001_c1.jpg: image cannot be decoded"):
+        score_checkpoints([checkpoint], tmp_path / "out", folders=(tmp_path / "q", tmp_path / "q"))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,136 @@
+"""Pictures of what models see, against the pieces that they are made of."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import write_checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from lreid.apps.visual import activation_maps, common_plane, overlay, picture_sections
+from lreid.errors import InputError
+from lreid.models import Embedder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with three finished tasks."""
+    folder = tmp_path_factory.mktemp("runs") / "my-run"
+    for task in (8, 9, 10):
+        write_checkpoint(folder / "checkpoints" / f"task-{task:02d}.pt", seed=task)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sections(run: Path) -> list[str]:
+    return picture_sections(run, ", mine")
+
+
+def test_maps_are_norms_over_channels() -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16).eval()
+    images = torch.randn(2, 3, 32, 16)
+    maps = activation_maps(model, images)
+    features = model.backbone(images).double()  # (2, 256, 4, 2)
+    assert maps.shape == (2, *features.shape[2:]) and maps.dtype == np.float32
+    for wanted, found in zip(features, maps, strict=True):
+        norms = np.zeros(found.shape)
+        for row, column in np.ndindex(*found.shape):
+            norms[row, column] = sum(value.item() ** 2 for value in wanted[:, row, column]) ** 0.5
+        scaled = (norms - norms.min()) / (norms.max() - norms.min())
+        assert found == pytest.approx(scaled, abs=1e-4)
+        assert (found.min(), found.max()) == (0, 1)
+
+
+def test_a_network_of_vectors_has_no_maps_and_an_even_one_is_dark() -> None:
+    model = Embedder("small", height=32, width=16).eval()
+    model.backbone = torch.nn.Sequential(torch.nn.Flatten())
+    assert activation_maps(model, torch.zeros(1, 3, 32, 16)) is None
+    model.backbone = torch.nn.Identity()
+    assert not activation_maps(model, torch.ones(1, 3, 32, 16)).any()
+
+
+def test_overlay_is_bright_where_the_map_is() -> None:
+    image = np.full((32, 16, 3), 100, np.uint8)
+    shown = overlay(image, np.array([[0.0, 0.0], [1.0, 1.0]], np.float32))
+    assert shown.shape == image.shape and shown.dtype == np.uint8
+    brightness = shown.mean((1, 2))
+    assert (np.diff(brightness) >= 0).all() and brightness[-1] > brightness[0] + 50
+
+
+@given(seed=st.integers(0, 1000), turned=st.integers(0, 1000))
+def test_the_plane_keeps_the_points_of_flat_features(seed: int, turned: int) -> None:
+    """Points of a plane come out of a turned space with their distances, and sets are cut where they were joined."""
+    rng = np.random.default_rng(seed)
+    angles = rng.uniform(0, 0.5, 7)
+    flat = np.stack([np.cos(angles), np.sin(angles)], 1)  # (7, 2), of unit length
+    turn = np.linalg.qr(np.random.default_rng(turned).normal(size=(5, 5)))[0]
+    lengths = rng.uniform(0.5, 2, (7, 1))  # which do not count
+    features = lengths * np.pad(flat, ((0, 0), (0, 3))) @ turn
+    (first, second), share = common_plane(features[:3], features[3:])
+    points = np.concatenate([first, second])
+    assert first.shape == (3, 2) and share == pytest.approx(1)
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    assert distances == pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2), abs=1e-6)
+
+
+def test_the_plane_does_not_turn_over() -> None:
+    features = np.random.default_rng(0).normal(size=(20, 6))
+    (points,), share = common_plane(features)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    values, axes = np.linalg.eigh(np.cov(unit.T))
+    for place, axis in enumerate((axes[:, -1], axes[:, -2])):
+        axis = axis * np.sign(axis[np.abs(axis).argmax()])
+        assert points[:, place] == pytest.approx((unit - unit.mean(0)) @ axis, abs=1e-9)
+    assert share == pytest.approx(values[-2:].sum() / values.sum())
+
+
+def test_sections_of_a_run(sections: list[str]) -> None:
+    text = "".join(sections)
+    titles = [f"{title}, plaza, mine" for title in ("Ranked matches", "Activation maps", "Map of features")]
+    assert re.findall("<h2>(.*?)</h2>", text) == titles
+    ranked, attended, plane = text.split("<section")[1:]
+    assert 'class="tile right"' in ranked and 'class="tile wrong"' in ranked
+    names = [re.findall(r'<figure class="tile \w*" title="([^"]*)"', part) for part in (ranked, attended)]
+    assert names[1] and names[1] == names[0][: len(names[1])]  # the same pictures
+    assert re.findall("<figcaption>(.*?)</figcaption>", plane) == ["After task 9", "After task 10"]
+    assert plane.count("<title>id ") == 2 * int(re.search(r"(\d+) images of", plane)[1])
+
+
+def test_a_single_task_has_one_map(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoints" / "task-01.pt")
+    assert re.findall("<figcaption>(After .*?)</figcaption>", "".join(picture_sections(tmp_path))) == ["After task 1"]
+
+
+def test_blur_takes_the_details_of_all_pictures(run: Path, sections: list[str]) -> None:
+    def details(parts: list[str]) -> list[float]:
+        pictures = [
+            np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"), float)
+            for data in re.findall(r"base64,([^\"]*)", "".join(parts))
+        ]
+        return [float(np.abs(np.diff(picture, axis=1)).mean()) for picture in pictures]
+
+    smeared = picture_sections(run, ", mine", blur=True)
+    sharp, blurred = details(sections), details(smeared)
+    assert len(sharp) == len(blurred) > 20
+    assert all(after < 0.8 * before for before, after in zip(sharp, blurred, strict=True))
+    assert smeared[-1] == sections[-1]  # the map has no pictures, and nothing is drawn by chance
+
+
+def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoints" / "task-01.pt", DEVICE="cuda:7")
+    (tmp_path / "checkpoints" / "task-best.pt").write_text("a copy by hand")
+    assert "After task 1" in "".join(picture_sections(tmp_path))
+
+
+def test_no_checkpoint_no_pictures(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no checkpoints/task-01.pt"):
+        picture_sections(tmp_path)

@@ -1,0 +1,304 @@
+"""What a gallery does, the same in a file, in Milvus Lite and on its server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from galleries import WIDTH, compare, names, play, small, vectors
+
+from lreid.errors import InputError
+from lreid.gallery import Filter, Gallery
+
+pytest.importorskip("faiss")
+RUN = [
+    ("search", 4),
+    ("add", 5),
+    ("remove", [0, 7, 3]),
+    ("search", 20),
+    ("reload", True),
+    ("add", 3),
+    ("search", 6),
+    ("remove", [1]),
+    ("remove", []),
+    ("reload", True),
+    ("search", 3),
+]
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+@pytest.mark.parametrize("exclude", ["nothing", "camera", "camera and identity"])
+def test_agrees_with_a_plain_list(new_place, kind, exclude):
+    play(RUN, exclude, kind, new_place)
+
+
+def test_features_of_another_model_are_refused_unless_asked_for(new_place):
+    gallery = small(at=new_place())
+    with pytest.raises(InputError, match="holds features of model a1, these are of model b2"):
+        gallery.search(vectors(1), model="b2")
+    with pytest.raises(InputError, match="model b2"):
+        gallery.add(vectors(1), ["new.jpg"], model="b2")
+    found = gallery.search(vectors(1), 1, model="b2", cross_model=True)
+    assert found.paths[0, 0] == "00000.jpg"
+    with pytest.raises(InputError, match="features have 5 numbers a row, the gallery's 8"):
+        gallery.search(np.ones((1, 5)), model="b2", cross_model=True)
+    with pytest.raises(InputError, match="features have 5 numbers a row, the gallery's 8"):
+        gallery.add(np.ones((1, 5)), ["new.jpg"], model="a1")
+
+
+def test_threshold_lets_the_wanted_share_of_strangers_in(new_place):
+    rng = np.random.default_rng(0)
+    centers = rng.standard_normal((20, WIDTH))
+    ids = np.repeat(np.arange(20), 4)
+    place = new_place()
+    gallery = Gallery.build(centers[ids] + 0.3 * rng.standard_normal((80, WIDTH)), names(80), ids, model="a1", at=place)
+    strangers = rng.standard_normal((40, WIDTH))
+    threshold = gallery.calibrate(strangers, 1000 + np.arange(40), model="a1", false_accept_rate=0.05)
+    gallery.save()
+    gallery = Gallery.load(place)
+    assert (gallery.about.threshold, gallery.about.false_accept_rate) == (threshold, 0.05)
+    found = gallery.search(strangers, 3, model="a1")
+    assert (~found.unknown).sum() == 2
+    np.testing.assert_array_equal(found.known, found.scores >= np.float32(threshold))
+    known = gallery.search(centers, 1, model="a1")
+    assert known.unknown.mean() < 0.9
+    assert (known.ids[~known.unknown, 0] == np.arange(20)[~known.unknown]).all()
+
+
+def test_who_has_no_identity_is_never_known(new_place):
+    """Look-alikes that calibration leaves out would else let many more strangers in than it promises."""
+    rng = np.random.default_rng(0)
+    ids = np.repeat([*range(50), -1], [1] * 50 + [500])
+    gallery = Gallery.build(rng.standard_normal((550, WIDTH)), names(550), ids, model="a1", at=new_place())
+    assert gallery.search(vectors(3), 50, model="a1").known.all()  # there is no threshold yet
+    strangers = rng.standard_normal((300, WIDTH))
+    threshold = gallery.calibrate(strangers, 1000 + np.arange(300), model="a1", false_accept_rate=0.02)
+    found = gallery.search(strangers, 50, model="a1")
+    np.testing.assert_array_equal(found.known, (found.scores >= np.float32(threshold)) & (found.ids != -1))
+    assert (~found.unknown).mean() == pytest.approx(0.02)
+    assert (found.scores[:, 0] >= threshold).mean() > 0.1  # most of them by a nameless image
+
+
+def test_a_path_is_a_name(new_place):
+    """``Path("a.jpg")`` is the image "a.jpg" wherever paths are given."""
+    paths = [Path(name) for name in names(3)]
+    gallery = Gallery.build(vectors(3), paths, model="a1", at=new_place())
+    assert gallery.labels().paths.tolist() and all(type(path) is str for path in gallery.labels().paths)
+    assert gallery.holds([Path("00001.jpg"), Path("new.jpg")]).tolist() == [True, False]
+    with pytest.raises(InputError, match="some name comes twice"):
+        gallery.add(vectors(2), [Path("new.jpg"), "new.jpg"], model="a1")
+    with pytest.raises(InputError, match="00001.jpg: is in the gallery already"):
+        gallery.add(vectors(1), [Path("00001.jpg")], model="a1")
+    gallery.remove([Path("00001.jpg"), "00001.jpg"])
+    assert len(gallery) == 2
+
+
+def test_features_of_an_image_that_is_gone_are_refused(new_place):
+    gallery = small(at=new_place())
+    labels = gallery.labels()
+    gallery.remove(labels.paths[[4, 11]])
+    for gone in labels.keys[[4, 11]]:
+        with pytest.raises(InputError, match=f"key {gone}: no image of the gallery has it"):
+            gallery.features(np.array([labels.keys[0], gone]))
+    assert gallery.features([]).shape == (0, WIDTH)
+
+
+def test_calibration_leaves_a_persons_own_images_out(new_place):
+    features = np.eye(WIDTH)[:3]
+    gallery = Gallery.build(features, names(3), [0, 1, -1], model="a1", at=new_place())
+    # The second image is itself in the gallery; as a stranger it sees identity 0 only.
+    query = np.array([[0.6, 0.8, 0, 0, 0, 0, 0, 0]])
+    assert gallery.calibrate(query, [1], model="a1", false_accept_rate=0) == pytest.approx(0.6, abs=1e-6)
+    assert gallery.calibrate(query, [0], model="a1", false_accept_rate=0) == pytest.approx(0.8, abs=1e-6)
+    gallery.remove(names(2))
+    with pytest.raises(InputError, match="have no identities"):
+        gallery.calibrate(query, [1], model="a1")
+
+
+def test_saving_keeps_everything(new_place):
+    paths = names(12)
+    paths[3] = "straße/\n\"'\udcff.jpg"  # file names need be neither ASCII nor even Unicode
+    big = np.random.default_rng(0).standard_normal((3, 40_000))
+    place, people = new_place(), {2**62 + 1: "ann\udcfe", 5: 'b"; drop'}
+    gallery = Gallery.build(
+        vectors(12),
+        paths,
+        np.arange(12),
+        np.arange(12) % 3,
+        np.arange(12) - 1,
+        model="a1",
+        at=place,
+        names={"identity": dict(people)},
+        extras={"running_mean": big, "text": np.array(["ü"])},
+    )
+    gallery.about.names["identity"] |= dict.fromkeys(range(10, 200), "x" * 500)  # more than a row holds
+    gallery.add(vectors(1, seed=9), ["new.jpg"], [11], [2], [2**40], model="a1")
+    gallery.calibrate(vectors(5, seed=2), np.arange(5), model="a1", false_accept_rate=0.2)
+    gallery.save()
+    again = Gallery.load(place)
+    for name in ("kind", "model", "recall", "threshold", "false_accept_rate", "names", "whole"):
+        assert getattr(again.about, name) == getattr(gallery.about, name)
+    assert again.about.names["identity"][2**62 + 1] == "ann\udcfe" and again.width == WIDTH
+    np.testing.assert_array_equal(again.about.extras["running_mean"], big)
+    assert again.about.extras["text"].tolist() == ["ü"]
+    queries = vectors(4, seed=3)
+    one, two = (each.search(queries, 5, model="a1") for each in (gallery, again))
+    for name in ("scores", "keys", "ids", "cams", "times", "paths", "known"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert again.holds([paths[3], "nobody"]).tolist() == [True, False]
+    labels = again.labels()
+    assert dict(zip(labels.paths, labels.times.tolist(), strict=True))["new.jpg"] == 2**40
+    assert (np.diff(labels.keys) > 0).all()
+    units = again.features(labels.keys)
+    own = again.search(units, 1, model="a1")
+    np.testing.assert_array_equal(own.paths[:, 0], labels.paths)
+    again.save()  # again, and after a search
+
+
+def test_names_that_go_are_not_kept(new_place):
+    place, many = (new_place(), {number: f"somebody {number}" for number in range(3000)})  # more than a row holds
+    small(at=place, names={"identity": dict(many), "camera": {0: "door", 1: "hall"}}).save()
+    gallery = Gallery.load(place)
+    for number in (0, 1, 2999):
+        del gallery.about.names["identity"][number], many[number]
+    gallery.save()
+    again = Gallery.load(place)
+    assert again.about.names == {"identity": many, "camera": {0: "door", 1: "hall"}}
+    gallery.about.names["identity"][1] = "back"
+    gallery.save()
+    assert Gallery.load(place).about.names["identity"] == many | {1: "back"}
+
+
+def test_only_what_a_filter_allows_is_found(new_place):
+    """Random filters; what is found must be what a plain look at all images finds."""
+    rng = np.random.default_rng(5)
+    features, count = vectors(300), 300
+    ids, cams = rng.integers(-1, 12, count), rng.integers(-1, 6, count)
+    times = np.where(rng.random(count) < 0.2, -1, rng.integers(0, 100, count))
+    gallery = Gallery.build(features, names(count), ids, cams, times, model="a1", at=new_place())
+    units = features / np.linalg.norm(features, axis=1, keepdims=True)
+    for turn in range(25):
+        where = random_filter(rng)
+        allowed = where.allows(ids, cams, times)
+        assert gallery.count(where) == allowed.sum()
+        queries = vectors(8, seed=100 + turn)
+        found = gallery.search(queries, 5, model="a1", where=where)
+        for row, query in enumerate(queries):
+            scores = np.where(allowed, units @ (query / np.linalg.norm(query)), -np.inf)
+            best = np.argsort(-scores)[: min(5, allowed.sum())]
+            assert found.paths[row].tolist() == [names(count)[i] for i in best] + [""] * (5 - len(best))
+
+
+def random_filter(rng: np.random.Generator) -> Filter:
+    def some(most: int) -> list[int]:
+        return rng.integers(-1, most, rng.integers(0, 4)).tolist()
+
+    start = int(rng.integers(0, 100))
+    return Filter(
+        cameras=some(6) if rng.random() < 0.3 else None,
+        not_cameras=some(6) if rng.random() < 0.3 else (),
+        identities=some(12) if rng.random() < 0.3 else None,
+        not_identities=some(12) if rng.random() < 0.3 else (),
+        since=start if rng.random() < 0.3 else None,
+        until=start + 30 if rng.random() < 0.3 else None,
+        not_both=[(int(rng.integers(12)), int(rng.integers(6)))] if rng.random() < 0.5 else (),
+    )
+
+
+def test_a_filter_and_the_other_cameras_hold_together(new_place):
+    images = [(each, i % 3, i % 2, path) for i, (each, path) in enumerate(zip(vectors(12), names(12), strict=True))]
+    gallery = Gallery.build(
+        vectors(12),
+        names(12),
+        [image[1] for image in images],
+        [image[2] for image in images],
+        model="a1",
+        at=new_place(),
+    )
+    compare(gallery, images, vectors(3, seed=1), 12, "camera and identity")
+    found = gallery.search(
+        vectors(2, seed=1), 12, [0, 1], [0, 1], model="a1", exclude_same_camera=True, where=Filter(identities=[0])
+    )
+    assert {(int(i), int(c)) for i, c in zip(found.ids[0], found.cams[0], strict=True)} == {(0, 1), (-1, -1)}
+    assert {(int(i), int(c)) for i, c in zip(found.ids[1], found.cams[1], strict=True)} == {(0, 0), (0, 1), (-1, -1)}
+
+
+def test_a_failed_change_changes_nothing(new_place):
+    gallery = small(at=new_place())
+    with pytest.raises(InputError, match="nobody.jpg: is not in the gallery"):
+        gallery.remove(["00001.jpg", "nobody.jpg"])
+    with pytest.raises(InputError, match="00001.jpg: is in the gallery already"):
+        gallery.add(vectors(2), ["new.jpg", "00001.jpg"], model="a1")
+    assert len(gallery) == len(gallery.labels()) == 12
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_an_empty_gallery_knows_nobody(new_place, kind):
+    gallery = small(kind, at=new_place())
+    gallery.remove(names(12))
+    found = gallery.search(vectors(2), 3, model="a1")
+    assert (found.keys == -1).all() and found.unknown.all() and len(gallery) == 0
+    gallery.add(vectors(1), ["back.jpg"], model="a1")
+    assert gallery.search(vectors(1), 3, model="a1").paths[0].tolist() == ["back.jpg", "", ""]
+
+
+def test_bad_input_is_named(new_place):
+    for kind, text in (("lsh", "index kind 'lsh'"), ("ivfpq", "ivfpq")):
+        with pytest.raises(InputError, match=text):
+            small(kind, at=new_place())
+    with pytest.raises(InputError, match="gallery paths: expected 2, one a feature row, got 1"):
+        Gallery.build(vectors(2), ["a"], model="a1", at=new_place())
+    with pytest.raises(InputError, match="some name comes twice"):
+        Gallery.build(vectors(2), ["a", "a"], model="a1", at=new_place())
+    with pytest.raises(InputError, match="gallery features: 1 of 2 rows hold NaN"):
+        Gallery.build(np.array([[1.0, 0], [np.nan, 0]]), ["a", "b"], model="a1", at=new_place())
+    gone = new_place()
+    with pytest.raises(InputError, match="no such .*; build "):
+        Gallery.load(gone)
+    gallery = small(at=gone)
+    with pytest.raises(InputError, match="needs query_cams"):
+        gallery.search(vectors(1), model="a1", exclude_same_camera=True)
+    with pytest.raises(InputError, match="at least one image"):
+        gallery.search(vectors(1), 0, model="a1")
+
+
+def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
+    place = new_place()
+    gallery = small(at=place, whole=False)
+    with pytest.raises(InputError, match="was never completed|no such file"):
+        Gallery.load(place)
+    gallery.add(vectors(2, seed=1), ["x", "y"], model="a1")
+    gallery.finish()
+    assert len(Gallery.load(place)) == 14
+
+
+def test_versions_lie_beside_each_other(new_place):
+    """A switch and a return, each seen by who opens the gallery afterwards; what was begun is not found before."""
+    from lreid.gallery.places import place_of
+
+    place = place_of(new_place())
+    current = small(at=place)
+    current.save()
+    assert not place.next().exists() and not place.previous().exists()
+    with pytest.raises(InputError, match="no previous version"):
+        place.roll_back()
+    new = Gallery.build(vectors(3), names(3), model="b2", at=place.next(), whole=False)
+    new.save()
+    with pytest.raises(InputError, match="not complete yet"):
+        Gallery.load(place.next())
+    assert Gallery.load(place).about.model == "a1" and place.next().exists()
+    new = Gallery.load(place.next(), unfinished=True)
+    new.add(vectors(1, seed=1), ["late.jpg"], model="b2")
+    new.finish()
+    place.switch(Gallery.load(place).store)
+    assert (Gallery.load(place).about.model, len(Gallery.load(place))) == ("b2", 4)
+    with pytest.raises(InputError, match="run this again|in the meantime"):
+        current.add(vectors(1, seed=1), ["late.jpg"], model="a1")
+        current.save()
+    assert len(Gallery.load(place)) == 4
+    place.roll_back()
+    assert Gallery.load(place).about.model == "a1"
+    assert Gallery.load(place.next()).about.model == "b2" and not place.previous().exists()
+    place.next().delete()
+    assert not place.next().exists()

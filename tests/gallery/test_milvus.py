@@ -1,0 +1,237 @@
+"""Galleries in Milvus: killed, locked, written to by two, too old, out of reach, and who can see the port."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from galleries import child, names, small, vectors
+from milvus_lite_server import LiteServer, listens_to_itself_only
+
+from lreid.errors import InputError
+from lreid.gallery import Filter, Gallery
+from lreid.gallery.milvus import client as milvus_client
+from lreid.gallery.milvus.client import connect, require_version
+from lreid.gallery.milvus.place import MilvusPlace
+
+ADD = """
+import sys
+import numpy as np
+from lreid.gallery import Gallery
+
+where, name, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
+gallery = Gallery.load(where)
+print("open")
+sys.stdin.readline()
+for turn in range(turns):
+    gallery.add(np.random.randn(20, 8), [f"{name}{turn}-{i}" for i in range(20)], model="a1")
+    print(turn)
+"""
+
+
+def added(name: str, turns: int) -> list[str]:
+    return [f"{name}{turn}-{i}" for turn in range(turns) for i in range(20)]
+
+
+def test_in_this_process_killed_while_adding(milvus, tmp_path):
+    """A process has the database, which another is told; nobody beyond the loopback sees it; it is killed."""
+    where = f"milvus:{tmp_path}/people.db"
+    first = small(at=where)
+    first.save()
+    first.close()
+    process = child(ADD, where, "new", "1000000")
+    assert process.stdout.readline() == "open\n"
+    start = time.monotonic()
+    with pytest.raises(InputError, match="people.db: another process has this database; wait for it, or serve"):
+        Gallery.load(where)
+    assert time.monotonic() - start < 10
+    assert listens_to_itself_only(process.pid)
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    for _ in range(12):
+        last = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    gallery = Gallery.load(where)
+    assert gallery.holds(added("new", last + 1)).all() and gallery.holds(names(12)).all()
+    assert len(gallery) >= 12 + 20 * (last + 1)
+    found = gallery.search(gallery.features(gallery.labels().keys[-5:]), 1, model="a1")
+    np.testing.assert_array_equal(found.paths[:, 0], gallery.labels().paths[-5:])
+    gallery.close()
+
+
+def test_two_processes_write_and_the_server_is_killed(milvus, tmp_path):
+    """Without the lock a server of Lite 3.2.2 loses rows here that it has acknowledged."""
+    server = LiteServer(tmp_path / "data")
+    gallery = small(at=server.where)
+    gallery.save()
+    other = child(ADD, server.where, "theirs", "15")
+    assert other.stdout.readline() == "open\n"
+    assert listens_to_itself_only(server.process.pid)
+    other.stdin.write("go\n")
+    other.stdin.flush()
+    for turn in range(15):
+        gallery.add(vectors(20, seed=turn + 1), [f"ours{turn}-{i}" for i in range(20)], model="a1")
+        assert gallery.search(vectors(20, seed=turn + 1)[3:4], 1, model="a1").paths[0, 0] == f"ours{turn}-3"
+    assert other.wait() == 0, other.stderr.read()
+    expected = [*names(12), *added("ours", 15), *added("theirs", 15)]
+    assert sorted(gallery.labels().paths) == sorted(expected)
+    server.kill()
+    with pytest.raises(InputError, match="127.0.0.1"):
+        _impatient(lambda: len(gallery))
+    server.start()
+    again = Gallery.load(server.where)
+    assert sorted(again.labels().paths) == sorted(expected)
+    again.close()
+    server.kill()
+
+
+def test_who_is_killed_with_the_lock_keeps_others_waiting_for_a_while_only(server, monkeypatch):
+    where = f"{server.where}/locked"
+    gallery = small(at=where)
+    gallery.save()
+    lock = gallery.store.connection
+    monkeypatch.setattr(milvus_client, "LEASE", 2.0)
+    monkeypatch.setattr(milvus_client, "PATIENCE", 0.3)
+    with pytest.raises(RuntimeError), lock.writing("locked"):
+        raise RuntimeError("killed")
+    with pytest.raises(InputError, match="another process is writing .*lapses after 2 seconds"):
+        gallery.add(vectors(1), ["new.jpg"], model="a1")
+    assert len(gallery) == 12
+    monkeypatch.setattr(milvus_client, "PATIENCE", 20.0)
+    gallery.add(vectors(1), ["new.jpg"], model="a1")
+    assert len(gallery) == 13
+
+
+def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
+    """At every call that a build makes: what was begun is not found as a gallery, and building again works."""
+    calls = 0
+
+    def die_at(number):
+        def call(self, method, *args, **kwargs):
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                raise KeyboardInterrupt
+            return original(self, method, *args, **kwargs)
+
+        return call
+
+    original = milvus_client.Connection.__call__
+    small(at=lite_place + "x").save()
+    for number in range(1, 30):
+        calls = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(milvus_client.Connection, "__call__", die_at(number))
+            try:
+                small(at=lite_place, names={"identity": {1: "ann"}}).save()
+            except KeyboardInterrupt:
+                with pytest.raises(InputError, match="no such gallery|never completed"):
+                    Gallery.load(lite_place)
+                continue
+        break
+    assert number > 8
+    assert len(Gallery.load(lite_place)) == 12 and Gallery.load(lite_place).about.whole
+
+
+def test_a_killed_addition_leaves_names_without_images_at_worst(lite_place, monkeypatch):
+    gallery = small(at=lite_place)
+    gallery.save()
+    gallery.about.names["identity"] = {99: "zoe"}
+    original = milvus_client.Connection.__call__
+
+    def call(self, method, *args, **kwargs):
+        if method == "upsert" and not args[0].endswith("_meta"):
+            raise KeyboardInterrupt
+        return original(self, method, *args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(milvus_client.Connection, "__call__", call)
+        gallery.add(vectors(1), ["zoe.jpg"], [99], model="a1")
+    again = Gallery.load(lite_place)
+    assert again.about.names["identity"] == {99: "zoe"} and len(again) == 12
+    again.add(vectors(1), ["zoe.jpg"], [99], model="a1")
+    assert len(Gallery.load(lite_place)) == 13
+
+
+def test_names_that_look_like_filters_are_names(lite_place):
+    gallery = Gallery.build(
+        vectors(3), ['a" or key >= 0 or path == "', "b'; drop", "c"], [1, 2, 3], model="a1", at=lite_place
+    )
+    gallery.save()
+    assert gallery.holds(['a" or key >= 0 or path == "', '" or 1 == 1', "b"]).tolist() == [True, False, False]
+    gallery.remove(["b'; drop"])
+    assert sorted(gallery.labels().paths) == ['a" or key >= 0 or path == "', "c"]
+    assert gallery.count(Filter(identities=[1, 2])) == 1
+
+
+def test_old_servers_are_refused_with_the_reason(monkeypatch):
+    milvus_client.import_pymilvus()
+    for good in ("milvus_lite-3.2.2", "v2.4.0", "2.6.3-gpu", "v3.0.1"):
+        require_version(good, "http://h:1")
+    for bad in ("2.3.5", "v2.3.21", "milvus_lite-2.4.1", "unknown"):
+        with pytest.raises(InputError, match=f"http://h:1: runs version '{bad}'.* ignore parts of a request silently"):
+            require_version(bad, "http://h:1")
+
+    class Old:
+        def __init__(self, *args, **kwargs): ...
+        def get_server_version(self, timeout):
+            return "2.3.5"
+
+        def close(self): ...
+
+    monkeypatch.setattr("pymilvus.MilvusClient", Old)
+    with pytest.raises(InputError, match="http://127.0.0.1:9: runs version '2.3.5', but Milvus 2.4 or newer"):
+        Gallery.load("milvus:http://127.0.0.1:9")
+
+
+def test_addresses():
+    assert MilvusPlace.parse("milvus:a b/x.db") == MilvusPlace("a b/x.db", "gallery")
+    assert MilvusPlace.parse("milvus:a/x.db/cars") == MilvusPlace("a/x.db", "cars")
+    assert MilvusPlace.parse("milvus:http://h:1/cars") == MilvusPlace("http://h:1", "cars")
+    assert str(MilvusPlace.parse("milvus:https://h:1/").next()) == "milvus:https://h:1 (next version)"
+    for bad in ("milvus:", "milvus:people.gallery", "milvus:http://", "milvus:http://h:1/a/b"):
+        with pytest.raises(InputError, match="no address; write milvus:FILE.db or milvus:http://host:port/NAME"):
+            MilvusPlace.parse(bad)
+    with pytest.raises(InputError, match="'a-b' is no name for a gallery"):
+        MilvusPlace.parse("milvus:http://h:1/a-b")
+
+
+def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch):
+    start = time.monotonic()
+    with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or mend the address"):
+        Gallery.load("milvus:http://127.0.0.1:1")
+    assert time.monotonic() - start < 30
+    with pytest.raises(InputError, match="there is no folder .*; make it first"):
+        small(at=f"milvus:{tmp_path}/nowhere/people.db")
+    with pytest.raises(InputError, match="no such gallery; build one first"):
+        Gallery.load(f"milvus:{tmp_path}/people.db")
+    assert not Path(tmp_path, "people.db").exists()
+    Path(tmp_path, "file.db").write_text("x")
+    with pytest.raises(InputError, match="is a file, and the database of Milvus Lite 3 is a folder"):
+        small(at=f"milvus:{tmp_path}/file.db")
+    gallery = small(at=lite_place)
+    gallery.save()
+    with pytest.raises(InputError, match="is there already"):
+        small(at=lite_place)
+    with pytest.raises(InputError, match="Milvus finds 16384 images at most"):
+        gallery.search(vectors(1), 20_000, model="a1")
+    with pytest.raises(InputError, match="is in Milvus; tools/search.py migrate"):
+        gallery.save(tmp_path / "file")
+    with pytest.raises(InputError, match="is not mapped into memory"):
+        Gallery.load(lite_place, memory_map=True)
+    with pytest.raises(InputError, match="shards are for files"):
+        small(at=lite_place + "x", shards=2)
+    monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
+    with pytest.raises(InputError, match=r"install lreid\[milvus\]"):
+        connect("http://127.0.0.1:2")
+
+
+def _impatient(call) -> None:
+    """With a server that does not answer, waits for less than a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(milvus_client.Connection.__call__, "__kwdefaults__", {"timeout": 2.0})
+        call()

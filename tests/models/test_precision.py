@@ -1,0 +1,158 @@
+"""Half precision: losses stay in float32, teachers in theirs, and what that changes is told."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import stop_after, tiny_config
+
+from lreid.methods import build_method
+from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
+from lreid.models.precision import has_instructions, set_precision, teacher_divergence
+from lreid.training import run
+from lreid.training.run import train
+from lreid.training.updates import Updates
+
+IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
+
+
+config = partial(tiny_config, {"DEVICE": "cpu"})
+
+
+def embedder(precision: str = "fp32", teacher: str = "fp32") -> Embedder:
+    torch.manual_seed(1)
+    model = Embedder("small", height=32, width=16)
+    set_precision(model, precision, teacher)
+    return model
+
+
+def test_the_network_computes_in_half_and_answers_in_float32() -> None:
+    exact, half = embedder(), embedder("bf16")
+    inside: list[torch.dtype] = []
+    half.backbone.register_forward_hook(lambda module, inputs, output: inside.append(output.dtype))
+    features = half(IMAGES)
+    assert inside == [torch.bfloat16] and features.dtype == torch.float32
+    error = (features - exact(IMAGES)).norm() / exact(IMAGES).norm()
+    assert 1e-4 < error < 0.05
+    features.square().sum().backward()
+    assert all(each.grad.dtype == torch.float32 for each in half.parameters())
+
+
+def test_features_for_retrieval_are_exact() -> None:
+    exact, half = embedder().eval(), embedder("bf16")
+    np.testing.assert_array_equal(half.extract(IMAGES), exact.extract(IMAGES))
+    assert half.precision == torch.bfloat16 and half.training
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_teacher_has_a_precision_of_its_own(wrapped: bool) -> None:
+    for precision, expected in (("fp32", None), ("bf16", torch.bfloat16)):
+        model = embedder("fp16", precision)
+        network = ProjectedEmbedder(model) if wrapped else model
+        teacher = frozen_copy(network)
+        (copied,) = [each for each in teacher.modules() if isinstance(each, Embedder)]
+        assert copied.precision == expected and model.precision == torch.float16
+
+
+def test_the_divergence_of_a_teacher() -> None:
+    """Against the definition, in a loop over images."""
+    teacher = frozen_copy(embedder("fp32", "bf16"))
+    with torch.no_grad():
+        reduced = teacher(IMAGES).double()
+        teacher.precision = None
+        exact = teacher(IMAGES).double()
+    teacher.precision = torch.bfloat16
+    expected = 0.0
+    for row in range(len(IMAGES)):
+        others = [other for other in range(len(IMAGES)) if other != row]
+        p, q = (
+            torch.stack([-(each[row] - each[other]).square().sum() for other in others]).softmax(0)
+            for each in (exact, reduced)
+        )
+        expected += (p * (p / q).log()).sum().item() / len(IMAGES)
+    assert teacher_divergence(teacher, IMAGES) == pytest.approx(expected, rel=1e-6)
+    assert teacher.precision == torch.bfloat16
+    assert teacher_divergence(frozen_copy(embedder()), IMAGES) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_run_in_half_precision_says_what_its_teacher_loses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    exact = train(config(BENCHMARK__TASKS_PER_DATASET=2), tmp_path / "fp32")
+    reduced = {"TRAIN__PRECISION": "bf16", "TRAIN__TEACHER_PRECISION": "bf16"}
+    with caplog.at_level("INFO", "lreid"):
+        half = train(config(BENCHMARK__TASKS_PER_DATASET=2, **reduced), tmp_path / "bf16")
+    assert exact["teacher_divergence"] == {} and set(half["teacher_divergence"]) == {"1"}
+    assert f"KL of {half['teacher_divergence']['1']:.4f} nats" in caplog.text
+    first = [each["loss_history"][0]["dmml"] for each in (exact, half)]
+    assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
+
+
+def test_what_a_device_cannot_compute_by_itself_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "has_instructions", lambda device, precision: precision != "bf16")
+    with caplog.at_level("WARNING", "lreid"):
+        train(config(TRAIN__EPOCHS=1, TRAIN__TEACHER_PRECISION="bf16"), tmp_path / "run")
+    assert "TRAIN.TEACHER_PRECISION bf16: this device has no instructions for it" in caplog.text
+    assert "TRAIN.PRECISION" not in caplog.text
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: native)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert has_instructions(cpu, "fp32") and has_instructions(gpu, "fp32")
+    assert has_instructions(cpu, "bf16") == has_instructions(gpu, "bf16") == native
+    assert has_instructions(gpu, "fp16")
+
+
+def test_the_divergence_is_of_the_first_batch_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And stays that where the run is taken up again."""
+    cfg = config(TRAIN__TEACHER_PRECISION="bf16", TRAIN__CHECKPOINT_MINUTES=0.0)
+    whole = train(cfg, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 4)
+        train(cfg, tmp_path / "broken")
+    again = train(cfg, tmp_path / "broken", resume=True)
+    assert again["teacher_divergence"] == whole["teacher_divergence"]
+
+
+def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
+    """As fp16 scales the loss as high as it goes, and takes the scale back where a gradient is infinite."""
+    method = build_method("dmml_ft", embedder())
+    options = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.0, "device": torch.device("cpu")}
+    updates = Updates(method, fp16=True, **options)
+    updates.set_rate(0.1)
+    before = [each.clone() for each in method.parameters()]
+    for size, moved in ((math.inf, False), (1.0, True)):
+        scale = updates.scaler.scale(torch.ones(())).item()
+        for each in method.parameters():
+            each.grad = torch.full_like(each, size * scale)
+        updates.scaler.step(updates.optimizer)
+        updates.scaler.update()
+        step = -0.1 if moved else 0.0
+        for old, each in zip(before, method.parameters(), strict=True):
+            torch.testing.assert_close(each.detach(), old + step)
+
+
+def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
+    """Of two episodes an epoch: half as many updates on as many images, and the loss of the same images at first."""
+    whole = train(config(METHOD__NAME="dmml_ft", TRAIN__ACCUMULATE=2), tmp_path / "both")
+    single = train(config(METHOD__NAME="dmml_ft"), tmp_path / "one")
+    assert whole["images_trained"] == single["images_trained"]
+    assert whole["steps_trained"] == single["steps_trained"] / 2
+    assert whole["loss_history"][0]["dmml"] != single["loss_history"][0]["dmml"]
+
+
+def test_the_device_augments_as_the_processor_does(tmp_path: Path) -> None:
+    """Up to rounding, which a few updates make larger."""
+    one = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1), tmp_path / "cpu")
+    other = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1, DATA__AUGMENT_ON="device"), tmp_path / "device")
+    first, second = (each["loss_history"][0]["dmml"] for each in (one, other))
+    assert second == pytest.approx(first, rel=1e-3)

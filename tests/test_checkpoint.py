@@ -1,0 +1,84 @@
+"""Checkpoints: the newest is found, another architecture refused, random states come back."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lreid.checkpoint import (
+    checkpoints_of,
+    fitting,
+    load_checkpoint,
+    load_model_state,
+    load_newest,
+    random_state,
+    save_checkpoint,
+    set_random_state,
+)
+from lreid.errors import InputError, Stopped
+from lreid.models import Embedder
+
+
+def draw() -> list[float]:
+    return [random.gauss(0, 1), random.random(), np.random.normal(), torch.rand(1).item()]
+
+
+def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
+    draw()  # leaves a second gaussian waiting in two of the generators
+    save_checkpoint(tmp_path / "a.pt", {"model": {}})
+    expected = draw()
+    draw()
+    set_random_state(load_checkpoint(tmp_path / "a.pt")["random"])
+    assert draw() == expected
+    assert random_state()["torch"].dtype == torch.uint8
+
+
+def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
+    assert load_newest(tmp_path / "none") is None
+    for name in ("task-09.pt", "task-100.pt", "task-20.pt"):
+        (tmp_path / name).touch()
+    names = ["task-100.pt", "task-20.pt", "task-09.pt"]
+    assert [path.name for path in checkpoints_of(tmp_path)] == names
+    for name in ("last.pt", "previous.pt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["last.pt", "previous.pt", *names]
+
+
+def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "foreign.pt")
+    with pytest.raises(InputError, match=r"foreign.pt: not a checkpoint of lreid"):
+        load_checkpoint(tmp_path / "foreign.pt")
+
+
+def test_copies_of_ones_own_are_passed_over(tmp_path: Path) -> None:
+    for name in ("task-02.pt", "task-02-backup.pt", "task-100.pt", "task-99.pt", "task-best.pt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["task-100.pt", "task-99.pt", "task-02.pt"]
+    assert checkpoints_of(tmp_path / ("x" * 300)) == []
+
+
+def test_a_signal_while_a_checkpoint_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    torch.save({"state_dict": {}}, tmp_path / "task-01.pt")
+    monkeypatch.setattr(torch, "load", interrupted)
+    with pytest.raises(Stopped):
+        load_newest(tmp_path)
+    with pytest.raises(Stopped), fitting(tmp_path):
+        interrupted()
+
+
+def test_another_architecture_is_refused() -> None:
+    small, resnet = Embedder("small"), Embedder("resnet18")
+    with pytest.raises(InputError, match="task-01.pt: is of another architecture than MODEL.BACKBONE resnet18"):
+        load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
+    before = small.state_dict()["backbone.stem.0.weight"].clone()
+    other = Embedder("small")
+    load_model_state(other, small.state_dict(), Path("task-01.pt"))
+    assert torch.equal(other.state_dict()["backbone.stem.0.weight"], before)
