@@ -47,6 +47,7 @@ def default_config() -> CfgNode:
     cfg.BENCHMARK.TASKS_PER_DATASET = 10  # identities of each set are cut into so many tasks
     cfg.BENCHMARK.POOL = False  # merge the sets of TRAIN into one before cutting
     cfg.BENCHMARK.IDENTITIES = 0  # at most so many training identities a set, 0 = all
+    cfg.BENCHMARK.JOINT = False  # learn all tasks at once, as an upper bound
     cfg.BENCHMARK.ORDER = "ascending"  # order of identities: ascending or random
     cfg.BENCHMARK.ORDER_SEED = 0  # seed of the random order
     cfg.BENCHMARK.UNSEEN_GALLERIES = "separate"  # separate, merged into one (as AKA does), or both
@@ -99,6 +100,7 @@ def default_config() -> CfgNode:
 
     cfg.METHOD = CfgNode(new_allowed=True)  # further keys are the options of the named method
     cfg.METHOD.NAME = "dwopp"  # a file of lreid/methods
+    cfg.METHOD.ALIAS = ""  # its name in results and tables where its options make another method of it
 
     cfg.TRAIN = CfgNode()
     cfg.TRAIN.EPOCHS = 30  # a task; every identity occurs once an epoch
@@ -253,8 +255,13 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 
 
 def method_options(cfg: CfgNode) -> dict[str, Any]:
-    """The keys of ``METHOD`` but ``NAME``, in lower case: keyword arguments of the method's class."""
-    return {key.lower(): value for key, value in cfg.METHOD.items() if key != "NAME"}
+    """The keys of ``METHOD`` but ``NAME`` and ``ALIAS``, in lower case: keyword arguments of the method's class."""
+    return {key.lower(): value for key, value in cfg.METHOD.items() if key not in ("NAME", "ALIAS")}
+
+
+def method_title(cfg: CfgNode) -> str:
+    """What the method is called in results and tables."""
+    return cfg.METHOD.ALIAS or cfg.METHOD.NAME
 
 
 def differing_keys(one: CfgNode, other: CfgNode) -> list[str]:
@@ -330,8 +337,9 @@ def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
     except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
         raise InputError(f"{source}: {key} is nested too deeply") from None
     if key == "METHOD.NAME" and value != node.NAME:
-        for option in [option for option in node if option != "NAME"]:
+        for option in [option for option in node if option not in ("NAME", "ALIAS")]:
             del node[option]
+        node.ALIAS = ""
     if name in node:
         node[name] = _typed(value, node[name], key, source)
     elif node.is_new_allowed():  # an option of a method, which checks it itself

@@ -1,5 +1,9 @@
 """The one exception that means "the input is wrong", not "the program is wrong"."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from signal import Signals
 
 
@@ -9,6 +13,40 @@ class InputError(Exception):
     The message is one line that names the file or key, says what is wrong with it and what to do.
     The command line tools print it without a traceback and end with exit status 2.
     """
+
+
+class ArgumentError(InputError):
+    """An argument of a function or class that is wrong; the message begins with its name.
+
+    The library knows nothing of config keys. Where a config is turned into arguments, :func:`naming_keys` puts the
+    key in the place of the argument.
+
+    Args:
+        argument: its name, as in ``temperature``.
+        fault: the rest of the sentence, as in ``is -1; it must be above 0``.
+    """
+
+    def __init__(self, argument: str, fault: str) -> None:
+        super().__init__(f"{argument} {fault}")
+        self.argument, self.fault = argument, fault
+
+
+@contextmanager
+def naming_keys(group: str, **keys: str) -> Iterator[None]:
+    """Put around a call whose arguments come from a config: its errors name the keys.
+
+    Args:
+        group: of the config; an argument ``temperature`` is ``GROUP.TEMPERATURE``.
+        keys: full keys of arguments that are called otherwise.
+
+    Raises:
+        InputError: in the place of an :class:`ArgumentError`.
+    """
+    try:
+        yield
+    except ArgumentError as error:
+        key = keys.get(error.argument, f"{group}.{error.argument.upper()}")
+        raise InputError(f"{key} {error.fault}") from None
 
 
 class Stopped(BaseException):

@@ -14,7 +14,7 @@ import torch
 from yacs.config import CfgNode
 
 from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
-from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options
+from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options, method_title
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
@@ -84,7 +84,7 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)
     protocol = protocol_fingerprint(benchmark)
-    if method_class(cfg.METHOD.NAME).joint:
+    if cfg.BENCHMARK.JOINT or method_class(cfg.METHOD.NAME).joint:
         benchmark = merge_tasks(benchmark)
     method = method_of(cfg, device, pretrained=start is None)
     evaluator = evaluator_of(cfg, benchmark)
@@ -120,7 +120,7 @@ def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
 
     To ``resume``, the last one that is there.
     """
-    first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{cfg.METHOD.NAME}-seed{cfg.SEED}"
+    first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{method_title(cfg)}-seed{cfg.SEED}"
     folder, number = first, 2
     taken = None
     while folder.exists():
@@ -244,7 +244,7 @@ def new_results(
     packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
     return {
         "schema": 1,
-        "method": cfg.METHOD.NAME,
+        "method": method_title(cfg),
         "benchmark": benchmark.name,
         "protocol": protocol,  # runs with another fingerprint are not to be compared with this one
         "seed": cfg.SEED,
@@ -320,7 +320,7 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], devic
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(
         "%s on %s, seed %d: %d tasks, %d identities, %d images; tested on %s; results in %s",
-        cfg.METHOD.NAME,
+        method_title(cfg),
         benchmark.name,
         cfg.SEED,
         len(benchmark.tasks),

@@ -1,0 +1,174 @@
+#!/usr/bin/env python
+"""Compares what two checkouts of lreid compute: figures, weights and loss history of every method, and every tool.
+
+    git worktree add ../before v0.1
+    python tools/compare_checkouts.py ../before . --out /tmp/compared
+
+Trains each method of configs/methods on a tiny benchmark, in both checkouts with this Python, and compares bit for
+bit; then tests, searches and compares runs with the other tools. What clocks and installations decide is left out.
+Outputs that are in --out already are not made again, so that the checkout before runs once. Exit status: 1 where
+something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+TINY = {
+    "BENCHMARK": {
+        "NAME": "tiny",
+        "TRAIN": ["synthetic:plaza", "synthetic:station"],
+        "UNSEEN": ["synthetic:park"],
+        "TASKS_PER_DATASET": 2,
+    },
+    "SYNTHETIC": {"TRAIN_IDENTITIES": 8, "TEST_IDENTITIES": 6, "IMAGES_PER_IDENTITY": 4, "DISTRACTORS": 3},
+    "EPISODE": {"IDENTITIES": 2, "SUPPORT": 2, "QUERY": 1},
+    "BATCH": {"IDENTITIES": 2, "IMAGES": 3},
+    "INPUT": {"HEIGHT": 32, "WIDTH": 16, "ERASING": True},
+    "TRAIN": {"EPOCHS": 3, "LR": 1e-3, "CHECKPOINT_MINUTES": 0.0},
+    "DATA": {"CACHE_GIB": 0.1},
+}
+# Besides every method as it comes: options that take other ways through the code, as method and keys.
+VARIANTS = {
+    "drift": ("er_ace", ["EVAL.DRIFT_STEPS", "2"]),
+    "workers": ("dwopp", ["DATA.WORKERS", "2"]),
+    "accumulate": ("dwopp", ["TRAIN.ACCUMULATE", "2", "TRAIN.WARMUP_EPOCHS", "2", "TRAIN.SCHEDULE", "cosine"]),
+    "stream": ("er", ["STREAM.SEGMENT", "4", "STREAM.ITERATIONS", "2", "TRAIN.OPTIMIZER", "sgd", "TRAIN.LR", "0.05"]),
+    "paths": ("lwf_plus", ["METHOD.STORE", "paths", "METHOD.EXEMPLARS", "6"]),
+    "merged": ("lwf", ["BENCHMARK.UNSEEN_GALLERIES", "both", "EVAL.AP", "trapezoidal", "EVAL.FLIP", "True"]),
+    "device": ("aka", ["DATA.AUGMENT_ON", "device", "EVAL.METRIC", "euclidean"]),
+}
+# Of results.json, what clocks, installations and the place of a run decide.
+LEFT_OUT = (
+    "seconds",
+    "images_per_second",
+    "peak_memory_mib",
+    "versions",
+    "config",
+    "protocol",
+    "command",
+    "fingerprints",
+)
+
+
+def main(args: argparse.Namespace) -> int:
+    tiny = args.out / "tiny.yaml"
+    args.out.mkdir(parents=True, exist_ok=True)
+    tiny.write_text(yaml.safe_dump(TINY))
+    before, after = args.before.resolve(), args.after.resolve()
+    names = args.methods or sorted(file.stem for file in (before / "configs" / "methods").glob("*.yaml"))
+    jobs: dict[str, tuple[str, list[str]]] = {name: (name, []) for name in names} | ({} if args.methods else VARIANTS)
+    different = 0
+    for title, (method, keys) in jobs.items():
+        faults = list(
+            differences(
+                outcome(before, args.out / "before" / title, tiny, method, keys),
+                outcome(after, args.out / "after" / title, tiny, method, keys),
+            )
+        )
+        different += bool(faults)
+        print(f"{title}: {'; '.join(faults[:3]) or 'the same'}", flush=True)
+    if not args.methods:
+        faults = list(differences(tools(args.out / "before", before), tools(args.out / "after", after)))
+        different += bool(faults)
+        print(f"tools: {'; '.join(faults[:5]) or 'the same'}")
+    return 1 if different else 0
+
+
+def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:
+    """Results and checkpoints of a run, which is made where it is not there yet."""
+    if not (out / "report.html").exists():
+        shutil.rmtree(out, ignore_errors=True)
+        call(
+            checkout,
+            "train.py",
+            "--config",
+            tiny,
+            "--config",
+            checkout / "configs" / "methods" / f"{method}.yaml",
+            "--out",
+            out,
+            *keys,
+        )
+    results = json.loads((out / "results.json").read_text())
+    found: dict[str, Any] = {key: value for key, value in results.items() if key not in LEFT_OUT}
+    for file in sorted((out / "checkpoints").glob("task-*.pt")):
+        state = torch.load(file, weights_only=True)
+        found[file.name] = {key: state[key] for key in ("model", "method")}
+    return found
+
+
+def tools(runs: Path, checkout: Path) -> dict[str, Any]:
+    """What the other tools make of the runs of a checkout."""
+    out, run = runs / "tools", runs / "dwopp"
+    shutil.rmtree(out, ignore_errors=True)
+    images = out / "images"
+    call(checkout, "test.py", "--checkpoint", run, "--out", out / "test", "--rerank", "--expand", "--cross-model")
+    call(checkout, "test.py", "--checkpoint", run, "--out", out / "adapted", "--adapt-norm", "camera")
+    images.mkdir(parents=True)
+    for number, file in enumerate(sorted((checkout / "docs").glob("*.jpg")) * 2):
+        (images / f"person{number}").mkdir()
+        shutil.copy(file, images / f"person{number}" / f"{number}.jpg")
+    gallery, checkpoint = out / "people.gallery", run / "checkpoints" / "task-04.pt"
+    call(checkout, "search.py", "build", gallery, images, "--checkpoint", checkpoint)
+    call(checkout, "search.py", "query", gallery, images, "--out", out / "matches")
+    table = call(checkout, "report.py", run, runs / "dwpp", "--format", "csv")
+    return {
+        "test": json.loads((out / "test" / "test.json").read_text()),
+        "adapted": json.loads((out / "adapted" / "test.json").read_text()),
+        "matches": json.loads((out / "matches" / "matches.json").read_text()),
+        "table": table.splitlines(),
+    }
+
+
+def call(checkout: Path, tool: str, *words: object) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
+    command = [sys.executable, str(checkout / "tools" / tool), *map(str, words)]
+    done = subprocess.run(command, cwd=checkout, env=environment, text=True, capture_output=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr.strip() or done.stdout[-2000:]}")
+    return done.stdout
+
+
+def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
+    """Where two values differ; keys that came in later are no difference, paths of the two checkouts neither."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            if name not in after:
+                yield f"{key}.{name} is gone"
+            else:
+                yield from differences(value, after[name], f"{key}.{name}")
+    elif isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            yield f"{key} has {len(after)} entries, not {len(before)}"
+        else:
+            for place, pair in enumerate(zip(before, after, strict=True)):
+                yield from differences(*pair, f"{key}[{place}]")
+    elif isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
+        if before.shape != after.shape or not torch.equal(before.nan_to_num(), after.nan_to_num()):
+            yield f"{key} differs"
+    elif isinstance(before, str) and isinstance(after, str) and "/before/" in before:
+        if before.replace("/before/", "/after/") != after:
+            yield f"{key} is {after!r}, not {before!r}"
+    elif before != after and before == before:  # NaN is NaN
+        yield f"{key} is {after!r}, not {before!r}"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="a checkout")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="another one")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are made")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="these alone, without variants and other tools")
+    sys.exit(main(parser.parse_args()))
