@@ -32,6 +32,7 @@ class Method:
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         joint: True where all tasks are learned at once, as an upper bound.
+        unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
         weights: factor of each loss term in the sum that is minimised; 1 for those not named.
         augment: how the run augments images, see :meth:`augmented`; set by the trainer.
@@ -46,6 +47,7 @@ class Method:
     pixels: ClassVar[bool] = False
     neck: ClassVar[bool] = False
     joint: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
 
     def __init__(self, model: Embedder) -> None:

@@ -24,8 +24,10 @@ class Decoupled(DwPP):
         alpha: weight of the positive pairs.
         beta: weight of the negative pairs; -1 for ``1 - rho``.
         temperature: of both distributions.
-        options: of :class:`DwPP`; its floor is not used.
+        options: of :class:`DwPP`.
     """
+
+    unused = ("prob_floor",)
 
     def __init__(
         self, model: Embedder, *, alpha: float = 0.5, beta: float = 0.5, temperature: float = 1.0, **options: Any

@@ -27,8 +27,10 @@ class DMMLIRD(ExemplarMethod, DwPP):
         model: the network.
         temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
         exemplars: images kept in all.
-        options: of :class:`ExemplarMethod` and :class:`DwPP`; its ``prob_floor`` is not used.
+        options: of :class:`ExemplarMethod` and :class:`DwPP`.
     """
+
+    unused = ("prob_floor",)
 
     def __init__(
         self,

@@ -33,8 +33,10 @@ class ICaRL(LwFPlus):
     Args:
         model: the network, with a neck.
         distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.
-        options: of :class:`LwFPlus`; its temperature and label smoothing are not used.
+        options: of :class:`LwFPlus`.
     """
+
+    unused = ("temperature", "label_smoothing")
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         features = self.model(batch.images)  # (B, dim)
