@@ -1,16 +1,18 @@
-"""The configuration: every key with its default, and how files and overrides are merged.
+"""The configuration: one table of keys, and how files and overrides are merged.
 
-A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file).
-Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the command line.
-
-The config ends at the door: ``build_*`` functions turn it into plain keyword arguments.
+A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file, or the name
+of one that comes with lreid). Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the
+command line. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,162 @@ from yacs.config import CfgNode
 from lreid.errors import InputError
 
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
+COMMAND_LINE = "command line"  # what errors call the source of overrides
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: nine lines of them can stand for a billion values."""
+@dataclass(frozen=True)
+class Key:
+    """A key of the config: its default, whose type its values have, what it means, and which values it may have.
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
-        return super().compose_node(parent, index)
+    Args:
+        default: value where nothing sets it.
+        about: its meaning, for the reader.
+        least, most: inclusive limits of a number.
+        above: exclusive lower limit of a number.
+        choices: the only values of a text.
+        check: returns what the value must be, "" where it is that.
+        paths: values that begin with one of these go on with a path, which a file may give relative to itself.
+    """
+
+    default: Any
+    about: str
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+    check: Callable[[Any], str] | None = None
+    paths: tuple[str, ...] = ()
+
+    def fault(self, value: Any) -> str:
+        """What a value of the right type must be; "" where it is that."""
+        if self.least is not None and value < self.least:
+            return f"it must be {self.least} or more"
+        if self.above is not None and value <= self.above:
+            return f"it must be above {self.above}"
+        if self.most is not None and value > self.most:
+            return f"it must be {self.most} or less"
+        if self.choices and value not in self.choices:
+            return f"it must be {' or '.join(self.choices)}"
+        return self.check(value) if self.check else ""
+
+
+def _three_numbers(value: list[Any]) -> str:
+    fits = len(value) == 3 and all(type(number) in (int, float) and abs(number) <= 255 for number in value)
+    return "" if fits else "it must be three numbers, one for each of red, green and blue"
+
+
+def _three_above_zero(value: list[Any]) -> str:
+    return _three_numbers(value) or ("" if min(value) > 0 else "they must be above 0")
+
+
+def _data_sets(value: list[Any]) -> str:
+    fits = all(type(name) is str for name in value)
+    return "" if fits else "it must be a list of data sets, such as ['market1501']"
+
+
+def _folder_name(value: str) -> str:
+    fits = value not in (".", "..") and "/" not in value and value.isprintable()
+    return "" if fits else "it names the run's folder, so it must be a name, not a path"
+
+
+GROUPS = {
+    "BENCHMARK": "What is learned, in which order, and what is tested.",
+    "DATA": "Where images come from, and how they are kept and loaded.",
+    "SYNTHETIC": "Size of the synthetic data sets, `synthetic:DOMAIN`.",
+    "INPUT": "What the network is given.",
+    "EPISODE": "Batches of the methods that learn from episodes of support and query images.",
+    "BATCH": "P x K batches, of all other methods.",
+    "STREAM": "A single pass over each task in place of epochs of batches.",
+    "MODEL": "The network.",
+    "METHOD": "The lifelong method. All further keys are its options.",
+    "TRAIN": "The training of a task.",
+    "EVAL": "The evaluation after every task.",
+}
+
+_SEED: dict[str, Any] = {"least": 0, "most": 2**32 - 1}
+_SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:")}
+_PRECISIONS = ("fp32", "bf16", "fp16")
+
+KEYS = {
+    "SEED": Key(0, "one seed for all random generators", **_SEED),
+    "DEVICE": Key("auto", "auto, cpu, cuda, cuda:1 …; auto is the first GPU where there is one"),
+    "BENCHMARK.NAME": Key("synthetic-10", "shown in tables", check=_folder_name),
+    "BENCHMARK.TRAIN": Key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES),
+    "BENCHMARK.UNSEEN": Key([], "data sets that are only tested on", **_SOURCES),
+    "BENCHMARK.TASKS_PER_DATASET": Key(10, "tasks that the identities of each set are cut into", least=1),
+    "BENCHMARK.POOL": Key(False, "merge the sets of TRAIN into one before cutting"),
+    "BENCHMARK.IDENTITIES": Key(0, "at most so many training identities a set, 0 = all", least=0),
+    "BENCHMARK.JOINT": Key(False, "learn all tasks at once, as an upper bound"),
+    "BENCHMARK.ORDER": Key("ascending", "order of identities", choices=("ascending", "random")),
+    "BENCHMARK.ORDER_SEED": Key(0, "seed of the random order", **_SEED),
+    "BENCHMARK.UNSEEN_GALLERIES": Key(
+        "separate", "unseen sets apart, merged into one (as AKA does), or both", choices=("separate", "merged", "both")
+    ),
+    "BENCHMARK.SPLITS": Key(1, "of unseen sets with 10 or 20 random splits average over so many, 0 = all", least=0),
+    "BENCHMARK.SPLIT_SEED": Key(0, "seed of the random splits", **_SEED),
+    "BENCHMARK.CAMERAS": Key(
+        "apart", "of sets without cameras: apart (query 0, gallery 1) or same (both 0)", choices=("apart", "same")
+    ),
+    "DATA.ROOT": Key("datasets", "folder that holds the data sets"),
+    "DATA.CACHE_GIB": Key(4.0, "decoded images of a task are kept in memory up to this size, GiB", least=0),
+    "DATA.CACHE_DIR": Key("", "folder on disk for those that do not fit; empty: decode them in every epoch"),
+    "DATA.CACHE_DIR_GIB": Key(50.0, "size up to which it is filled, GiB", least=0),
+    "DATA.SKIP_BAD_IMAGES": Key(False, "leave out images that cannot be read instead of stopping"),
+    "DATA.WORKERS": Key(0, "loader processes; 0 is fastest while the images fit in the cache", least=0),
+    "DATA.AUGMENT_ON": Key("cpu", "device: the GPU flips, normalises and erases", choices=("cpu", "device")),
+    "SYNTHETIC.TRAIN_IDENTITIES": Key(480, "identities to train on", least=0),
+    "SYNTHETIC.TEST_IDENTITIES": Key(150, "identities to search for", least=0),
+    "SYNTHETIC.IMAGES_PER_IDENTITY": Key(10, "images of each, under several cameras", least=3),
+    "SYNTHETIC.DISTRACTORS": Key(300, "gallery images of identities without a query", least=0),
+    "SYNTHETIC.SEED": Key(0, "another seed makes another population"),
+    "INPUT.HEIGHT": Key(64, "pixels", least=1, most=4096),
+    "INPUT.WIDTH": Key(32, "pixels", least=1, most=4096),
+    "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]", check=_three_numbers),
+    "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]", check=_three_above_zero),
+    "INPUT.FLIP": Key(0.5, "probability of a horizontal flip", least=0, most=1),
+    "INPUT.ERASING": Key(False, "the random erasing of DMML, growing over a task's epochs"),
+    "INPUT.PIPELINE": Key("", "file of an albumentations pipeline that comes before flip and erasing", paths=("",)),
+    "EPISODE.IDENTITIES": Key(24, "identities an episode", least=1),
+    "EPISODE.SUPPORT": Key(4, "support images an identity", least=1),
+    "EPISODE.QUERY": Key(1, "query images an identity", least=1),
+    "BATCH.IDENTITIES": Key(24, "identities a batch", least=1),
+    "BATCH.IMAGES": Key(5, "images an identity", least=1),
+    "STREAM.SEGMENT": Key(0, "images a step; 0 = batches (a method that needs a stream: P x K images)", least=0),
+    "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
+    "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
+    "MODEL.BACKBONE": Key("small", "small, resnet18/34/50/101, torchreid:NAME"),
+    "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
+    "METHOD.NAME": Key("dwopp", "a file of lreid/methods, or a registered name"),
+    "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
+    "TRAIN.EPOCHS": Key(30, "of a task; every identity occurs once an epoch", least=1),
+    "TRAIN.OPTIMIZER": Key("adam", "of all parameters, anew for every task", choices=("adam", "sgd")),
+    "TRAIN.MOMENTUM": Key(0.0, "of sgd", least=0, most=1),
+    "TRAIN.LR": Key(1e-3, "learning rate from random weights; from those of ImageNet 2e-4", above=0),
+    "TRAIN.WEIGHT_DECAY": Key(1e-4, "L2, coupled", least=0),
+    "TRAIN.SCHEDULE": Key("exponential", "decay of the rate, anew for every task", choices=("exponential", "cosine")),
+    "TRAIN.DECAY_START": Key(0.5, "share of the epochs at the full rate", least=0, most=1),
+    "TRAIN.DECAY_FACTOR": Key(
+        0.005, "rate in the last epoch of a task, relative to LR; 1 for a single pass", above=0, most=1
+    ),
+    "TRAIN.WARMUP_EPOCHS": Key(0, "the rate rises from a hundredth over so many epochs", least=0),
+    "TRAIN.ACCUMULATE": Key(1, "batches an update; their mean gradient is taken", least=1),
+    "TRAIN.PRECISION": Key("fp32", "of the network in training", choices=_PRECISIONS),
+    "TRAIN.TEACHER_PRECISION": Key(
+        "fp32", "of previous models that are distilled; others than fp32 change their targets", choices=_PRECISIONS
+    ),
+    "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0),
+    "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0),
+    "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder"),
+    "EVAL.METRIC": Key("cosine", "distance of features", choices=("cosine", "euclidean")),
+    "EVAL.AP": Key(
+        "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
+    ),
+    "EVAL.CAMERA_FILTER": Key(True, "leave out gallery images of the query's identity and camera"),
+    "EVAL.FLIP": Key(False, "add the features of the flipped image"),
+    "EVAL.DRIFT_STEPS": Key(0, "after a task switch: how far old images move in so many steps; slow", least=0),
+    "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
+    "EVAL.BATCH_SIZE": Key(128, "images a forward pass", least=1),
+}
 
 
 def default_config() -> CfgNode:
@@ -37,96 +186,10 @@ def default_config() -> CfgNode:
     The recipes of the papers, for real images, are in ``configs/recipes``.
     """
     cfg = CfgNode()
-    cfg.SEED = 0  # one seed for every generator
-    cfg.DEVICE = "auto"  # auto, cpu, cuda, cuda:1 …
-
-    cfg.BENCHMARK = CfgNode()
-    cfg.BENCHMARK.NAME = "synthetic-10"  # shown in tables
-    cfg.BENCHMARK.TRAIN = ["synthetic:plaza"]  # data sets in the order they are learned
-    cfg.BENCHMARK.UNSEEN = []  # data sets that are only tested on
-    cfg.BENCHMARK.TASKS_PER_DATASET = 10  # identities of each set are cut into so many tasks
-    cfg.BENCHMARK.POOL = False  # merge the sets of TRAIN into one before cutting
-    cfg.BENCHMARK.IDENTITIES = 0  # at most so many training identities a set, 0 = all
-    cfg.BENCHMARK.JOINT = False  # learn all tasks at once, as an upper bound
-    cfg.BENCHMARK.ORDER = "ascending"  # order of identities: ascending or random
-    cfg.BENCHMARK.ORDER_SEED = 0  # seed of the random order
-    cfg.BENCHMARK.UNSEEN_GALLERIES = "separate"  # separate, merged into one (as AKA does), or both
-    cfg.BENCHMARK.SPLITS = 1  # unseen sets with random splits: average over so many, 0 = all (10 or 20)
-    cfg.BENCHMARK.SPLIT_SEED = 0  # seed of the random splits
-    cfg.BENCHMARK.CAMERAS = "apart"  # of sets without cameras: apart (query 0, gallery 1) or same (both 0)
-
-    cfg.DATA = CfgNode()
-    cfg.DATA.ROOT = "datasets"  # folder that holds the data sets
-    cfg.DATA.CACHE_GIB = 4.0  # decoded images of a task are kept in memory up to this size
-    cfg.DATA.CACHE_DIR = ""  # folder on disk for those that do not fit, "" = decode them in every epoch
-    cfg.DATA.CACHE_DIR_GIB = 50.0  # size up to which it is filled
-    cfg.DATA.SKIP_BAD_IMAGES = False  # leave out images that cannot be read instead of stopping
-    cfg.DATA.WORKERS = 0  # loader processes; 0 is fastest while the images fit in the cache
-    cfg.DATA.AUGMENT_ON = "cpu"  # cpu, or device: the GPU mirrors, normalises and erases
-
-    cfg.SYNTHETIC = CfgNode()  # size of the drawn data sets (synthetic:DOMAIN)
-    cfg.SYNTHETIC.TRAIN_IDENTITIES = 480
-    cfg.SYNTHETIC.TEST_IDENTITIES = 150
-    cfg.SYNTHETIC.IMAGES_PER_IDENTITY = 10
-    cfg.SYNTHETIC.DISTRACTORS = 300  # gallery images of nobody
-    cfg.SYNTHETIC.SEED = 0  # another seed draws other people
-
-    cfg.INPUT = CfgNode()
-    cfg.INPUT.HEIGHT = 64  # pixels
-    cfg.INPUT.WIDTH = 32
-    cfg.INPUT.MEAN = [0.485, 0.456, 0.406]  # of RGB in [0, 1]
-    cfg.INPUT.STD = [0.229, 0.224, 0.225]
-    cfg.INPUT.FLIP = 0.5  # probability of a horizontal flip
-    cfg.INPUT.ERASING = False  # the random erasing of DMML, growing over a task's epochs
-    cfg.INPUT.PIPELINE = ""  # file of an albumentations pipeline that comes before flip and erasing
-
-    cfg.EPISODE = CfgNode()
-    cfg.EPISODE.IDENTITIES = 24  # identities an episode
-    cfg.EPISODE.SUPPORT = 4  # support images an identity
-    cfg.EPISODE.QUERY = 1  # query images an identity
-
-    cfg.BATCH = CfgNode()  # P x K batches of the methods without episodes
-    cfg.BATCH.IDENTITIES = 24  # identities a batch
-    cfg.BATCH.IMAGES = 5  # images an identity
-
-    cfg.STREAM = CfgNode()  # a single pass over each task in place of epochs of batches
-    cfg.STREAM.SEGMENT = 0  # images a step; 0 = batches as above (a method that needs a stream: P x K images)
-    cfg.STREAM.CORRELATION = 1  # images of an identity in a row
-    cfg.STREAM.ITERATIONS = 1  # steps on every segment
-
-    cfg.MODEL = CfgNode()
-    cfg.MODEL.BACKBONE = "small"  # small, resnet18/34/50/101, torchreid:NAME
-    cfg.MODEL.WEIGHTS = "none"  # none, imagenet, zoo:NAME, or a file
-
-    cfg.METHOD = CfgNode(new_allowed=True)  # further keys are the options of the named method
-    cfg.METHOD.NAME = "dwopp"  # a file of lreid/methods
-    cfg.METHOD.ALIAS = ""  # its name in results and tables where its options make another method of it
-
-    cfg.TRAIN = CfgNode()
-    cfg.TRAIN.EPOCHS = 30  # a task; every identity occurs once an epoch
-    cfg.TRAIN.OPTIMIZER = "adam"  # adam, sgd
-    cfg.TRAIN.MOMENTUM = 0.0  # of sgd
-    cfg.TRAIN.LR = 1e-3  # from random weights, 2e-4 from those of ImageNet
-    cfg.TRAIN.WEIGHT_DECAY = 1e-4  # L2, coupled
-    cfg.TRAIN.SCHEDULE = "exponential"  # exponential, cosine; anew for every task
-    cfg.TRAIN.DECAY_START = 0.5  # share of the epochs at the full rate
-    cfg.TRAIN.DECAY_FACTOR = 0.005  # rate in the last epoch of a task, relative to LR; 1 for a single pass
-    cfg.TRAIN.WARMUP_EPOCHS = 0  # the rate rises from a hundredth over so many epochs
-    cfg.TRAIN.ACCUMULATE = 1  # batches an update; their mean gradient is taken
-    cfg.TRAIN.PRECISION = "fp32"  # of the network in training: fp32, bf16, fp16
-    cfg.TRAIN.TEACHER_PRECISION = "fp32"  # of previous models that are distilled; others change their targets
-    cfg.TRAIN.CHECKPOINT_MINUTES = 5.0  # time between checkpoints within a task, 0 = every epoch
-    cfg.TRAIN.CHECKPOINT_STEPS = 0  # a checkpoint after so many steps, too; 0 = by time alone
-    cfg.TRAIN.TENSORBOARD = False  # write TensorBoard scalars into the run folder
-
-    cfg.EVAL = CfgNode()
-    cfg.EVAL.METRIC = "cosine"  # cosine, euclidean
-    cfg.EVAL.AP = "rectangular"  # rectangular, or trapezoidal as DwoPP's code has it
-    cfg.EVAL.CAMERA_FILTER = True  # leave out gallery images of the query's identity and camera
-    cfg.EVAL.FLIP = False  # add the features of the mirrored image
-    cfg.EVAL.DRIFT_STEPS = 0  # after a task switch: how far old images move in so many steps; slow
-    cfg.EVAL.ACCURACY = False  # of classification, too; where classes are tested that were trained
-    cfg.EVAL.BATCH_SIZE = 128  # images a forward pass
+    for name, key in KEYS.items():
+        group, _, last = name.rpartition(".")
+        node = cfg.setdefault(group, CfgNode(new_allowed=group == "METHOD")) if group else cfg
+        node[last] = copy.copy(key.default)
     return cfg
 
 
@@ -134,7 +197,7 @@ def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ())
     """The defaults, overlaid with config files in order and then with ``KEY VALUE`` pairs.
 
     Args:
-        files: YAML files; each may name others under ``_BASE_``.
+        files: YAML files, or names of those that come with lreid; each may name others under ``_BASE_``.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
 
     Returns:
@@ -145,11 +208,50 @@ def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ())
             value has the wrong type, or a key has no value.
     """
     cfg = default_config()
-    for file in files:
-        _merge_file(cfg, Path(file), seen=())
-    _override(cfg, overrides)
+    for source, keys in layers(files, overrides):
+        _set_all(cfg, keys, source)
     cfg.freeze()
     return cfg
+
+
+def layers(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each source of :func:`load_config` with the full names and values of the keys that it sets; later ones win.
+
+    Raises:
+        InputError: a file is missing or no YAML mapping, or a key has no value.
+    """
+    for file in files:
+        yield from _file_layers(find_config(file))
+    if len(overrides) % 2:
+        raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
+    yield COMMAND_LINE, dict(zip(overrides[::2], overrides[1::2], strict=True))
+
+
+def find_config(name: str | Path, folder: Path = Path()) -> Path:
+    """A file relative to a folder, or else one that comes with lreid.
+
+    Args:
+        name: a path; or as in ``configs/benchmarks/vehicles.yaml``, ``benchmarks/vehicles`` or ``vehicles``.
+        folder: what a path is relative to.
+
+    Raises:
+        InputError: there is no such file, or two that come with lreid are called so.
+    """
+    here = folder / name
+    if os.path.exists(here) and not here.is_dir():
+        return here
+    known = {file.relative_to(CONFIGS).with_suffix("").as_posix(): file for file in sorted(CONFIGS.glob("*/*.yaml"))}
+    wanted = str(name).removeprefix("configs/").removesuffix(".yaml")
+    found = [each for each in known if wanted in (each, Path(each).name)]
+    if len(found) == 1:
+        return known[found[0]]
+    if found:
+        raise InputError(f"{name}: may be {' or '.join(found)}; write the folder, too")
+    if os.path.exists(here):
+        raise InputError(f"{here}: is a folder; name a YAML file in it")
+    last = {Path(each).name: each for each in known}
+    nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
+    raise InputError(f"{here}: no such config file; the nearest of those that come with lreid is {nearest}")
 
 
 def check_values(cfg: CfgNode) -> None:
@@ -158,82 +260,12 @@ def check_values(cfg: CfgNode) -> None:
     Raises:
         InputError: the first such key, with what it must be.
     """
-    at_least = {
-        "SEED": 0,
-        "INPUT.HEIGHT": 1,
-        "INPUT.WIDTH": 1,
-        "TRAIN.EPOCHS": 1,
-        "EVAL.BATCH_SIZE": 1,
-        "DATA.WORKERS": 0,
-        "DATA.CACHE_GIB": 0,
-        "TRAIN.CHECKPOINT_MINUTES": 0,
-        "TRAIN.WEIGHT_DECAY": 0,
-        "INPUT.FLIP": 0,
-        "TRAIN.DECAY_START": 0,
-        "TRAIN.WARMUP_EPOCHS": 0,
-        "BENCHMARK.SPLITS": 0,
-        "BENCHMARK.SPLIT_SEED": 0,
-        "STREAM.SEGMENT": 0,
-        "STREAM.CORRELATION": 1,
-        "STREAM.ITERATIONS": 1,
-        "TRAIN.MOMENTUM": 0,
-        "DATA.CACHE_DIR_GIB": 0,
-        "TRAIN.ACCUMULATE": 1,
-        "TRAIN.CHECKPOINT_STEPS": 0,
-        "EVAL.DRIFT_STEPS": 0,
-        "BENCHMARK.ORDER_SEED": 0,
-        "EPISODE.IDENTITIES": 1,
-        "EPISODE.SUPPORT": 1,
-        "EPISODE.QUERY": 1,
-        "BATCH.IDENTITIES": 1,
-        "BATCH.IMAGES": 1,
-    }
-    at_most = {
-        "SEED": 2**32 - 1,
-        "BENCHMARK.SPLIT_SEED": 2**32 - 1,
-        "BENCHMARK.ORDER_SEED": 2**32 - 1,
-        "INPUT.HEIGHT": 4096,
-        "INPUT.WIDTH": 4096,
-        "INPUT.FLIP": 1,
-        "TRAIN.MOMENTUM": 1,
-        "TRAIN.DECAY_START": 1,
-        "TRAIN.DECAY_FACTOR": 1,
-    }
-    above_zero = ("TRAIN.LR", "TRAIN.DECAY_FACTOR")
-    choices = {
-        "EVAL.METRIC": ("cosine", "euclidean"),
-        "EVAL.AP": ("rectangular", "trapezoidal"),
-        "TRAIN.OPTIMIZER": ("adam", "sgd"),
-        "TRAIN.SCHEDULE": ("exponential", "cosine"),
-        "TRAIN.PRECISION": ("fp32", "bf16", "fp16"),
-        "TRAIN.TEACHER_PRECISION": ("fp32", "bf16", "fp16"),
-        "DATA.AUGMENT_ON": ("cpu", "device"),
-        "BENCHMARK.ORDER": ("ascending", "random"),
-        "BENCHMARK.UNSEEN_GALLERIES": ("separate", "merged", "both"),
-        "BENCHMARK.CAMERAS": ("apart", "same"),
-    }
-    for key, value in leaves(cfg):
+    for name, value in leaves(cfg):
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-            raise InputError(f"{key} is {value}; it must be a finite number")
-        if key in at_least and value < at_least[key]:
-            raise InputError(f"{key} is {value}; it must be {at_least[key]} or more")
-        if key in above_zero and value <= 0:
-            raise InputError(f"{key} is {value}; it must be above 0")
-        if key in at_most and value > at_most[key]:
-            raise InputError(f"{key} is {value}; it must be {at_most[key]} or less")
-        if key in choices and value not in choices[key]:
-            raise InputError(f"{key} is {value!r}; it must be {' or '.join(choices[key])}")
-        if key in ("INPUT.MEAN", "INPUT.STD") and not (
-            len(value) == 3 and all(type(number) in (int, float) and abs(number) <= 255 for number in value)
-        ):
-            raise InputError(f"{key} is {value}; it must be three numbers, one for each of red, green and blue")
-        if key == "INPUT.STD" and min(value) <= 0:
-            raise InputError(f"{key} is {value}; they must be above 0")
-        if key in ("BENCHMARK.TRAIN", "BENCHMARK.UNSEEN") and not all(type(name) is str for name in value):
-            raise InputError(f"{key} is {value}; it must be a list of data sets, such as ['market1501']")
-        if key == "BENCHMARK.NAME" and (value in (".", "..") or "/" in value or not value.isprintable()):
-            raise InputError(f"{key} is {value!r}; it names the run's folder, so it must be a name, not a path")
+            raise InputError(f"{name} is {value}; it must be a finite number")
+        if name in KEYS and (fault := KEYS[name].fault(value)):
+            raise InputError(f"{name} is {value!r}; {fault}")
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> CfgNode:
@@ -248,15 +280,16 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
         InputError: as :func:`load_config`.
     """
     cfg = default_config()
-    _set_all(cfg, leaves(_parsed(text, source)), source)
-    _override(cfg, overrides)
+    _set_all(cfg, dict(leaves(_parsed(text, source))), source)
+    for override_source, keys in layers(overrides=overrides):
+        _set_all(cfg, keys, override_source)
     cfg.freeze()
     return cfg
 
 
 def method_options(cfg: CfgNode) -> dict[str, Any]:
     """The keys of ``METHOD`` but ``NAME`` and ``ALIAS``, in lower case: keyword arguments of the method's class."""
-    return {key.lower(): value for key, value in cfg.METHOD.items() if key not in ("NAME", "ALIAS")}
+    return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
 def method_title(cfg: CfgNode) -> str:
@@ -270,24 +303,54 @@ def differing_keys(one: CfgNode, other: CfgNode) -> list[str]:
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
 
 
-def _merge_file(cfg: CfgNode, file: Path, seen: tuple[Path, ...]) -> None:
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The full name and the value of every key."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: nine lines of them can stand for a billion values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
+        return super().compose_node(parent, index)
+
+
+def _file_layers(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     if file.resolve() in seen:
         raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
     try:
         content = _parsed(file.read_text(encoding="utf-8-sig"), str(file))
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such config file; configs/ holds those that come with lreid") from None
-    except IsADirectoryError:
-        raise InputError(f"{file}: is a folder; name a YAML file in it") from None
-    except (OSError, ValueError) as error:  # not UTF-8, or a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8
         raise InputError(f"{file}: cannot be read: {error}") from None
     bases = content.pop("_BASE_", [])
     bases = [bases] if isinstance(bases, str) else bases
-    if not isinstance(bases, list) or not all(isinstance(base, str) and "\0" not in base for base in bases):
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
     for base in bases:
-        _merge_file(cfg, file.parent / base, (*seen, file.resolve()))
-    _set_all(cfg, leaves(content), source=str(file))
+        yield from _file_layers(find_config(base, file.parent), (*seen, file.resolve()))
+    yield str(file), {name: _placed(name, value, file.parent) for name, value in leaves(content)}
+
+
+def _placed(name: str, value: Any, folder: Path) -> Any:
+    """A value of a file in a folder; what is a path relative to that folder stays one from anywhere."""
+    if isinstance(value, list):
+        return [_placed(name, each, folder) for each in value]
+    for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
+        path = value.removeprefix(kind)
+        there = os.path.isdir if kind == "folder:" else os.path.isfile
+        parts = (path, path.rpartition("#")[0])  # csv:PATH#DOMAIN
+        if value.startswith(kind) and any(part and there(folder / part) for part in parts):
+            full, ours = (folder / path).resolve(), CONFIGS.resolve()
+            if full.is_relative_to(ours):  # a name that is the same wherever lreid is installed
+                return f"{kind}configs/{full.relative_to(ours).as_posix()}"
+            return kind + os.path.abspath(folder / path)
+    return value
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
@@ -302,55 +365,40 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def _override(cfg: CfgNode, overrides: Sequence[str]) -> None:
-    if len(overrides) % 2:
-        raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
-    _set_all(cfg, zip(overrides[::2], overrides[1::2], strict=True), source="command line")
-
-
-def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The full name and the value of every key."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _set_all(cfg: CfgNode, pairs: Iterable[tuple[str, Any]], source: str) -> None:
+def _set_all(cfg: CfgNode, keys: dict[str, Any], source: str) -> None:
     # The method's name first, since another name drops the options of the one before.
-    for key, value in sorted(pairs, key=lambda pair: pair[0] != "METHOD.NAME"):
-        _set(cfg, key, value, source)
+    for name in sorted(keys, key=lambda name: name != "METHOD.NAME"):
+        _set(cfg, name, keys[name], source)
 
 
-def _set(cfg: CfgNode, key: str, value: Any, source: str) -> None:
+def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
     """Sets one key after checking that it exists and that the value has its type."""
-    *parents, name = key.split(".")
+    *parents, last = name.split(".")
     node = cfg
     for parent in parents:
         if not isinstance(node.get(parent), CfgNode):
-            raise _unknown_key(cfg, key, source)
+            raise _unknown_key(cfg, name, source)
         node = node[parent]
     # yacs reads numbers and lists out of strings, also 1e-4, which YAML takes for a string.
     try:
         value = CfgNode._decode_cfg_value(value)
     except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
-        raise InputError(f"{source}: {key} is nested too deeply") from None
-    if key == "METHOD.NAME" and value != node.NAME:
-        for option in [option for option in node if option not in ("NAME", "ALIAS")]:
+        raise InputError(f"{source}: {name} is nested too deeply") from None
+    if name == "METHOD.NAME" and value != node.NAME:
+        for option in [option for option in node if f"METHOD.{option}" not in KEYS]:
             del node[option]
         node.ALIAS = ""
-    if name in node:
-        node[name] = _typed(value, node[name], key, source)
+    if last in node:
+        node[last] = _typed(value, node[last], name, source)
     elif node.is_new_allowed():  # an option of a method, which checks it itself
-        node[name] = value
+        node[last] = value
     else:
-        raise _unknown_key(cfg, key, source)
+        raise _unknown_key(cfg, name, source)
 
 
-def _typed(value: Any, default: Any, key: str, source: str) -> Any:
+def _typed(value: Any, default: Any, name: str, source: str) -> Any:
     if isinstance(default, CfgNode):
-        raise InputError(f"{source}: {key} is a group of keys, not a value; set {key}.{next(iter(default))} …")
+        raise InputError(f"{source}: {name} is a group of keys, not a value; set {name}.{next(iter(default))} …")
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if isinstance(default, list) and isinstance(value, tuple):
@@ -359,12 +407,12 @@ def _typed(value: Any, default: Any, key: str, source: str) -> Any:
         return "none"
     if type(value) is not type(default):
         raise InputError(
-            f"{source}: {key} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"
+            f"{source}: {name} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"
         )
     return value
 
 
-def _unknown_key(cfg: CfgNode, key: str, source: str) -> InputError:
-    known = [name for name, _ in leaves(cfg)]
-    nearest = difflib.get_close_matches(key.upper(), known, n=1, cutoff=0.0)[0]
-    return InputError(f"{source}: unknown key {key}; the nearest known one is {nearest}")
+def _unknown_key(cfg: CfgNode, name: str, source: str) -> InputError:
+    known = [each for each, _ in leaves(cfg)]
+    nearest = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
+    return InputError(f"{source}: unknown key {name}; the nearest known one is {nearest}")

@@ -18,6 +18,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from yacs.config import CfgNode
 
 from lreid.checkpoint import fitting
+from lreid.config import find_config
 from lreid.data.images import require_files
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
@@ -74,7 +75,7 @@ class Trainer:
             erasing=cfg.INPUT.ERASING,
             mean=cfg.INPUT.MEAN,
             std=cfg.INPUT.STD,
-            pipeline=cfg.INPUT.PIPELINE,
+            pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
         )
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
         self.epoch_steps = [
