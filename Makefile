@@ -1,22 +1,27 @@
 # make train     sets up .venv and trains DwoPP on the built-in benchmark
-# make test      sets up .venv and runs the tests
-# make coverage  the same, a quarter slower; prints how many lines the tests do not reach
+# make test      sets up .venv and runs all tests
+# make quick     the tests without whole runs, processes, browsers and fuzzing: under two minutes on two idle cores
+# make coverage  all tests, a quarter slower; prints how many lines they do not reach
 # make lint      checks style and types
 # make docs      builds the documentation into site/
-# Options for a tool: make train ARGS="--config configs/methods/dwpp.yaml SEED 1"
+# make lock      writes the versions of all packages in .venv to requirements.lock
+# Options for a tool: make train ARGS="--config configs/methods/dwpp.yaml SEED 1"; for pytest: make test ARGS="-k resume"
 
 PYTHON ?= python3
 BIN := .venv/bin
 # faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-.PHONY: train test coverage lint docs clean
+.PHONY: train test quick coverage lint docs lock clean
 
 train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
 
 test: .venv/developing
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+
+quick: .venv/developing
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not fuzz" $(ARGS)
 
 coverage: .venv/developing
 	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term:skip-covered $(ARGS)
@@ -28,6 +33,12 @@ lint: .venv/developing
 
 docs: .venv/developing
 	$(BIN)/mkdocs build --strict
+
+# Constraints for pip: PIP_CONSTRAINT=requirements.lock make test. Left out: what was installed from a folder, what only a
+# GPU needs, and the part of a version that names a build (torch 2.9.1+cpu).
+lock: .venv/developing
+	$(BIN)/python -V | sed 's/^/# Made by "make lock" with /; s/$$/, for pip --constraint/' > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed -E '/ @ |^(nvidia|cuda)-|^triton=/d; s/\+.*//' >> requirements.lock
 
 .venv/installed: setup.py
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"

@@ -56,10 +56,11 @@ short = """SYNTHETIC.TRAIN_IDENTITIES 32 SYNTHETIC.TEST_IDENTITIES 12 SYNTHETIC.
     SYNTHETIC.IMAGES_PER_IDENTITY 5 BENCHMARK.TASKS_PER_DATASET 2 EPISODE.IDENTITIES 8 EPISODE.SUPPORT 3
     TRAIN.EPOCHS 5 INPUT.HEIGHT 32 INPUT.WIDTH 16 DEVICE cpu"""
 
+runs = {}
 for name, options in (("dmml_ft", []), ("stay_near", ["METHOD.STRENGTH", "0.1"])):
     cfg = load_config(overrides=["METHOD.NAME", name, *options, *short.split()])
     with tempfile.TemporaryDirectory() as run:  # a folder of one's own keeps report.html and the checkpoints
-        results = train(cfg, Path(run))
+        results = runs[name] = train(cfg, Path(run))
     first, second = (row[0] for row in results["mAP"])  # a row a task, a column a test set
     print(f"{name}: mAP {first:.1f} after the first task, {second:.1f} after the second")
     terms = results["loss_history"][-1]  # of the last epoch

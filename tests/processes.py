@@ -1,4 +1,4 @@
-"""Functions run by forked processes: they start at once, and can be killed."""
+"""Processes: functions run by forked ones, which start at once and can be killed, and waiting without a clock."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+PATIENCE = 600.0  # seconds after which a process hangs for certain, however busy the machine is
 
 
 def start(function: Callable[[], Any], **environment: str) -> int:
@@ -33,17 +35,35 @@ def start(function: Callable[[], Any], **environment: str) -> int:
         os._exit(status)  # neither pytest nor anything else of this process may go on in the child
 
 
-def wait(pid: int, seconds: float = 120) -> int:
-    """The exit status of a process, or minus the signal that ended it; it is killed when its time is up."""
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    """Waits for a condition.
+
+    Raises:
+        TimeoutError: it is still not met after so many seconds.
+    """
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds} s in vain")
         time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise TimeoutError(f"process {pid} took more than {seconds} s")
+
+
+def wait(pid: int, seconds: float = PATIENCE) -> int:
+    """The exit status of a process, or minus the signal that ended it; it is killed when its time is up."""
+    ended: list[int] = []
+
+    def has_ended() -> bool:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        ended.extend([os.waitstatus_to_exitcode(status)] if done else [])
+        return bool(done)
+
+    try:
+        until(has_ended, seconds)
+    except TimeoutError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    return ended[0]
 
 
 def together(count: int, function: Callable[[], Any], folder: Path) -> list[Any]:

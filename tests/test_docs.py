@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from PIL import Image
+from processes import PATIENCE
 
 from lreid.data.datasets import LOADERS
 from lreid.data.inventory import PUBLISHED, look
@@ -21,7 +22,7 @@ def test_the_script_for_own_pictures_writes_a_list_without_faults(repository: Pa
         (tmp_path / "shop" / person).mkdir(parents=True)
         for shot in (1, 2, 3):
             Image.new("RGB", (4, 8)).save(tmp_path / "shop" / person / f"{shot:04d}.jpg")
-    subprocess.run([sys.executable, str(script), "shop"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, str(script), "shop"], cwd=tmp_path, check=True, timeout=PATIENCE)
     (finding,) = look("csv:shop/shop.csv", tmp_path, files=True)
     assert (finding.status, finding.notes) == ("there", [])
     data_set = finding.data_set

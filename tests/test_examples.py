@@ -91,11 +91,16 @@ def test_evaluate_features(run: Callable[..., tuple[str, dict]]) -> None:
     assert old < mean < easy and mean < reranked and rank1 <= rank5 <= 100
 
 
+@pytest.mark.slow
 def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
-    said, _ = run("own_method.py")
-    (plain, own) = re.findall(r"mAP ([\d.]+) after the first task, ([\d.]+) after the second", said)
-    assert plain[0] == own[0]  # nothing to stay near to
-    assert plain[1] != own[1] and all(float(value) > 0 for value in (*plain, *own))
+    said, variables = run("own_method.py")
+    printed = re.findall(r"mAP ([\d.]+) after the first task, ([\d.]+) after the second", said)
+    plain, own = variables["runs"]["dmml_ft"], variables["runs"]["stay_near"]
+    assert printed == [tuple(f"{row[0]:.1f}" for row in results["mAP"]) for results in (plain, own)]
+    dmml = [[entry["dmml"] for entry in results["loss_history"]] for results in (plain, own)]
+    assert len(dmml[0]) == len(dmml[1]) == 10  # epochs of both tasks
+    assert dmml[0][:5] == dmml[1][:5] and plain["mAP"][0] == own["mAP"][0]  # nothing to stay near to
+    assert dmml[0][6:] != dmml[1][6:]  # held back by the second term
     assert said.count("dmml ") == 2 and numbers(r"near ([\d.]+)", said)[0] > 0
     assert "stay_near" in methods.method_names()
 
@@ -105,6 +110,7 @@ def test_a_registered_method_replaces_no_file() -> None:
         methods.register("dwopp")
 
 
+@pytest.mark.slow
 def test_own_dataset(run: Callable[..., tuple[str, dict]]) -> None:
     said, variables = run("own_dataset.py")
     assert "96 pictures to learn, 16 queries, 32 in the gallery" in said

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from lreid.checkpoint import load_newest
 from lreid.training.trainer import Trainer
 
+pytestmark = pytest.mark.fuzz
+
 
 class Evil:
     """Makes a file when it is unpickled."""

@@ -18,6 +18,8 @@ from lreid.data.transforms import Augment
 from lreid.errors import InputError
 from lreid.training import run
 
+pytestmark = pytest.mark.fuzz
+
 TREE = yaml.safe_load(default_config().dump())
 DEFAULTS = dict(leaves(TREE))
 

@@ -24,6 +24,8 @@ from PIL import Image
 from lreid.data.images import read_image
 from lreid.errors import InputError
 
+pytestmark = pytest.mark.fuzz
+
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 12, 3), np.uint8)
 
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from lreid.report.results import results_fault
 
+pytestmark = pytest.mark.fuzz
+
 PAYLOAD = "<script>alert(1)</script>"
 
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 from fuzzing import refused, state_of
 
+pytestmark = pytest.mark.fuzz
+
 
 def hostile(state: dict[str, Any], change: str) -> None:
     """Spoils what only the method, the optimiser and the position of the task at hand can tell."""

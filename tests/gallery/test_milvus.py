@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from lreid.gallery import Filter, Gallery
 from lreid.gallery.milvus import client as milvus_client
 from lreid.gallery.milvus.client import connect, require_version
 from lreid.gallery.milvus.place import MilvusPlace
+
+pytestmark = pytest.mark.slow
 
 ADD = """
 import sys
@@ -44,10 +47,8 @@ def test_in_this_process_killed_while_adding(milvus, tmp_path):
     first.close()
     process = child(ADD, where, "new", "1000000")
     assert process.stdout.readline() == "open\n"
-    start = time.monotonic()
     with pytest.raises(InputError, match="people.db: another process has this database; wait for it, or serve"):
         Gallery.load(where)
-    assert time.monotonic() - start < 10
     assert listens_to_itself_only(process.pid)
     process.stdin.write("go\n")
     process.stdin.flush()
@@ -94,14 +95,14 @@ def test_who_is_killed_with_the_lock_keeps_others_waiting_for_a_while_only(serve
     gallery = small(at=where)
     gallery.save()
     lock = gallery.store.connection
-    monkeypatch.setattr(milvus_client, "LEASE", 2.0)
     monkeypatch.setattr(milvus_client, "PATIENCE", 0.3)
     with pytest.raises(RuntimeError), lock.writing("locked"):
         raise RuntimeError("killed")
-    with pytest.raises(InputError, match="another process is writing .*lapses after 2 seconds"):
+    with pytest.raises(InputError, match="another process is writing .*lapses after 90 seconds"):
         gallery.add(vectors(1), ["new.jpg"], model="a1")
     assert len(gallery) == 12
-    monkeypatch.setattr(milvus_client, "PATIENCE", 20.0)
+    later = {"time": lambda: time.time() + milvus_client.LEASE + 1}
+    monkeypatch.setattr(milvus_client, "time", SimpleNamespace(**vars(time) | later))
     gallery.add(vectors(1), ["new.jpg"], model="a1")
     assert len(gallery) == 13
 
@@ -201,10 +202,8 @@ def test_addresses():
 
 
 def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch):
-    start = time.monotonic()
     with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or mend the address"):
         Gallery.load("milvus:http://127.0.0.1:1")
-    assert time.monotonic() - start < 30
     with pytest.raises(InputError, match="there is no folder .*; make it first"):
         small(at=f"milvus:{tmp_path}/nowhere/people.db")
     with pytest.raises(InputError, match="no such gallery; build one first"):

@@ -7,11 +7,11 @@ import runpy
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE, until
 from tiny import TINY
 
 from lreid.config import load_config
@@ -36,6 +36,7 @@ def run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     return run
 
 
+@pytest.mark.slow
 def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     run: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     assert (swept["mAP"], swept["loss_history"]) == (alone["mAP"], alone["loss_history"])
 
 
+@pytest.mark.slow
 def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
     """So that the same command finds their folders free."""
     many = [*ARGUMENTS, "TRAIN.EPOCHS", "100000", "TRAIN.CHECKPOINT_STEPS", "1"]
@@ -72,11 +74,9 @@ def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(repository / "tools" / "sweep.py"), *words]
     run = tmp_path / "dmml_ft-seed0"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 120
-        while not (run / "checkpoints" / "last.pt").exists() and time.monotonic() < until:
-            time.sleep(0.1)
+        until((run / "checkpoints" / "last.pt").exists)
         process.terminate()
-        _, told = process.communicate(timeout=120)
+        _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143 and "stopped by SIGTERM; all is saved, give the same command" in told
     RunFolder(run).close()  # nobody holds it any more
 

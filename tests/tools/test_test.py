@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 
 def run(repository: Path, world: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(repository / "tools" / tool), *arguments]
-    return subprocess.run(command, cwd=world, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=world, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, world: Path) -> None:

@@ -6,10 +6,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE, until
 from tiny import TINY
 
 ARGUMENTS = [str(part) for pair in (TINY | {"TRAIN.EPOCHS": 40}).items() for part in pair]
@@ -20,23 +20,21 @@ def command(repository: Path) -> list[str]:
     return [sys.executable, str(repository / "tools" / "train.py")]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: list[str], tmp_path: Path) -> None:
     def run(out: str, *more: str) -> subprocess.Popen:
         return subprocess.Popen(
             [*command, "--out", str(tmp_path / out), *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
-    assert run("whole", *ARGUMENTS).wait(300) == 0
+    assert run("whole", *ARGUMENTS).wait(PATIENCE) == 0
     killed = run("killed", *ARGUMENTS)
     checkpoints = tmp_path / "killed" / "checkpoints"
-    deadline = time.monotonic() + 300
-    while not ((checkpoints / "task-01.pt").exists() and (checkpoints / "last.pt").exists()):
-        assert killed.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: all((checkpoints / name).exists() for name in ("task-01.pt", "last.pt")) or killed.poll() is not None)
     killed.send_signal(signal.SIGKILL)
-    assert killed.wait(60) == -signal.SIGKILL
+    assert killed.wait(PATIENCE) == -signal.SIGKILL
     assert not (checkpoints / "task-03.pt").exists()  # in the middle of a task
-    assert run("killed", "--resume").wait(300) == 0  # takes the config of the run
+    assert run("killed", "--resume").wait(PATIENCE) == 0  # takes the config of the run
     whole, resumed = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed"))
     for key in ("mAP", "rank1", "rank5", "rank10", "identity_ap", "summary", "loss_history"):
         assert whole[key] == resumed[key], key
@@ -55,6 +53,6 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: l
 def test_bad_input_ends_with_one_line_and_status_2(
     command: list[str], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert done.stderr.startswith(message) and done.stderr.count("\n") == 1

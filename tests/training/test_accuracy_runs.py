@@ -19,6 +19,8 @@ from lreid.evaluation import summarise_accuracies
 from lreid.training import trainer as trainer_module
 from lreid.training.run import train
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("class", "task")
 
 

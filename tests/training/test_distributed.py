@@ -79,6 +79,7 @@ def losses(results: dict[str, Any]) -> np.ndarray:
     return np.array([entry[name] for entry in results["loss_history"] for name in sorted(entry)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dwopp", "pass_proto", "er_aml", "co2l", "bot_ft_plus"])
 @pytest.mark.usefixtures("double")
 def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None:
@@ -104,6 +105,7 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None
     assert (tmp_path / "two" / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     """Killed together; and then the other way round."""
@@ -140,6 +142,7 @@ def refusal(cfg: CfgNode, out: Path) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     odd = config(EPISODE__IDENTITIES=3, SYNTHETIC__TRAIN_IDENTITIES=12, BENCHMARK__TASKS_PER_DATASET=1)
     for message in together(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):

@@ -19,6 +19,8 @@ from lreid.data.synthetic import draw, load_synthetic
 from lreid.methods.bot_ft_plus import BoTFineTuningPlus
 from lreid.training.run import train
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2}
 
 

@@ -27,6 +27,8 @@ from lreid.methods.dwopp import DwoPP
 from lreid.training import trainer as trainer_module
 from lreid.training.run import benchmark_of, run_folder_for, train
 
+pytestmark = pytest.mark.slow
+
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:
     """All of a result but what a clock or an installation decides."""

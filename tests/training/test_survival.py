@@ -24,6 +24,8 @@ from lreid.methods.dwopp import DwoPP
 from lreid.training.run import train
 from lreid.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 KILLS = 24
 
 

@@ -20,6 +20,7 @@ from lreid.zoo.download import Download
 CONTENT = random.Random(0).randbytes(200_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 HALF = len(CONTENT) // 2
+STALLED = 2.0  # seconds: a server on this machine that is busy, not stalled, answers before
 
 
 class Server:
@@ -72,7 +73,7 @@ class Server:
         request.wfile.write(body)
         if word == "stall":
             request.wfile.flush()
-            self.closing.wait(10)
+            self.closing.wait()
 
     def close(self) -> None:
         self.closing.set()
@@ -92,14 +93,14 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "mine.safetensors"
 
 
-def fetch(file: Path, *addresses: str, attempts: int = 3) -> None:
-    Download(timeout=0.3, attempts=attempts, pause=0)(addresses, file, sha256=SHA256, size=len(CONTENT))
+def fetch(file: Path, *addresses: str, attempts: int = 3, timeout: float = 60.0) -> None:
+    Download(timeout=timeout, attempts=attempts, pause=0)(addresses, file, sha256=SHA256, size=len(CONTENT))
 
 
-def refused(file: Path, *addresses: str, attempts: int = 3) -> str:
+def refused(file: Path, *addresses: str, **options: float) -> str:
     """The one line of a download that fails; nothing is there under the file's name."""
     with pytest.raises(InputError) as caught:
-        fetch(file, *addresses, attempts=attempts)
+        fetch(file, *addresses, **options)
     assert "\n" not in str(caught.value) and not file.exists()
     return str(caught.value)
 
@@ -136,7 +137,7 @@ def test_what_breaks_off_goes_on_and_what_is_wrong_starts_over(
     server: Server, file: Path, script: list[str | int], starts: list[int]
 ) -> None:
     server.script = list(script)
-    fetch(file, server.url)
+    fetch(file, server.url, timeout=STALLED if "stall" in script else 60.0)
     assert file.read_bytes() == CONTENT and server.starts == starts
 
 
@@ -182,7 +183,7 @@ def test_one_line_says_what_an_address_did(
     server: Server, file: Path, script: list[str], requests: int, reason: str
 ) -> None:
     server.script = list(script)
-    told = refused(file, server.url)
+    told = refused(file, server.url, timeout=STALLED if "stall" in script else 60.0)
     assert told.startswith(f"mine.safetensors: cannot be downloaded ({server.url}: {reason}); try again")
     assert told.endswith(f"or put the file at {file}") and len(server.starts) == requests
 
