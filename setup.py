@@ -23,6 +23,7 @@ setup(
         "pillow>=10",
         "pooch>=1.8",
         "safetensors>=0.4",
+        "tabulate>=0.9",
         "tensorboard>=2.16",
         "tqdm>=4.66",
         "yacs>=0.1.8",
@@ -51,6 +52,7 @@ setup(
             "pre-commit>=4",
             "ruff>=0.8",
             "types-PyYAML",
+            "types-tabulate",
         ],
     },
 )

@@ -28,7 +28,7 @@ from torch import Tensor
 from lreid.apps.cli import run_tool
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.report.tables import align
+from lreid.report.tables import text_table
 from lreid.training.allocator import keep_freed_memory
 
 VARIANTS = {
@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> None:
         for name, median in medians.items()
     ]
     heads = ["variant", "s a step", "speed-up", "rounds"]
-    print(setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + align([heads, *rows]))
+    print(setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + text_table(heads, rows))
 
 
 def variant(args: argparse.Namespace) -> float:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tabulate import tabulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -215,7 +216,7 @@ def time_evaluation(name: str, separation: float, wanted: list[str], repeats: in
     bare, own = contestants["product"], contestants["evaluate"]
     mean_ap, rank1 = own.turns[0].figures
     print(f"\n{name}: {size.queries} × {size.gallery} × {size.width}, mAP {mean_ap:.3f}, Rank-1 {rank1:.3f}")
-    print(f"{'':10} {'turns':>5} {'seconds':>8} {'× product':>9} {'MB above':>8} {'mAP apart':>9}  target")
+    rows = []
     for contestant in contestants.values():
         ratio, figures = contestant.seconds / bare.seconds, contestant.turns[0].figures
         apart = f"{abs(figures[0] - mean_ap):.1e}" if figures and contestant is not own else ""
@@ -226,10 +227,11 @@ def time_evaluation(name: str, separation: float, wanted: list[str], repeats: in
         elif contestant.name == "torchreid":
             speedup = contestant.seconds / own.seconds
             target = f"evaluate ≥ {SPEEDUP} × faster: {held(speedup >= SPEEDUP)}, {speedup:.0f} ×"
-        print(
-            f"{contestant.name:10} {len(contestant.turns):5} {contestant.seconds:8.2f} {ratio:9.2f} "
-            f"{contestant.megabytes:8.0f} {apart:>9}  {target}".rstrip()
-        )
+        seconds, above = f"{contestant.seconds:.2f}", f"{contestant.megabytes:.0f}"
+        rows.append((contestant.name, str(len(contestant.turns)), seconds, f"{ratio:.2f}", above, apart, target))
+    heads = ("", "turns", "seconds", "× product", "MB above", "mAP apart", "target")
+    sides = ("left", *5 * ["right"], "left")
+    print(tabulate(rows, heads, colalign=sides, disable_numparse=True))
 
 
 def held(truth: bool) -> str:

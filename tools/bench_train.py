@@ -44,7 +44,7 @@ from lreid.data.records import Task
 from lreid.data.tasks import merge_tasks
 from lreid.errors import InputError
 from lreid.methods import method_names
-from lreid.report.tables import align
+from lreid.report.tables import text_table
 from lreid.training.allocator import keep_freed_memory
 from lreid.training.run import benchmark_of, evaluator_of, method_of, new_results, pick_device, with_method_defaults
 from lreid.training.run_folder import RunFolder
@@ -172,7 +172,7 @@ def step(args: argparse.Namespace) -> None:
         [name, f"{1000 * (median := statistics.median(seconds)):.1f}", f"{images / median:.0f}"]
         for name, seconds in times.items()
     ]
-    print(setting(cfg, args, f"{images} images") + "\n\n" + align([["part", "ms", "images/s"], *rows]))
+    print(setting(cfg, args, f"{images} images") + "\n\n" + text_table(["part", "ms", "images/s"], rows))
     print(f"\nwhole step / bare passes of the networks, median of rounds: {ratio:.3f}")
     if args.evaluate:
         evaluator = evaluator_of(cfg, benchmark_of(cfg))
@@ -210,7 +210,7 @@ def methods(args: argparse.Namespace) -> None:
         }
         rows.append([name, f"{1000 * seconds:.1f}", f"{ratio:.2f}", f"{images / seconds:.0f}"])
     told = setting(configured(args), args, f"{args.steps} steps each")
-    print(f"{told}\n\n" + align([["method", "ms a step", f"x {base}", "images/s"], *rows]))
+    print(f"{told}\n\n" + text_table(["method", "ms a step", f"x {base}", "images/s"], rows))
     if args.json:
         args.json.write_text(json.dumps({"setting": told, "methods": figures}, indent=1) + "\n")
 
@@ -243,7 +243,7 @@ def growth(args: argparse.Namespace) -> None:
         )
     last = f"task {args.tasks}"
     heads = ["method", "ms, task 2", last, "ratio", "MiB, task 2", last, "ratio"]
-    print(setting(configured(args), args, f"{args.steps} steps each") + "\n\n" + align([heads, *rows]))
+    print(setting(configured(args), args, f"{args.steps} steps each") + "\n\n" + text_table(heads, rows))
 
 
 def memory(args: argparse.Namespace) -> None:

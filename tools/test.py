@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.apps.cli import run_tool
 from lreid.apps.scoring import score_checkpoints
 from lreid.errors import InputError
-from lreid.report.scores import cross_model_table, score_table
+from lreid.report.tables import cross_model_table, score_table
 
 KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
 

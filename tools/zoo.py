@@ -27,8 +27,7 @@ from lreid.apps.cli import run_tool
 from lreid.errors import InputError
 from lreid.files import write_text
 from lreid.zoo.cards import BUNDLED
-from lreid.zoo.page import describe, table
-from lreid.zoo.page import page as written
+from lreid.zoo.catalogue import describe, markdown_page, table
 
 
 def found(name: str) -> zoo.Card:
@@ -74,7 +73,7 @@ def publish(args: argparse.Namespace) -> None:
 
 
 def page(args: argparse.Namespace) -> None:
-    write_text(args.out, written([card for card in zoo.cards() if card.file.parent == BUNDLED]))
+    write_text(args.out, markdown_page([card for card in zoo.cards() if card.file.parent == BUNDLED]))
     print(args.out)
 
 

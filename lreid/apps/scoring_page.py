@@ -47,7 +47,7 @@ def page_section(
         return "right" if record.pid == pid else "wrong" if record.pid in looked_for else "distractor"
 
     shown = [
-        ranked.Ranking(
+        ranked.RankedQuery(
             picture(query[each.query]),
             f"AP {number(each.ap)} %, first of {each.num_matches} right at rank {each.first_match}",
             [

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tabulate import tabulate
+
 from lreid.data.datasets import LOADERS, SPLITS, load_datasets
 from lreid.data.datasets.layout import NotThere
 from lreid.data.images import require_files
@@ -200,7 +202,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
 
 def table(findings: Sequence[Finding]) -> str:
     """The counts of data sets as lines of text, identities / images, with notes below."""
-    rows: list[tuple[str, ...]] = [("data set", "status", "train", "query", "gallery", "cameras", "splits")]
+    rows: list[tuple[str, ...]] = []
     for finding in findings:
         cells = ["", "", "", ""]
         if finding.data_set is not None:
@@ -208,8 +210,8 @@ def table(findings: Sequence[Finding]) -> str:
             cells = [f"{found[f'{s} identities']} / {found[f'{s} images']}" for s in ("train", "query", "gallery")]
             cells.append(str(found["cameras"]))
         rows.append((finding.name, finding.status, *cells, str(SPLITS.get(finding.name, ""))))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    heads = ("data set", "status", "train", "query", "gallery", "cameras", "splits")
+    lines = [tabulate(rows, heads, disable_numparse=True)]
     notes: dict[str, list[str]] = {}
     for finding in findings:
         for note in finding.notes:

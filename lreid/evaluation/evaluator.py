@@ -15,7 +15,7 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.models import Embedder
-from lreid.retrieval import average
+from lreid.retrieval import average_evaluations
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
 
@@ -119,7 +119,7 @@ class Evaluator:
             for pid, ap in zip(query.pids[rows], result.ap, strict=True):
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
-        mean = average(results)
+        mean = average_evaluations(results)
         rank1, rank5, rank10 = (100 * float(mean.cmc[k - 1]) for k in (1, 5, 10))
         return TestFigures(
             100 * mean.mAP,

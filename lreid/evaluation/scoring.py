@@ -12,7 +12,7 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.identities import JUNK
-from lreid.retrieval import OpenSetRate, average, evaluate, open_set_rates
+from lreid.retrieval import OpenSetRate, average_evaluations, evaluate, open_set_rates
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import Metric
@@ -51,7 +51,7 @@ def score(
     Raises:
         InputError: no query has a match.
     """
-    result = average(
+    result = average_evaluations(
         evaluate_splits(
             test,
             images,

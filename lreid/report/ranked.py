@@ -98,7 +98,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankedQuery:
     """A query with what was found for it, best first.
 
     Attributes:
@@ -125,7 +125,7 @@ class Section:
 
     title: str
     note: str
-    rankings: Sequence[Ranking]
+    rankings: Sequence[RankedQuery]
     wide: bool = False
 
 
@@ -175,7 +175,7 @@ def _section(ranked: Section) -> str:
     return section(ranked.title, escape(ranked.note), body, kind="wide" if ranked.wide else "")
 
 
-def _ranking(ranking: Ranking) -> str:
+def _ranking(ranking: RankedQuery) -> str:
     tiles, before = [], 0
     for match in ranking.matches:
         # A gap in the ranks is drawn as a line.

@@ -1,4 +1,4 @@
-"""Plain-text table of one run, and tables that compare runs."""
+"""Tables of one run, of several runs compared, and of tested models, as text, markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import csv
 import io
 import statistics
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
 from lreid.report.results import KINDS, Results, average, is_trained, number
@@ -73,23 +75,17 @@ def task_table(results: Results) -> str:
     ]
     cells = [[_cell(results, row, column) for column in range(len(galleries))] for row in rows]
     titles = [f"{kind} mean" for kind in kinds]
-    wide = align(
-        [
-            ["after task", *(gallery["name"] for gallery in galleries), *titles],
-            *([name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)),
-        ]
-    )
+    heads = ["after task", *(gallery["name"] for gallery in galleries), *titles]
+    wide = text_table(heads, [[name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)])
     if len(wide.partition("\n")[0]) <= WIDTH:
         body, shown = wide, cells
     else:
-        by_task = align(
-            [["after task", *titles], *([name, *means] for name, means in zip(names, averages, strict=True))]
+        by_task = text_table(
+            ["after task", *titles], [[name, *means] for name, means in zip(names, averages, strict=True)]
         )
-        by_gallery = align(
-            [
-                [f"after task {len(rows)}", "kind", "mAP / Rank-1"],
-                *([gallery["name"], gallery["kind"], cells[-1][i]] for i, gallery in enumerate(galleries)),
-            ]
+        by_gallery = text_table(
+            [f"after task {len(rows)}", "kind", "mAP / Rank-1"],
+            [[gallery["name"], gallery["kind"], cells[-1][i]] for i, gallery in enumerate(galleries)],
         )
         body, shown = f"{by_task}\n\n{by_gallery}", cells[-1:]
     lines = [head, "", body]
@@ -157,23 +153,69 @@ def comparison_table(
         csv.writer(text, lineterminator="\n").writerows(lines)
         return text.getvalue()
 
+    heads = [*keys, *(column.title for column in columns)]
+    rows = [
+        [
+            *names,
+            *(
+                spread_text(*spread, column.digits, column.signed)
+                for column, spread in zip(columns, spreads, strict=True)
+            ),
+        ]
+        for names, spreads in zip(words, group_figures(groups, columns), strict=True)
+    ]
     left = len(keys) - 1  # columns of words
-    lines = [[*keys, *(column.title for column in columns)]]
-    for names, spreads in zip(words, group_figures(groups, columns), strict=True):
-        figures = zip(columns, spreads, strict=True)
-        lines.append([*names, *(spread_text(*spread, column.digits, column.signed) for column, spread in figures)])
     if format == "text":
-        return align(lines, left=left)
+        return text_table(heads, rows, left=left)
     if format == "markdown":
-        rule = ["---"] * left + ["---:"] * (len(lines[0]) - left)
-        escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-        return "\n".join(f"| {' | '.join(line)} |" for line in [escaped[0], rule, *escaped[1:]])
-    body = [" & ".join(_latex(cell) for cell in line) + r" \\" for line in lines]
-    places = "l" * left + "r" * (len(lines[0]) - left)
+        escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        return text_table(heads, escaped, left=left, style="pipe")
+    latex = text_table(heads, rows, left=left, style="latex_booktabs")
+    return latex.replace("±", r"$\pm$").replace("–", "--")
+
+
+def score_table(results: dict[str, Any]) -> str:
+    """The figures of models on test sets, in per cent: a row for each checkpoint, test set and variant; notes below.
+
+    Args:
+        results: the content of ``test.json``, see :func:`lreid.apps.scoring.score_checkpoints`.
+    """
+    rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
+    heads = ["mAP", "mINP", "R1", "R5", "R10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]
+    rows = []
+    for row in results["rows"]:
+        found = {rate["false_accept_rate"]: rate["true_positive_rate"] for rate in row["open_set"]}
+        rows.append(
+            [
+                row["checkpoint"],
+                row["test"],
+                row["variant"] + (" (transductive)" if row["transductive"] else ""),
+                *(number(row[key]) for key in ("mAP", "mINP", "rank1", "rank5", "rank10")),
+                *(number(found.get(rate)) for rate in rates),
+                str(row["num_absent"] + row["num_filtered"]),
+            ]
+        )
+    head = f"per cent; {results['ap']} AP, {results['metric']} metric" + ("" if not rates else "; open set by cosine")
     return "\n".join(
-        [rf"\begin{{tabular}}{{{places}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
-        + [r"\end{tabular}"]
+        [head, "", text_table(["checkpoint", "test set", "features", *heads], rows, left=3), *results["notes"]]
     )
+
+
+def cross_model_table(results: dict[str, Any]) -> str:
+    """For every test set the mAP of each model's queries (rows) in each model's gallery (columns).
+
+    Args:
+        results: the content of ``test.json``.
+    """
+    tables = []
+    for matrix in results["cross_model"]:
+        names = matrix["checkpoints"]
+        rows = [[name, *map(number, line)] for name, line in zip(names, matrix["mAP"], strict=True)]
+        tables.append(
+            f"mAP on {matrix['test']}, queries of the row's model in the gallery of the column's model\n\n"
+            + text_table(["query model", *names], rows)
+        )
+    return "\n\n".join(tables)
 
 
 def _cost(run: Results) -> dict[str, float | None]:
@@ -249,20 +291,13 @@ def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: 
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
-def align(lines: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Lines of cells as columns, a rule below the first; the first ``left`` columns are flush left."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(
-            cell.ljust(width) if place < left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
-    return "\n".join([text[0], "─" * len(text[0]), *text[1:]])
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
+    """Cells in columns below heads; the first ``left`` columns are flush left, the others flush right.
 
-
-def _latex(cell: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-    special |= {character: f"\\{character}" for character in "&%$#_{}"} | {"–": "--"}
-    return "".join(special.get(character, character) for character in cell)
+    Args:
+        heads: one a column.
+        rows: of cells, as they are to be shown.
+        left: number of columns.
+        style: a table format of the package tabulate.
+    """
+    return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)

@@ -148,7 +148,7 @@ def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np
     return distinct, images[order][first]
 
 
-def average(evaluations: Sequence[Evaluation]) -> Evaluation:
+def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The mean over random splits, as VIPeR, PRID, GRID, i-LIDS and VehicleID are reported.
 
     mAP, mINP and CMC are means over the splits, each split counting the same; APs stand one split after the
@@ -158,7 +158,7 @@ def average(evaluations: Sequence[Evaluation]) -> Evaluation:
         InputError: no evaluation, or CMC curves of different length.
     """
     if len({len(each.cmc) for each in evaluations}) != 1:
-        raise InputError("average: needs evaluations of one max_rank, and at least one")
+        raise InputError("average_evaluations: needs evaluations of one max_rank, and at least one")
     return Evaluation(
         mAP=float(np.mean([each.mAP for each in evaluations])),
         mINP=float(np.mean([each.mINP for each in evaluations])),

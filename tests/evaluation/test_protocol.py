@@ -15,7 +15,7 @@ from lreid.data.tasks import query_gallery
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import score
 from lreid.models import Embedder
-from lreid.retrieval import Evaluation, average, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval import Evaluation, average_evaluations, evaluate, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.rerank import KReciprocal
 
 PROTOCOL = {"metric": "cosine", "ap": "rectangular", "camera_filter": True}
@@ -91,7 +91,7 @@ def test_single_shots_of_several_splits_are_averaged(drawn: DataSet, model: Embe
         images = [Images(records, height=32, width=16) for records in (version.query, version.gallery)]
         labels = [each.pids for each in images] + [each.camids for each in images]
         results.append(evaluate_single_shot(*(model.extract(each) for each in images), *labels))
-    assert_same(scored, figures, average(results))
+    assert_same(scored, figures, average_evaluations(results))
 
 
 @pytest.mark.parametrize("single_shot", [False, True])

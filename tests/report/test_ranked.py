@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from lreid.errors import InputError
-from lreid.report.ranked import HEIGHT, VERDICTS, Match, Picture, Ranking, Section, thumbnail, write_ranked
+from lreid.report.ranked import HEIGHT, VERDICTS, Match, Picture, RankedQuery, Section, thumbnail, write_ranked
 
 
 def noise(height: int, width: int) -> np.ndarray:
@@ -16,7 +16,7 @@ def noise(height: int, width: int) -> np.ndarray:
 
 def page(tmp_path: Path, *matches: Match, **options: object) -> str:
     query = Picture(thumbnail(noise(8, 4)), "q.jpg", ("id 1", "cam <2>"))
-    section = Section("north & south", "mAP 3.0", [Ranking(query, "AP 3.0 %", matches)], **options)
+    section = Section("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
     write_ranked(tmp_path / "page.html", "A <title>", ["line one"], [section])
     return (tmp_path / "page.html").read_text()
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lreid.errors import InputError
-from lreid.retrieval import KReciprocal, average, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval import KReciprocal, average_evaluations, evaluate, evaluate_image_to_track, evaluate_single_shot
 
 
 def problem(seed, num_queries=8, num_gallery=10, num_ids=4):
@@ -118,11 +118,11 @@ def test_single_shot_draws_by_seed():
 
 def test_average_counts_every_split_the_same():
     first, second = (evaluate(*problem(seed, num_queries=5 + seed)) for seed in (0, 1))
-    mean = average([first, second])
+    mean = average_evaluations([first, second])
     assert mean.mAP == pytest.approx((first.mAP + second.mAP) / 2)
     assert mean.mINP == pytest.approx((first.mINP + second.mINP) / 2)
     np.testing.assert_allclose(mean.cmc, (first.cmc + second.cmc) / 2)
     np.testing.assert_array_equal(mean.ap, [*first.ap, *second.ap])
     assert mean.num_valid == first.num_valid + second.num_valid
     with pytest.raises(InputError, match="at least one"):
-        average([])
+        average_evaluations([])

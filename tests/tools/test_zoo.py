@@ -10,7 +10,7 @@ import pytest
 from entries import write_entry
 
 from lreid.zoo import cards, find
-from lreid.zoo.page import page
+from lreid.zoo.catalogue import markdown_page
 
 NAME = "dwopp-synthetic-10"
 
@@ -23,7 +23,7 @@ def test_list_show_fetch_and_page(tool: Callable[..., int], tmp_path: Path, caps
     assert tool("zoo.py", "fetch", NAME) == 0
     assert Path(capsys.readouterr().out.strip()) == find(NAME).file.with_suffix(".safetensors")
     assert tool("zoo.py", "page", "--out", str(tmp_path / "zoo.md")) == 0
-    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == page(cards())
+    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(cards())
 
 
 def test_verify_one_with_wrong_figures(

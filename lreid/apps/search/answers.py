@@ -89,7 +89,7 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
 
     verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
     rankings = [
-        ranked.Ranking(
+        ranked.RankedQuery(
             picture(answer["image"], (Path(answer["image"]).name,)),
             verdict(answer, results["threshold"], results["false_accept_rate"]),
             [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tabulate import tabulate
+
 from lreid.zoo.cards import Card
 
 INTRO = """\
@@ -26,8 +28,8 @@ model = lreid.load_model("dwopp-synthetic-10")
 features = model.extract(["a.jpg", "b.jpg"])
 ```
 
-These models were trained to show and to test the software. Where a card says that its pictures are drawn, do not expect
-the model to recognise anybody on photographs.
+These models were trained to show and to test the software. Those trained on drawn, that is synthetic, images do not
+recognise anybody on photographs.
 
 mAP / Rank-1 in per cent, means over galleries; below, each gallery.
 """
@@ -50,8 +52,8 @@ This page is written by `python tools/zoo.py page`, and `python tools/zoo.py ver
 
 def table(cards: Sequence[Card]) -> str:
     """The cards as an aligned table, mAP / Rank-1 in per cent, means over galleries."""
-    rows = [("name", "trained with", "network", "seen", "unseen", "MB", "weights")]
-    rows += [
+    heads = ("name", "trained with", "network", "seen", "unseen", "MB", "weights")
+    rows = [
         (
             card.name,
             f"{card.method} on {card.benchmark}",
@@ -63,15 +65,8 @@ def table(cards: Sequence[Card]) -> str:
         )
         for card in cards
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if place in (3, 4, 5) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
+    sides = ("left", "left", "left", "right", "right", "right")
+    return tabulate(rows, heads, colalign=sides, disable_numparse=True)
 
 
 def _mean(card: Card, kind: str) -> str:
@@ -94,46 +89,48 @@ def describe(card: Card) -> str:
     return "\n".join([card.title, *(f"  {name:14} {value}" for name, value in facts + figures)])
 
 
-def page(cards: Sequence[Card]) -> str:
+def markdown_page(cards: Sequence[Card]) -> str:
     """MODEL_ZOO.md."""
-    head = [
-        "| name | method | benchmark | network | seen mAP / Rank-1 | unseen mAP / Rank-1 | MB |",
-        "|---|---|---|---|---:|---:|---:|",
-    ]
+    heads = ("name", "method", "benchmark", "network", "seen mAP / Rank-1", "unseen mAP / Rank-1", "MB")
     rows = [
-        f"| [`{card.name}`](#{card.name}) | `{card.method}` | {card.benchmark} | "
-        f"{card.backbone}, {card.height}x{card.width} | {_mean(card, 'seen')} | {_mean(card, 'unseen')} | "
-        f"{card.bytes / 1e6:.1f} |"
+        (
+            f"[`{card.name}`](#{card.name})",
+            f"`{card.method}`",
+            card.benchmark,
+            f"{card.backbone}, {card.height}x{card.width}",
+            _mean(card, "seen"),
+            _mean(card, "unseen"),
+            f"{card.bytes / 1e6:.1f}",
+        )
         for card in cards
     ]
-    sections = [_section(card) for card in cards]
-    return "\n".join([INTRO, *head, *rows, "", *sections, OUTRO])
+    return "\n".join([INTRO, _markdown_table(heads, rows, left=4), "", *map(_section, cards), OUTRO])
 
 
 def _section(card: Card) -> str:
-    facts = [f"* {name}: {value}" for name, value in _facts(card).items()]
-    head = [
-        "| gallery | | queries | images | mAP | Rank-1 | Rank-5 | Rank-10 |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
+    heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
-        f"| {gallery} | {each['kind']} | {each['queries']} | {each['images']} | "
-        + " | ".join(f"{each[key]:.1f}" for key in ("mAP", "rank1", "rank5", "rank10"))
-        + " |"
+        (
+            gallery,
+            each["kind"],
+            str(each["queries"]),
+            str(each["images"]),
+            *(f"{each[key]:.1f}" for key in ("mAP", "rank1", "rank5", "rank10")),
+        )
         for gallery, each in card.figures.items()
     ]
-    own = [f"* weights from: {', '.join([card.url, *card.mirrors])}"] if card.url else []
-    return "\n".join(
-        [
-            f"## {card.name}\n\n{card.title}.\n",
-            *head,
-            *rows,
-            "",
-            *facts,
-            *own,
-            f"* SHA-256: `{card.sha256}`\n\n```\n{card.command}\n```\n",
-        ]
-    )
+    facts = _facts(card)
+    if card.url:
+        facts["weights from"] = ", ".join([card.url, *card.mirrors])
+    facts["SHA-256"] = f"`{card.sha256}`"
+    told = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    table = _markdown_table(heads, rows, left=2)
+    return f"## {card.name}\n\n{card.title}.\n\n{table}\n\n{told}\n\n```\n{card.command}\n```\n"
+
+
+def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
+    """A table whose first ``left`` columns are flush left, the others flush right."""
+    return tabulate(rows, heads, tablefmt="pipe", stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
 def _facts(card: Card) -> dict[str, str]:
@@ -142,11 +139,11 @@ def _facts(card: Card) -> dict[str, str]:
     return {
         "use": "start of training only" if card.start_only else "features, search, start of training",
         "trained with": f"{card.method} on {card.benchmark}, seed {card.seed}, after task {card.task} of {card.tasks}; "
-        f"{card.images_trained:,} images looked at",
+        f"{card.images_trained:,} images seen",
         "trained on": card.trained_on,
         "network": f"{card.backbone}{' with neck' if card.neck else ''}, {card.height}x{card.width} pixels, "
         f"{normalised}; features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
-        "measured": measured + (", mirrored images added" if card.flip else "") + f", protocol {card.protocol}",
+        "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
         "licence": f"{card.licence}; made with lreid {card.version}",
     }
 
