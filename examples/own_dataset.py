@@ -2,7 +2,7 @@
 
     python examples/own_dataset.py
 
-Pictures in folders of people, or with a list in a CSV file, need no code at all: see docs/custom_data.md.
+Images in folders of people, or with a list in a CSV file, need no code at all: see docs/custom_data.md.
 """
 
 import tempfile
@@ -11,15 +11,16 @@ from pathlib import Path
 from PIL import Image
 
 from lreid.config import load_config
-from lreid.data.datasets import LOADERS
+from lreid.data.datasets import register_dataset
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec
 from lreid.data.synthetic import draw
 from lreid.training.run import train
 
 CAMERAS = ("door", "gate", "yard")
 
 
-def write_pictures(folder: Path) -> None:
+def write_images(folder: Path) -> None:
     """Stands for one's own archive: shop/door/ann-0.png is Ann at the door."""
     for person in range(24):
         for camera in range(1, 4):
@@ -29,14 +30,14 @@ def write_pictures(folder: Path) -> None:
                 Image.fromarray(draw(f"synthetic:market/0/{100 * person}/{camera}/{shot}")).save(file)
 
 
-def load_shop(root: Path) -> DataSet:
+def read_shop(home: Path) -> DataSet:
     """Three lists of records. Files are sorted, so that the order of tasks is the same on every machine.
 
     Args:
-        root: DATA.ROOT of the config.
+        home: the folder of the data set.
     """
     train, query, gallery = [], [], []
-    files = sorted((root / "shop").glob("*/*.png"))
+    files = sorted(home.glob("*/*.png"))
     names = sorted({file.stem.split("-")[0] for file in files})
     for file in files:
         name, shot = file.stem.split("-")
@@ -51,12 +52,13 @@ def load_shop(root: Path) -> DataSet:
     return DataSet("shop", tuple(train), tuple(query), tuple(gallery))
 
 
-LOADERS["shop"] = load_shop  # its name in BENCHMARK.TRAIN; in the package, a line in lreid/data/datasets/__init__.py
+# Its name in BENCHMARK.TRAIN, and its folder below DATA.ROOT. In the package, SPECS of lreid/data/datasets/shop.py.
+register_dataset(Spec(name="shop", read=read_shop, title="Shop", layout=Layout(["shop"], folders=CAMERAS)))
 
 with tempfile.TemporaryDirectory() as folder:
-    write_pictures(Path(folder))
-    shop = load_shop(Path(folder))
-    print(f"{len(shop.train)} pictures to learn, {len(shop.query)} queries, {len(shop.gallery)} in the gallery")
+    write_images(Path(folder))
+    shop = read_shop(Path(folder) / "shop")
+    print(f"{len(shop.train)} images to learn, {len(shop.query)} queries, {len(shop.gallery)} in the gallery")
     settings = f"""DATA.ROOT {folder} BENCHMARK.NAME shop BENCHMARK.TRAIN ['shop'] BENCHMARK.TASKS_PER_DATASET 2
         EPISODE.IDENTITIES 8 EPISODE.SUPPORT 3 TRAIN.EPOCHS 5 INPUT.HEIGHT 32 INPUT.WIDTH 16 DEVICE cpu"""
     results = train(load_config(overrides=settings.split()), Path(folder) / "run")

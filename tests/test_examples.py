@@ -23,7 +23,7 @@ def run(
 ) -> Callable[..., tuple[str, dict]]:
     """What an example prints, and its variables. Names that it registers are gone afterwards."""
     monkeypatch.setattr(methods, "_registered", {})
-    monkeypatch.setattr(datasets, "LOADERS", dict(datasets.LOADERS))
+    monkeypatch.setattr(datasets, "_registered", {})
 
     def call(name: str, *arguments: str) -> tuple[str, dict]:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
@@ -113,7 +113,7 @@ def test_a_registered_method_replaces_no_file() -> None:
 @pytest.mark.slow
 def test_own_dataset(run: Callable[..., tuple[str, dict]]) -> None:
     said, variables = run("own_dataset.py")
-    assert "96 pictures to learn, 16 queries, 32 in the gallery" in said
+    assert "96 images to learn, 16 queries, 32 in the gallery" in said
     assert re.findall(r"after (shop ./2): mAP", said) == ["shop 1/2", "shop 2/2"]
     results = variables["results"]
     assert results["galleries"][0]["valid_queries"] == 16

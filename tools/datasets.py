@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.apps.cli import run_tool
 from lreid.data.contact_sheet import contact_sheet
-from lreid.data.datasets import LOADERS
+from lreid.data.datasets import specs
 from lreid.data.inventory import look, table
 from lreid.data.prepare import prepare
 from lreid.errors import InputError
@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> None:
             raise InputError("prepare: name one data set for --archive")
         for name in args.names:
             prepare(name, args.root, args.archive)
-    names = args.names or list(LOADERS)
+    names = args.names or list(specs())
     findings = [finding for name in names for finding in look(name, args.root, files=args.action != "list")]
     print(table(findings))
     if args.sheet is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.datasets import csv_dataset
-from lreid.data.datasets.layout import SUFFIXES, visible_images
+from lreid.data import csv_dataset
+from lreid.data.layout import SUFFIXES, visible_images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
@@ -126,7 +126,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
 
 
 def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
-    """The images of one split of a CSV file, by domain (see :mod:`lreid.data.datasets.csv_dataset`).
+    """The images of one split of a CSV file, by domain (see :mod:`lreid.data.csv_dataset`).
 
     Raises:
         InputError: the file cannot be read, is faulty, or has no such images.

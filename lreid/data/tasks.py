@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import SPLITS, load_datasets
-from lreid.data.datasets.layout import CameraPolicy
+from lreid.data.datasets import load_datasets, splits_of
+from lreid.data.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
 from lreid.errors import InputError
 
@@ -56,7 +56,7 @@ def build_benchmark(
             20, 1 its first one, as AKA does. One in ``train`` always takes its first split.
         split_seed: decides the random splits.
         cameras: ``"apart"`` or ``"same"``, for data sets that tell none (see
-            :func:`lreid.data.datasets.layout.cameras_of_test`).
+            :func:`lreid.data.layout.cameras_of_test`).
         synthetic: size of the drawn data sets.
 
     Returns:
@@ -85,7 +85,7 @@ def build_benchmark(
     seen = [data_set for each in train for data_set in load(each)]
     others: list[Splits] = []  # every unseen data set, in one split or several
     for each in unseen:
-        available = SPLITS.get(each, 1)
+        available = splits_of(each)
         number = min(splits, available) if splits else available
         others += zip(*(load(each, split) for split in range(number)), strict=True)
     _require_distinct(seen, [versions[0] for versions in others])

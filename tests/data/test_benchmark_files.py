@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lreid.config import check_values, load_config
-from lreid.data.datasets import LOADERS
+from lreid.data.datasets import specs
 
 FILES = [
     "market1501-10",
@@ -35,7 +35,7 @@ def bench(repository):
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_names_itself_and_known_data_sets(bench, name):
     assert name == bench(name).NAME
-    assert set(bench(name).TRAIN + bench(name).UNSEEN) <= set(LOADERS)
+    assert set(bench(name).TRAIN + bench(name).UNSEEN) <= set(specs())
 
 
 @pytest.mark.parametrize("name", FILES[:7])

@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from lreid.data import prepare as module
-from lreid.data.datasets import LOADERS, cuhk01, cuhk02
-from lreid.data.prepare import folder_of, prepare, unpack
+from lreid.data.datasets import cuhk02, spec_of, specs
+from lreid.data.prepare import prepare, unpack
+from lreid.data.spec import NotThere
 from lreid.errors import InputError
 
 FILES = {"set/a.txt": b"first", "set/deep/b.txt": b"second", "set/empty.txt": b""}
@@ -154,7 +155,7 @@ def test_prepare_finds_the_archive_in_the_folder_of_the_data_set(tmp_path):
     (tmp_path / "cuhk01").mkdir()
     write_zip(tmp_path / "cuhk01/CUHK01.zip", dict.fromkeys(names, png()))
     prepare("cuhk01", tmp_path)
-    assert len(cuhk01.load(tmp_path).train) == 4
+    assert len(spec_of("cuhk01").load(tmp_path).train) == 4
     (tmp_path / "cuhk01/CUHK01.zip").write_bytes(b"no longer needed")
     prepare("cuhk01", tmp_path)  # nothing to do
 
@@ -165,20 +166,21 @@ def test_prepare_takes_an_archive_from_anywhere(tmp_path):
     ]
     write_zip(tmp_path / "download.zip", dict.fromkeys(names, png()))
     prepare("cuhk02", tmp_path / "datasets", [tmp_path / "download.zip"])
-    assert len(cuhk02.load(tmp_path / "datasets").query) == 2
+    assert len(spec_of("cuhk02").load(tmp_path / "datasets").query) == 2
 
 
 def test_nothing_to_prepare_from(tmp_path):
     with pytest.raises(InputError, match="viper: nothing to prepare: .*viper does not exist; put the archive there"):
         prepare("viper", tmp_path)
-    with pytest.raises(InputError, match="nothing: unknown data set; choose from market1501"):
+    with pytest.raises(InputError, match="nothing: unknown data set; the nearest known is"):
         prepare("nothing", tmp_path)
 
 
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", specs())
 def test_archives_are_unpacked_where_the_loader_looks(name, tmp_path):
-    """A loader finds its folder in, or as, the one that an archive is unpacked in."""
-    with pytest.raises(InputError) as error:
-        LOADERS[name](tmp_path)
-    wanted = tmp_path / folder_of(name)
+    """A data set finds its folder in, or as, the one that an archive is unpacked in."""
+    spec = spec_of(name)
+    with pytest.raises(NotThere) as error:
+        spec.load(tmp_path)
+    wanted = tmp_path / spec.folder
     assert any(place == wanted or wanted in place.parents for place in error.value.places)

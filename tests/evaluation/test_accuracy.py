@@ -11,7 +11,7 @@ import torch
 from coloured import write_class
 from torch import Tensor
 
-from lreid.data.datasets import image_folder
+from lreid.data import image_folder
 from lreid.data.images import read_image
 from lreid.data.records import Record, Task
 from lreid.errors import InputError

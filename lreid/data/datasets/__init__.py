@@ -1,94 +1,78 @@
-"""The data sets by name: one file each, and CSV files or folders of classes for all others.
+"""The data sets by name: a file each, found by the file, and those that a script of one's own registers.
 
-A new data set is one file with ``load(root) -> DataSet`` and one line in :data:`LOADERS`.
+Every file of this folder holds ``SPECS``: a :class:`lreid.data.spec.Spec` for each name. CSV files, folders of classes
+and synthetic data sets have names of another kind and need no file.
 """
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from lreid.data.datasets import (
-    csv_dataset,
-    cuhk01,
-    cuhk02,
-    cuhk03,
-    cuhk_sysu,
-    grid,
-    ilids,
-    image_folder,
-    lpw,
-    market1501,
-    msmt17,
-    prid2011,
-    sensereid,
-    vehicleid,
-    veri776,
-    veri_wild,
-    viper,
-)
-from lreid.data.datasets.layout import CameraPolicy
+from lreid.data import csv_dataset, image_folder
+from lreid.data.layout import CameraPolicy
 from lreid.data.records import DataSet
+from lreid.data.spec import Spec
 from lreid.data.synthetic import load_synthetic
-from lreid.errors import InputError
-
-LOADERS: dict[str, Callable[..., DataSet]] = {
-    "market1501": market1501.load,
-    "msmt17_v1": partial(msmt17.load, version="v1"),
-    "msmt17_v2": partial(msmt17.load, version="v2"),
-    "msmt17_v1+val": partial(msmt17.load, version="v1", with_val=True),
-    "msmt17_v2+val": partial(msmt17.load, version="v2", with_val=True),
-    "cuhk03_detected": partial(cuhk03.load, boxes="detected"),
-    "cuhk03_labeled": partial(cuhk03.load, boxes="labeled"),
-    "cuhk03_classic_detected": partial(cuhk03.load_classic, boxes="detected"),
-    "cuhk03_classic_labeled": partial(cuhk03.load_classic, boxes="labeled"),
-    "cuhk03_classic_detected_single_shot": partial(cuhk03.load_classic, boxes="detected", single_shot=True),
-    "cuhk03_classic_labeled_single_shot": partial(cuhk03.load_classic, boxes="labeled", single_shot=True),
-    "cuhk_sysu": cuhk_sysu.load,
-    "cuhk_sysu_sub": partial(cuhk_sysu.load, min_images=4),
-    "lpw": lpw.load,
-    "lpw_s2": lpw.load_s2,
-    "viper": viper.load,
-    "prid2011": prid2011.load,
-    "grid": grid.load,
-    "ilids": ilids.load,
-    "cuhk01": cuhk01.load,
-    "cuhk02": cuhk02.load,
-    "sensereid": sensereid.load,
-    "veri776": veri776.load,
-    "veri776_tracks": partial(veri776.load, tracks=True),
-    "vehicleid_small": partial(vehicleid.load, size="small"),
-    "vehicleid_medium": partial(vehicleid.load, size="medium"),
-    "vehicleid_large": partial(vehicleid.load, size="large"),
-    "veri_wild_small": partial(veri_wild.load, size="small"),
-    "veri_wild_medium": partial(veri_wild.load, size="medium"),
-    "veri_wild_large": partial(veri_wild.load, size="large"),
-}
-
-# Data sets whose figures are averaged over so many splits; their loaders take ``split`` and ``seed``.
-SPLITS = {
-    "viper": 20,
-    "cuhk01": 20,
-    "prid2011": 10,
-    "grid": 10,
-    "ilids": 10,
-    "vehicleid_small": 10,
-    "vehicleid_medium": 10,
-    "vehicleid_large": 10,
-    "cuhk03_classic_detected": 20,
-    "cuhk03_classic_labeled": 20,
-    "cuhk03_classic_detected_single_shot": 20,
-    "cuhk03_classic_labeled_single_shot": 20,
-}
-
-# Data sets that tell no camera; their loaders take ``cameras``.
-WITHOUT_CAMERAS = ("cuhk_sysu", "cuhk_sysu_sub", "vehicleid_small", "vehicleid_medium", "vehicleid_large")
+from lreid.errors import ArgumentError, InputError
 
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
+
+_registered: dict[str, Spec] = {}
+
+
+def register_dataset(spec: Spec) -> None:
+    """Makes a data set outside this package known by its name, as long as the process lives.
+
+    In a notebook a cell that is run twice puts the new one in the place of the old one.
+
+    Raises:
+        ArgumentError: a data set of this package has that name.
+    """
+    if any(known.name == spec.name for module in files() for known in module.SPECS):
+        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose another name")
+    _registered[spec.name] = spec
+
+
+@cache
+def files() -> tuple[ModuleType, ...]:
+    """The modules of this folder, in alphabetical order."""
+    return tuple(importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+
+
+def specs() -> dict[str, Spec]:
+    """All data sets by name."""
+    return {spec.name: spec for module in files() for spec in module.SPECS} | _registered
+
+
+def spec_of(name: str) -> Spec:
+    """The data set of a name.
+
+    Raises:
+        InputError: there is none; the nearest known name is told.
+    """
+    if found := specs().get(name):
+        return found
+    if name.lower().startswith("duke"):
+        raise InputError(
+            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
+            f"orders without it are {WITHOUT_DUKE}"
+        )
+    known = [*specs(), "csv:PATH", "folder:PATH", "synthetic:DOMAIN"]
+    nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
+    raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
+
+
+def splits_of(name: str) -> int:
+    """Over how many splits the figures of a data set of any kind are averaged."""
+    return specs()[name].splits if name in specs() else 1
 
 
 def load_datasets(
@@ -103,20 +87,20 @@ def load_datasets(
     """Loads what one name stands for.
 
     Args:
-        name: a key of :data:`LOADERS`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
+        name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one of them; ``folder:PATH`` for a folder of classes (relative paths are looked for in the current
-            folder, then in ``root``); ``synthetic:DOMAIN`` for a drawn one.
+            folder, then in ``root``); ``synthetic:DOMAIN`` for a synthetic one.
         root: folder that holds the data sets.
-        synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`, for drawn data sets.
-        split: which split of a data set in :data:`SPLITS`; others have only one.
+        synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic` for those.
+        split: which one, of a data set that has several.
         split_seed: decides the random splits.
-        cameras: of data sets that tell none, see :func:`lreid.data.datasets.layout.cameras_of_test`.
+        cameras: of data sets that tell none, see :func:`lreid.data.layout.cameras_of_test`.
 
     Returns:
         One data set, or one for every domain of a CSV file.
 
     Raises:
-        InputError: the name is unknown, or its loader finds something wrong.
+        InputError: the name is unknown, or something is wrong with its files.
     """
     root = Path(root)
     kind, colon, rest = name.partition(":")
@@ -126,19 +110,7 @@ def load_datasets(
         return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
     if kind == "synthetic" and colon:
         return [load_synthetic(rest, **synthetic)]
-    if name in LOADERS:
-        options: dict[str, Any] = {"split": split, "seed": split_seed} if name in SPLITS else {}
-        if name in WITHOUT_CAMERAS:
-            options["cameras"] = cameras
-        return [LOADERS[name](root, **options)]
-    if name.lower().startswith("duke"):
-        raise InputError(
-            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
-            f"orders without it are {WITHOUT_DUKE}"
-        )
-    known = [*LOADERS, "csv:PATH", "folder:PATH", "synthetic:DOMAIN"]
-    nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
-    raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
+    return [spec_of(name).load(root, split=split, seed=split_seed, cameras=cameras)]
 
 
 def _load_csv(name: str, root: Path) -> list[DataSet]:
@@ -146,7 +118,7 @@ def _load_csv(name: str, root: Path) -> list[DataSet]:
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])
-        if _places(path, root):
+        if _found(path, root):
             break
     file = _existing(path, root, "CSV file")
     data_sets = csv_dataset.load(file)
@@ -161,10 +133,10 @@ def _load_csv(name: str, root: Path) -> list[DataSet]:
 
 def _existing(path: str, root: Path, kind: str) -> Path:
     """The path as it stands or below ``root``, the first that exists."""
-    if places := _places(path, root):
-        return places[0]
+    if found := _found(path, root):
+        return found[0]
     raise InputError(f"{path}: no such {kind}, neither here nor in {root}; check the path")
 
 
-def _places(path: str, root: Path) -> list[Path]:
-    return [place for place in (Path(path), root / path) if os.path.exists(place)]  # impossible ones are not
+def _found(path: str, root: Path) -> list[Path]:
+    return [file for file in (Path(path), root / path) if os.path.exists(file)]  # impossible ones are not

@@ -1,40 +1,39 @@
-"""CUHK01 (Li et al., Human Reidentification with Transferred Metric Learning, ACCV 2012)."""
+"""CUHK01 (Li et al., Human Reidentification with Transferred Metric Learning, ACCV 2012).
+
+    datasets/cuhk01/campus/      0001001.png …      (3884 images)
+
+CUHK02's pair P1 shows the same people, so neither is an unseen test for the other; its test pair P5 does not.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, random_half, read_folder, require_splits
+from lreid.data.layout import random_half, read_folder, require_splits
 from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
 
 EXAMPLE = "0001001.png"  # person 1, image 1
 PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
-def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Loads one of 20 splits of CUHK01 from ``root/cuhk01/campus``.
+def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
+    """Reads one of 20 splits of CUHK01.
 
-    Published counts: 971 people, 3884 images: 1 and 2 of a person are by one camera, 3 and 4 by the other. 485
-    people are trained on (1940 images), the others are queries by one camera (972) and the gallery by the
-    other (972). Splits ``2 k`` and ``2 k + 1`` hold the same people with the cameras swapped.
+    Images 1 and 2 of a person are by one camera, 3 and 4 by the other. Half of the people are trained on, the others
+    are queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people with
+    the cameras swapped.
 
-    The splits of others were drawn without a seed, so these are lreid's own. CUHK02 holds the same people.
+    The splits of others were drawn without a seed, so these are lreid's own.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         split: 0 to 19.
         seed: other splits for another seed.
 
     Raises:
-        InputError: the folder is missing, a file name is wrong, or a split is empty.
+        InputError: a file name is wrong, or a split is empty.
     """
-    home = find_home(
-        root,
-        ["cuhk01", "CUHK01"],
-        folders=["campus"],
-        title="CUHK01",
-        source="its authors (https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html, on request)",
-    )
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2
         for record in read_folder(home / "campus", PATTERN, EXAMPLE, suffix=".png")
@@ -49,3 +48,19 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         gallery=tuple(record for record in tested if record.camid != query_camera),
     )
     return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home / "campus"))
+
+
+SPECS = (
+    Spec(
+        name="cuhk01",
+        read=read,
+        title="CUHK01",
+        source="https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html",
+        on_request=True,
+        licence="research only",
+        layout=Layout(("cuhk01", "CUHK01"), ("campus",)),
+        folder="cuhk01",
+        splits=20,
+        published=published(train=(485, 1940), query=(486, 972), gallery=(486, 972), cameras=2),
+    ),
+)

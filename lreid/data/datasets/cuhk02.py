@@ -1,37 +1,32 @@
-"""CUHK02 (Li and Wang, Locally Aligned Feature Transforms across Views, CVPR 2013)."""
+"""CUHK02 (Li and Wang, Locally Aligned Feature Transforms across Views, CVPR 2013).
+
+    datasets/cuhk02/Dataset/{P1,P2,P3,P4,P5}/{cam1,cam2}/      001_….png      (7264 images in all)
+
+Pair P1 shows the people of CUHK01, so neither is an unseen test for the other; the test pair P5 does not.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, read_folder, require_splits
+from lreid.data.layout import read_folder, require_splits
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 
 PAIRS = ("P1", "P2", "P3", "P4", "P5")  # pairs of cameras; the last one is tested on
 EXAMPLE = "001_0001.png"  # person 1 of the pair
 PATTERN = r"(?P<pid>\d+)_"
 
 
-def load(root: Path) -> DataSet:
-    """Loads CUHK02 from ``root/cuhk02/Dataset``.
+def read(home: Path) -> DataSet:
+    """Reads CUHK02: five pairs of cameras with people of their own, two images of each by each camera.
 
-    Published counts: 1816 people by five pairs of cameras (971, 306, 107, 193, 239), two images by each camera.
-    Pairs P1 to P4 are trained on (1577 people, 6308 images); of P5, camera 1 is the query (239 / 478) and
-    camera 2 the gallery (239 / 478). Every pair numbers its people from 1 again: person ``n`` of pair ``p``
-    gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
-
-    P1 holds the people of CUHK01.
+    Pairs P1 to P4 are trained on; of P5, camera 1 is the query and camera 2 the gallery. Every pair numbers its people
+    from 1 again: person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
 
     Raises:
-        InputError: a folder is missing or laid out differently, a file name is wrong, or a split is empty.
+        InputError: a file name is wrong, or a split is empty.
     """
-    home = find_home(
-        root,
-        ["cuhk02/Dataset", "cuhk02", "CUHK02/Dataset"],
-        folders=[f"{pair}/cam{camera}" for pair in PAIRS for camera in (1, 2)],
-        title="CUHK02",
-        source="its authors (https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html, on request)",
-    )
     views: list[list[Record]] = []
     for number, pair in enumerate(PAIRS, start=1):
         for camera in (1, 2):
@@ -43,3 +38,21 @@ def load(root: Path) -> DataSet:
     data_set = DataSet("cuhk02", tuple(record for view in trained for record in view), tuple(query), tuple(gallery))
     sources = {"train": home, "query": home / "P5" / "cam1", "gallery": home / "P5" / "cam2"}
     return require_splits(data_set, sources)
+
+
+SPECS = (
+    Spec(
+        name="cuhk02",
+        read=read,
+        title="CUHK02",
+        source="https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html",
+        on_request=True,
+        licence="research only",
+        layout=Layout(
+            ("cuhk02/Dataset", "cuhk02", "CUHK02/Dataset"),
+            tuple(f"{pair}/cam{camera}" for pair in PAIRS for camera in (1, 2)),
+        ),
+        folder="cuhk02",
+        published=published(train=(1577, 6308), query=(239, 478), gallery=(239, 478), cameras=10),
+    ),
+)

@@ -1,60 +1,79 @@
-"""CUHK03 (Li et al., DeepReID, CVPR 2014), with its classic protocol and the new one (Zhong et al., CVPR 2017).
+"""CUHK03, with its classic protocol and the new one (Li et al., DeepReID, CVPR 2014; Zhong et al., CVPR 2017).
 
-The release is one MATLAB file with all images. ``tools/datasets.py prepare cuhk03_detected`` writes them as PNG files
-(:mod:`lreid.data.prepare`), under the file names that the new protocol lists.
+    datasets/cuhk03/
+    ├── cuhk03_release/cuhk-03.mat
+    ├── cuhk03_new_protocol_config_detected.mat
+    ├── cuhk03_new_protocol_config_labeled.mat
+    ├───────────────────────────────────────
+    ├── images_detected/    1_001_1_01.png …   (14097 images)
+    ├── images_labeled/     1_001_1_01.png …   (14096)
+    └── classic_test_sets.json
+
+Everything below the line is written by `python tools/datasets.py prepare cuhk03_detected`; images prepared by torchreid
+are taken as they are. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. Both kinds of
+MATLAB files can be read, 7.3 and older (an older one is read as a whole: some GiB of memory).
+
+A file name has the pair of cameras, the person, the view (the camera number used here) and the number of the image.
+`detected` boxes are a detector's, `labeled` ones drawn by people. The classic test sets take all images of 100 people
+as queries and gallery; the names with `_single_shot` are the original protocol, whose Rank-k is that of galleries with
+a single image a person, drawn at random.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
+from tqdm import tqdm
 
-from lreid.data.datasets.layout import find_home, read_folder, require_splits
-from lreid.data.datasets.matlab import MatlabFile
+from lreid.data.layout import read_folder, require_splits
+from lreid.data.matlab import MatlabFile
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Conversion, Counts, Layout, Spec, published
+from lreid.data.writing import folder_at_once, write_file, write_image
 from lreid.errors import InputError
 
-HOMES = ["cuhk03", "CUHK03"]
-SOURCE = "its authors (https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html, on request)"
+HOMES = ("cuhk03", "CUHK03")
+RELEASE = "cuhk03_release/cuhk-03.mat"
 TEST_SETS = "classic_test_sets.json"  # written by prepare: 20 lists of [pair, person]
 EXAMPLE = "1_001_1_01.png"  # pair of cameras 1, person 1, view 1, image 1
 PATTERN = r"(?P<pair>\d)_(?P<pid>\d+)_(?P<camid>\d)_\d+"
+Boxes = Literal["detected", "labeled"]
+CONFIGS: dict[Boxes, str] = {
+    "detected": "cuhk03_new_protocol_config_detected.mat",
+    "labeled": "cuhk03_new_protocol_config_labeled.mat",
+}
 # What the split lists of the new protocol are called in its files, and from which number positions count.
 INDICES = {"train": "train_idx", "query": "query_idx", "gallery": "gallery_idx"}
 
 
-def load(root: Path, *, boxes: Literal["detected", "labeled"]) -> DataSet:
-    """Loads CUHK03 with the new protocol from ``root/cuhk03``.
-
-    Published counts: train 767 people / 7365 images detected, 7368 labelled; query 700 / 1400; gallery 700 / 5332
-    detected, 5328 labelled; 2 views, numbered 1 and 2 (each of five pairs of cameras has both).
+def read(home: Path, *, boxes: Boxes) -> DataSet:
+    """Reads CUHK03 with the new protocol; views are numbered 1 and 2 (each of five pairs of cameras has both).
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         boxes: found by a detector, or drawn by people.
 
     Raises:
-        InputError: a file is missing or is no such file, the images have not been prepared, or a split is empty.
+        InputError: the file of the protocol is no such file, or a split is empty.
     """
-    config = f"cuhk03_new_protocol_config_{boxes}.mat"
-    home = _find(root, boxes, [config])
-    folder = home / f"images_{boxes}"
-    names, pids, positions = _read_config(home / config)
+    folder, config = home / f"images_{boxes}", home / CONFIGS[boxes]
+    names, pids, positions = _read_config(config)
     splits: dict[str, Any] = {
-        split: tuple(sorted(_record(folder, names[i], pids[i], home / config) for i in chosen))
+        split: tuple(sorted(_record(folder, names[i], pids[i], config) for i in chosen))
         for split, chosen in positions.items()
     }
-    return require_splits(DataSet(f"cuhk03_{boxes}", **splits), dict.fromkeys(splits, home / config))
+    return require_splits(DataSet(f"cuhk03_{boxes}", **splits), dict.fromkeys(splits, config))
 
 
-def load_classic(
-    root: Path, *, boxes: Literal["detected", "labeled"], single_shot: bool = False, split: int = 0, seed: int = 0
-) -> DataSet:
-    """Loads one of the 20 classic test sets of CUHK03 from ``root/cuhk03``.
+def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
+    """Reads one of the 20 classic test sets of CUHK03.
 
     100 people are tested on and 1367 trained on. All images of the tested ones are queries and gallery, as in
     torchreid: the camera filter leaves every query the images of the other view. The original figures took a
@@ -62,16 +81,15 @@ def load_classic(
     ``10000 p + n``.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         boxes: found by a detector, or drawn by people.
         single_shot: Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
         split: which published test set, 0 to 19.
         seed: not used, since the test sets come with the data set.
 
     Raises:
-        InputError: a file is missing or damaged, the images have not been prepared, or a split is empty.
+        InputError: the file of the test sets is damaged, a file name is wrong, or a split is empty.
     """
-    home = _find(root, boxes, [TEST_SETS])
     folder = home / f"images_{boxes}"
     try:
         tested = {10000 * pair + person for pair, person in json.loads((home / TEST_SETS).read_text())[split]}
@@ -86,19 +104,6 @@ def load_classic(
     name = f"cuhk03_classic_{boxes}" + ("_single_shot" if single_shot else "")
     data_set = DataSet(name, train, test, test, single_shot=single_shot)
     return require_splits(data_set, dict.fromkeys(INDICES, folder))
-
-
-def _find(root: Path, boxes: str, files: list[str]) -> Path:
-    """The folder of CUHK03, with its images unpacked."""
-    home = find_home(root, HOMES, folders=[], title="CUHK03", source=SOURCE)
-    prepared = [TEST_SETS, f"images_{boxes}"]
-    missing = [name for name in [*prepared[1:], *files] if not (home / name).exists()]
-    if set(missing) & set(prepared):
-        raise InputError(
-            f"CUHK03: {home} holds no {' and no '.join(missing)}; put cuhk03_release/cuhk-03.mat there and run: "
-            f"python tools/datasets.py prepare cuhk03_{boxes} --root {root}"
-        )
-    return find_home(root, HOMES, folders=prepared[1:], files=files, title="CUHK03", source=SOURCE)
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:
@@ -123,3 +128,78 @@ def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
     if match is None:
         raise InputError(f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: get the file again")
     return Record(str(folder / name), pid, int(match["camid"]))
+
+
+def convert(home: Path) -> None:
+    """Writes the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
+
+    Files are named as in the lists of the new protocol: pair of cameras, person, view and number, from 1:
+    ``1_001_2_06.png``. The first five images of a person are by view 1, the others by view 2; empty ones are
+    passed over.
+
+    Raises:
+        InputError: the file is not that of CUHK03.
+    """
+    with MatlabFile(home / RELEASE) as content:
+        try:
+            for boxes in CONFIGS:
+                with folder_at_once(home / f"images_{boxes}") as folder:
+                    if folder is not None:
+                        _write_people(content, boxes, folder)
+            test_sets = [content.value(cell).tolist() for cell in np.ravel(content["testsets"])]
+            test_sets = [[[int(pair), int(person)] for pair, person in people] for people in test_sets]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{home / RELEASE}: is not the file of CUHK03, which has detected, labeled and testsets "
+                f"({error}); get it again"
+            ) from None
+    write_file(home / TEST_SETS, lambda file: file.write(json.dumps(test_sets).encode()))
+
+
+def _write_people(content: MatlabFile, boxes: str, folder: Path) -> None:
+    pairs = np.ravel(content[boxes])
+    for pair, cell in enumerate(pairs, start=1):
+        people = content.value(cell)  # (people, 10) cells
+        progress = tqdm(people, desc=f"{boxes}, cameras {pair} of {len(pairs)}", unit="person", disable=None)
+        for person, images in enumerate(progress, start=1):
+            for number, image in enumerate(images, start=1):
+                file = folder / f"{pair}_{person:03d}_{1 if number <= 5 else 2}_{number:02d}.png"
+                if file.exists():
+                    continue
+                pixels = content.value(image)  # (H, W, 3) uint8
+                if pixels.ndim == 3 and pixels.size:
+                    write_image(file, Image.fromarray(np.ascontiguousarray(pixels)), "PNG")
+
+
+def _spec(name: str, read: Callable[..., DataSet], boxes: Boxes, file: str, counts: Counts, splits: int = 1) -> Spec:
+    return Spec(
+        name=name,
+        read=partial(read, boxes=boxes),
+        title="CUHK03",
+        source="https://www.ee.cuhk.edu.hk/~xgwang/CUHK_identification.html",
+        on_request=True,
+        licence="research only",
+        layout=Layout(HOMES, (f"images_{boxes}",), (file,)),
+        folder="cuhk03",
+        conversion=Conversion(convert, Layout(HOMES, files=(RELEASE,)), (f"images_{boxes}/", TEST_SETS)),
+        splits=splits,
+        published=counts,
+    )
+
+
+def _new(boxes: Boxes, train: int, gallery: int) -> Spec:
+    counts = published(train=(767, train), query=(700, 1400), gallery=(700, gallery), cameras=2)
+    return _spec(f"cuhk03_{boxes}", read, boxes, CONFIGS[boxes], counts)
+
+
+def _classic(boxes: Boxes, single_shot: bool) -> Spec:
+    name = f"cuhk03_classic_{boxes}{'_single_shot' * single_shot}"
+    counts = published(train=(1367, None), query=(100, None), gallery=(100, None), cameras=2)
+    return _spec(name, partial(read_classic, single_shot=single_shot), boxes, TEST_SETS, counts, splits=20)
+
+
+SPECS = (
+    _new("detected", 7365, 5332),
+    _new("labeled", 7368, 5328),
+    *(_classic(boxes, single_shot) for single_shot in (False, True) for boxes in CONFIGS),
+)

@@ -1,60 +1,69 @@
-"""CUHK-SYSU as a re-identification set (Xiao et al., Joint Detection and Identification Feature Learning, CVPR 2017).
+"""CUHK-SYSU (Xiao et al., Joint Detection and Identification Feature Learning for Person Search, CVPR 2017).
 
-It is made for person search: whole scenes and boxes in them. ``tools/datasets.py prepare cuhk_sysu`` crops the boxes
-(:mod:`lreid.data.prepare`), under the file names that the code of AKA gives them.
+    datasets/cuhk-sysu/CUHK-SYSU/
+    ├── Image/SSM/                             s1.jpg …
+    ├── annotation/test/train_test/            Train.mat, TestG50.mat, …
+    └── cuhksysu4reid/
+        ├── train/      00001_s00012_0000003_0.jpg …   (15080 images: person, scene, number, whether it is hard)
+        ├── query/                                     (2900)
+        └── gallery/
+
+It is a set for person search: scenes and boxes in them. It must be the release with `Train.mat` and `TestG50.mat` (one
+without identities exists as well). `python tools/datasets.py prepare cuhk_sysu` crops the boxes into `cuhksysu4reid/`,
+named and compressed as AKA's code does. Crops of others in that layout work too, also in `cuhksysu4reid/` directly in
+the folder of all data sets.
+
+The gallery holds only people that are asked for, which makes the set easier than others. There are no cameras
+(`BENCHMARK.CAMERAS`); AKA's own code cannot score it for that reason. `cuhk_sysu_sub` leaves out people with fewer than
+four training images, as AKA does before it takes its 500.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from lreid.data.datasets.layout import CameraPolicy, NotThere, cameras_of_test, find_home, read_folder, require_splits
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from lreid.data.images import FORMATS
+from lreid.data.layout import CameraPolicy, cameras_of_test, read_folder, require_splits
+from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
+from lreid.data.spec import Conversion, Layout, Spec, published
+from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
 
 CROPS = "cuhksysu4reid"
-SOURCE = "its authors (https://www.ee.cuhk.edu.hk/~xgwang/PS/dataset.html, on request)"
-RELEASES = ["cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu"]  # folders of the archive
+HOMES = ("cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu")  # of the release
+ANNOTATION = "annotation/test/train_test"
+SCENES = "Image/SSM"
 FOLDERS = ("train", "query", "gallery")
 EXAMPLE = "00001_s00012_0000003_0.jpg"  # person 1, scene 12, number of the crop, whether it is a hard one
 PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 
 
-def load(root: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
-    """Loads the crops of CUHK-SYSU from ``cuhksysu4reid`` in the folder of the archive or in ``root``.
+def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads the crops of CUHK-SYSU.
 
-    Published counts: train 5532 people / 15080 images (``Train.mat``), query 2900 / 2900, gallery 2900 people: the
-    boxes of the query's person in the 50 scenes of ``TestG50.mat``; boxes of others are not cropped.
-
-    There are no camera numbers; see ``cameras``.
+    The gallery has the boxes of the query's person in the 50 scenes of ``TestG50.mat``; boxes of others are not
+    cropped. There are no camera numbers; see ``cameras``.
 
     Args:
-        root: where the data sets lie.
+        home: the folder of the crops.
         min_images: leave out people with fewer training images. AKA trains on those with 4 and more.
-        cameras: see :func:`lreid.data.datasets.layout.cameras_of_test`. The released code of AKA cannot score
-            this set, since it has ``"same"`` and filters by camera.
+        cameras: see :func:`lreid.data.layout.cameras_of_test`. The released code of AKA cannot score this set, since
+            it has ``"same"`` and filters by camera.
 
     Raises:
-        InputError: the crops are missing (the message says how to make them) or laid out differently, a file
-            name is wrong, or a split is empty.
+        InputError: a file name is wrong, or a split is empty.
     """
-    try:
-        home = find_home(
-            root,
-            [*(f"{release}/{CROPS}" for release in RELEASES), CROPS],
-            folders=FOLDERS,
-            title="CUHK-SYSU",
-            source=SOURCE,
-        )
-    except NotThere:
-        for release in RELEASES:
-            if (root / release / "annotation").is_dir():
-                raise InputError(
-                    f"CUHK-SYSU: {root / release} holds no {CROPS}; make it with: "
-                    f"python tools/datasets.py prepare cuhk_sysu --root {root}"
-                ) from None
-        raise
     query_camera, gallery_camera = cameras_of_test(cameras)
     camid = {"train": 0, "query": query_camera, "gallery": gallery_camera}
     splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}
@@ -62,3 +71,110 @@ def load(root: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
     splits["train"] = [record for record in splits["train"] if images[record.pid] >= min_images]
     data_set = DataSet("cuhk_sysu", tuple(splits["train"]), tuple(splits["query"]), tuple(splits["gallery"]))
     return require_splits(data_set, {split: home / split for split in FOLDERS})
+
+
+class Crop(NamedTuple):
+    """A box in a scene of CUHK-SYSU."""
+
+    scene: str
+    box: tuple[int, int, int, int]  # left, top, right, bottom in pixels
+    file: str
+
+
+def convert(home: Path) -> None:
+    """Crops the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
+
+    Training crops come from ``Train.mat``, queries and galleries from ``TestG50.mat``: in the gallery are the boxes of
+    the query's person, and scenes without any are passed over. Names and JPEG quality (75) are those of
+    AKA's code: ``00012_s00345_0000067_0.jpg`` has person, scene, number of the crop and whether it is a hard one.
+
+    Raises:
+        InputError: an annotation or scene is damaged, or a scene is missing.
+    """
+    with folder_at_once(home / CROPS) as folder:
+        if folder is not None:
+            for split, crops in _read_annotations(home / ANNOTATION).items():
+                _write_crops(crops, home / SCENES, folder / split)
+
+
+def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
+    """What to crop for every split; a crop's number is its place in the annotation."""
+    file = folder / "Train.mat"
+    try:
+        train = []
+        for person in _listed(read_matlab(file)["Train"]):
+            name, _, scenes = person.values()  # by position, as AKA's code
+            for scene in _listed(scenes):
+                train.append((name, dict(zip(("imname", "idlocate", "ishard"), scene.values(), strict=True))))
+        crops = {"train": _numbered(train)}
+        file = folder / "TestG50.mat"
+        tests = _listed(read_matlab(file)["TestG50"])
+        crops["query"] = _numbered((test["Query"]["idname"], test["Query"]) for test in tests)
+        crops["gallery"] = _numbered(
+            (test["Query"]["idname"], appearance)
+            for test in tests
+            for appearance in _listed(test["Gallery"])
+            if np.size(appearance["idlocate"])
+        )
+        return crops
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); get it again") from None
+
+
+def _numbered(boxes: Iterable[tuple[str, dict[str, Any]]]) -> list[Crop]:
+    return [_crop(name, box, number) for number, (name, box) in enumerate(boxes)]
+
+
+def _crop(name: str, box: dict[str, Any], number: int) -> Crop:
+    left, top, width, height = (int(value) for value in np.ravel(box["idlocate"]))
+    scene = str(box["imname"])
+    if Path(scene).name != scene:
+        raise ValueError(f"scene {scene!r} is no file name")
+    hard = int(np.ravel(box["ishard"])[0])
+    file = f"{int(name.removeprefix('p')):05d}_{Path(scene).stem}_{number:07d}_{hard}.jpg"
+    return Crop(scene, (left, top, left + width, top + height), file)
+
+
+def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    missing = [crop for crop in crops if not (folder / crop.file).exists()]
+    with tqdm(total=len(crops), initial=len(crops) - len(missing), desc=folder.name, disable=None) as progress:
+        for scene, in_scene in groupby(sorted(missing), key=lambda crop: crop.scene):
+            try:
+                with Image.open(scenes / scene, formats=FORMATS) as image:
+                    image = image.convert("RGB")
+            except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+                raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
+            for crop in in_scene:
+                write_image(folder / crop.file, image.crop(crop.box), "JPEG")
+                progress.update()
+
+
+def _listed(value: Any) -> list[Any]:
+    """MATLAB's only element of a list, alone or in a list, as a list."""
+    return [value] if isinstance(value, dict) else list(value)
+
+
+_ALL = Spec(
+    name="cuhk_sysu",
+    read=read,
+    title="CUHK-SYSU",
+    source="https://www.ee.cuhk.edu.hk/~xgwang/PS/dataset.html",
+    on_request=True,
+    licence="research only",
+    layout=Layout((*(f"{home}/{CROPS}" for home in HOMES), CROPS), FOLDERS),
+    folder="cuhk-sysu",
+    conversion=Conversion(
+        convert, Layout(HOMES, (SCENES,), (f"{ANNOTATION}/Train.mat", f"{ANNOTATION}/TestG50.mat")), ()
+    ),
+    cameras=False,
+    published=published(train=(5532, 15080), query=(2900, 2900), gallery=(2900, None)),
+)
+_SUB = replace(
+    _ALL,
+    name="cuhk_sysu_sub",
+    read=partial(read, min_images=4),
+    published=published(query=(2900, 2900), gallery=(2900, None)),
+    remark="trained on those with 4 images or more",
+)
+SPECS = (_ALL, _SUB)

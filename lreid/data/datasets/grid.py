@@ -1,4 +1,10 @@
-"""QMUL underground re-identification, GRID (Loy et al., Multi-Camera Activity Correlation Analysis, CVPR 2009)."""
+"""GRID, QMUL underground re-identification (Loy et al., Multi-Camera Activity Correlation Analysis, CVPR 2009).
+
+    datasets/grid/underground_reid/{probe,gallery}/      0001_1_25004_107_32_106_221.jpeg …      (250 and 1025 images)
+    datasets/grid/underground_reid/features_and_partitions.mat
+
+The file of partitions has the ten splits. The 775 images of person `0000` are distractors.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.datasets.layout import find_home, read_folder, require_splits
-from lreid.data.datasets.matlab import read_matlab
+from lreid.data.layout import read_folder, require_splits
+from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 EXAMPLE = "0001_1_25004_107_32_106_221.jpeg"  # person 1, camera 1; person 0 is a distractor
@@ -16,29 +23,20 @@ PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)_"
 PARTITIONS = "features_and_partitions.mat"
 
 
-def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Loads one of the 10 published partitions of GRID from ``root/grid/underground_reid``.
+def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
+    """Reads one of the 10 published partitions of GRID.
 
-    Published counts: 250 people, one probe and one gallery image of each, and 775 gallery images of others
-    (identity 0); 8 cameras. 125 people are trained on (250 images), the probes of the others are the queries
-    (125), and their gallery images together with those of identity 0 the gallery (900).
+    There is one probe and one gallery image of each person. 125 people are trained on, the probes of the others are
+    the queries, and their gallery images together with the distractors the gallery.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         split: 0 to 9.
         seed: not used, since the partitions come with the data set.
 
     Raises:
-        InputError: a folder or the file of partitions is missing, or laid out differently.
+        InputError: a file name or the file of partitions is wrong, or a split is empty.
     """
-    home = find_home(
-        root,
-        ["grid/underground_reid", "underground_reid", "grid"],
-        folders=["probe", "gallery"],
-        files=[PARTITIONS],
-        title="GRID",
-        source="its authors (https://personal.ie.cuhk.edu.hk/~ccloy/downloads_qmul_underground_reid.html)",
-    )
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE, suffix=".jpeg") for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
     data_set = DataSet(
@@ -59,3 +57,18 @@ def _trained(file: Path, split: int) -> set[int]:
         raise InputError(
             f"{file}: has no partition {split} in trainIdxAll; take the file from the archive again"
         ) from None
+
+
+SPECS = (
+    Spec(
+        name="grid",
+        read=read,
+        title="GRID",
+        source="https://personal.ie.cuhk.edu.hk/~ccloy/downloads_qmul_underground_reid.html",
+        licence="none stated; for research",
+        layout=Layout(("grid/underground_reid", "underground_reid", "grid"), ("probe", "gallery"), (PARTITIONS,)),
+        folder="grid",
+        splits=10,
+        published=published(train=(125, 250), query=(125, 125), gallery=(126, 900), cameras=8),
+    ),
+)

@@ -1,4 +1,9 @@
-"""QMUL i-LIDS, pedestrians (Zheng et al., Associating Groups of People, BMVC 2009)."""
+"""i-LIDS, pedestrians (Zheng et al., Associating Groups of People, BMVC 2009).
+
+    datasets/ilids/i-LIDS_Pedestrian/Persons/      0001001.jpg …      (476 images)
+
+The images belong to the UK Home Office's i-LIDS set. No cameras: the number of a person's image stands for it.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +11,32 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.datasets.layout import find_home, random_half, read_folder, require_splits
+from lreid.data.layout import random_half, read_folder, require_splits
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 EXAMPLE = "0001001.jpg"  # person 1, image 1
 PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
-def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Loads one of 10 splits of i-LIDS from ``root/ilids/i-LIDS_Pedestrian/Persons``.
+def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
+    """Reads one of 10 splits of i-LIDS.
 
-    Published counts: 119 people, 476 images. 59 people are trained on with all their images; of each of the
-    other 60 a query and a gallery image are drawn. The files tell no camera, so the number of a person's
-    image stands for it, as in other toolkits: query and gallery image never share one.
+    59 people are trained on with all their images; of each of the other 60 a query and a gallery image are drawn at
+    random. The files tell no camera, so the number of a person's image stands for it, as in other toolkits: query and
+    gallery image never share one.
 
     The splits of others were drawn without a seed, so these are lreid's own.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         split: 0 to 9.
         seed: other splits for another seed.
 
     Raises:
-        InputError: the folder is missing, a file name is wrong, or a person has a single image.
+        InputError: a file name is wrong, or a person has a single image.
     """
-    home = find_home(
-        root,
-        ["ilids/i-LIDS_Pedestrian", "i-LIDS_Pedestrian", "ilids"],
-        folders=["Persons"],
-        title="i-LIDS",
-        source="its authors (https://www.eecs.qmul.ac.uk/~jason/data/i-LIDS_Pedestrian.tgz)",
-    )
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])
     of_person: dict[int, list[Record]] = {}
@@ -56,3 +55,18 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         gallery=tuple(match for _, match in pairs),
     )
     return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home / "Persons"))
+
+
+SPECS = (
+    Spec(
+        name="ilids",
+        read=read,
+        title="i-LIDS",
+        source="https://www.eecs.qmul.ac.uk/~jason/data/i-LIDS_Pedestrian.tgz",
+        licence="research",
+        layout=Layout(("ilids/i-LIDS_Pedestrian", "i-LIDS_Pedestrian", "ilids"), ("Persons",)),
+        folder="ilids",
+        splits=10,
+        published=published(train=(59, None), query=(60, 60), gallery=(60, 60)),
+    ),
+)

@@ -1,36 +1,39 @@
-"""LPW, Labeled Pedestrian in the Wild (Song et al., Region-Based Quality Estimation Network, AAAI 2018)."""
+"""LPW, Labeled Pedestrian in the Wild (Song et al., Region-Based Quality Estimation Network, AAAI 2018).
+
+    datasets/lpw/pep_256x128/                  datasets/LPW_s2/
+    ├── scen1/view1/0/00001.jpg …              ├── bounding_box_train/    0002_c1s1_000451_03.jpg …
+    ├── scen1/view2/ … view3/                  ├── query/
+    ├── scen2/view1/ … view4/                  └── bounding_box_test/
+    └── scen3/view1/ … view4/
+
+Half a million frames of 7694 tracks. Each scene numbers its people anew. Scenes 2 and 3 are trained on; view 2 of scene
+1 is the query, views 1 and 3 the gallery. The lifelong papers that replace DukeMTMC use LPW_s2, which its authors made
+of scene 2 in Market's layout.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, read_folders, require_splits, visible_images
+from lreid.data.layout import read_folders, require_splits, visible_images
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 VIEWS = {1: 3, 2: 4, 3: 4}  # cameras of every scene
 QUERY_VIEW = (1, 2)
 TEST_SCENE = 1
+S2_FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 
 
-def load(root: Path) -> DataSet:
-    """Loads LPW as released from ``root/lpw/pep_256x128``.
+def read(home: Path) -> DataSet:
+    """Reads LPW as released.
 
-    Published counts: 2731 people, 590547 images of 7694 tracks, 11 cameras in three scenes. Scenes 2 and 3 are
-    trained on (1975 people / 418739 images); of scene 1, view 2 is the query (756 / 63118) and views 1 and 3
-    are the gallery (756 / 108690). Every scene numbers its people anew: person ``n`` of scene ``s`` gets the
-    identity ``10000 s + n``; cameras are numbered 1 to 11 from scene to scene.
+    Person ``n`` of scene ``s`` gets the identity ``10000 s + n``; cameras are numbered 1 to 11 from scene to scene.
 
     Raises:
-        InputError: a folder is missing or laid out differently, or a split is empty.
+        InputError: a folder is named otherwise, or a split is empty.
     """
-    home = find_home(
-        root,
-        ["lpw/pep_256x128", "pep_256x128", "lpw"],
-        folders=[f"scen{scene}/view{view}" for scene, views in VIEWS.items() for view in range(1, views + 1)],
-        title="LPW",
-        source="its authors (https://liuyu.us/dataset/lpw/index.html)",
-    )
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     camid = 0
     for scene, views in VIEWS.items():
@@ -42,24 +45,15 @@ def load(root: Path) -> DataSet:
     return require_splits(data_set, dict.fromkeys(splits, home))
 
 
-def load_s2(root: Path) -> DataSet:
-    """Loads LPW_s2, scene 2 of LPW in the layout of Market-1501, from ``root/LPW_s2``.
+def read_s2(home: Path) -> DataSet:
+    """Reads LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
-    The lifelong papers that replace DukeMTMC use it (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025). Its
-    counts are not published; 4 cameras, numbered 1 to 4.
+    The lifelong papers that replace DukeMTMC use it (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
 
     Raises:
-        InputError: the folder is missing or laid out differently, a file name is wrong, or a split is empty.
+        InputError: a file name is wrong, or a split is empty.
     """
-    folders = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
-    home = find_home(
-        root,
-        ["LPW_s2", "lpw/LPW_s2"],
-        folders=folders.values(),
-        title="LPW_s2",
-        source="its authors (https://github.com/zhoujiahuan1991/ICCV2025-SPRED)",
-    )
-    return read_folders("lpw_s2", home, folders, r"(?P<pid>-1|\d+)_c(?P<camid>\d)", "0002_c1s1_000451_03.jpg")
+    return read_folders("lpw_s2", home, S2_FOLDERS, r"(?P<pid>-1|\d+)_c(?P<camid>\d)", "0002_c1s1_000451_03.jpg")
 
 
 def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
@@ -73,3 +67,30 @@ def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
         pid = pid_offset + int(person.name)
         records += [Record(str(path), pid, camid) for path in visible_images(person, (".jpg",))]
     return records
+
+
+SPECS = (
+    Spec(
+        name="lpw",
+        read=read,
+        title="LPW",
+        source="https://liuyu.us/dataset/lpw/index.html",
+        licence="none stated; for research",
+        layout=Layout(
+            ("lpw/pep_256x128", "pep_256x128", "lpw"),
+            tuple(f"scen{scene}/view{view}" for scene, views in VIEWS.items() for view in range(1, views + 1)),
+        ),
+        folder="lpw",
+        published=published(train=(1975, 418739), query=(756, 63118), gallery=(756, 108690), cameras=11),
+    ),
+    Spec(
+        name="lpw_s2",
+        read=read_s2,
+        title="LPW_s2",
+        source="https://github.com/zhoujiahuan1991/ICCV2025-SPRED",
+        licence="none stated; for research",
+        layout=Layout(("LPW_s2", "lpw/LPW_s2"), tuple(S2_FOLDERS.values())),
+        folder="lpw",
+        remark="counts are not published",
+    ),
+)

@@ -1,61 +1,61 @@
 """MSMT17, V1 and V2 (Wei et al., Person Transfer GAN to Bridge Domain Gap for Person Re-ID, CVPR 2018).
 
-Both versions hold the same images of the same people; V2 has their faces blurred. Four lists say what is
-what, one ``path identity`` a line. The identities of the test lists are numbered from 0 again: they are other
-people than those of the training lists with the same numbers.
+    datasets/msmt17/MSMT17_V1/            datasets/msmt17/MSMT17_V2/
+    ├── train/0000/…                      ├── mask_train_v2/0000/…
+    ├── test/0000/…                       ├── mask_test_v2/0000/…
+    ├── list_train.txt    (30248 lines)   ├── list_train.txt
+    ├── list_val.txt      (2373)          ├── list_val.txt
+    ├── list_query.txt    (11659)         ├── list_query.txt
+    └── list_gallery.txt  (82161)         └── list_gallery.txt
+
+V2 has blurred faces and is what the lifelong papers use. Both versions hold the same people, so one of them is no
+unseen test for the other. The lists say which image belongs to whom; the third number of a file name is the camera.
+People of the test lists are numbered from 0 again: they are not the training people with these numbers. Only
+`list_train.txt` is trained on, as in the DwoPP paper. Many re-ID papers add `list_val.txt`, other images of the same
+people: the names with `+val`.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from lreid.data.datasets.layout import find_home, require_splits
+from lreid.data.layout import require_splits
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 # 0000_000_01_0303morning_0015_0.jpg: the third number is the camera
 PATTERN = r"\d+_\d+_(?P<camid>\d+)_"
+LISTS = {split: f"list_{split}.txt" for split in ("train", "val", "query", "gallery")}
+FOLDERS: dict[Literal["v1", "v2"], tuple[str, str]] = {"v1": ("train", "test"), "v2": ("mask_train_v2", "mask_test_v2")}
 
 
-def load(root: Path, *, version: Literal["v1", "v2"], with_val: bool = False) -> DataSet:
-    """Loads MSMT17 from ``root/msmt17/MSMT17_V1`` (``_V2``) or ``root/MSMT17_V1`` (``_V2``).
-
-    Published counts: ``list_train.txt`` 1041 identities / 30248 images, ``list_val.txt`` 2373 more images of
-    the same identities, query 11659, gallery 82161 (3060 identities); 15 cameras, numbered 1 to 15.
+def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) -> DataSet:
+    """Reads MSMT17 out of the folder of one version; cameras are numbered 1 to 15.
 
     Args:
-        root: where the data sets lie.
+        home: the folder.
         version: ``"v1"``, or ``"v2"`` with the faces blurred.
         with_val: train on ``list_val.txt`` too (32621 images), as many re-ID papers do. DwoPP's does not, and
             neither does lreid by default.
 
     Raises:
-        InputError: the folder is missing or laid out differently, a list has a faulty line, or a split is
-            empty.
+        InputError: a list has a faulty line, or a split is empty.
     """
-    train_folder, test_folder = {"v1": ("train", "test"), "v2": ("mask_train_v2", "mask_test_v2")}[version]
-    lists = {split: f"list_{split}.txt" for split in ("train", "val", "query", "gallery")}
-    folder = f"MSMT17_{version.upper()}"
-    home = find_home(
-        root,
-        [f"msmt17/{folder}", folder],
-        folders=[train_folder, test_folder],
-        files=lists.values(),
-        title=f"MSMT17 {version.upper()}",
-        source="its authors (https://www.pkuvmc.com/dataset.html, on request)",
-    )
-    train = _read_list(home / lists["train"], home / train_folder)
+    train_folder, test_folder = FOLDERS[version]
+    train = _read_list(home / LISTS["train"], home / train_folder)
     if with_val:
-        train += _read_list(home / lists["val"], home / train_folder)
+        train += _read_list(home / LISTS["val"], home / train_folder)
     data_set = DataSet(
         f"msmt17_{version}",
         train=tuple(sorted(train)),
-        query=tuple(sorted(_read_list(home / lists["query"], home / test_folder))),
-        gallery=tuple(sorted(_read_list(home / lists["gallery"], home / test_folder))),
+        query=tuple(sorted(_read_list(home / LISTS["query"], home / test_folder))),
+        gallery=tuple(sorted(_read_list(home / LISTS["gallery"], home / test_folder))),
     )
-    return require_splits(data_set, {split: home / lists[split] for split in ("train", "query", "gallery")})
+    return require_splits(data_set, {split: home / LISTS[split] for split in ("train", "query", "gallery")})
 
 
 def _read_list(file: Path, folder: Path) -> list[Record]:
@@ -72,3 +72,22 @@ def _read_list(file: Path, folder: Path) -> list[Record]:
             )
         records.append(Record(str(folder / match["path"]), int(match["pid"]), int(camera["camid"])))
     return records
+
+
+def _spec(version: Literal["v1", "v2"], with_val: bool) -> Spec:
+    folder, images = f"MSMT17_{version.upper()}", 32621 if with_val else 30248
+    return Spec(
+        name=f"msmt17_{version}{'+val' * with_val}",
+        read=partial(read, version=version, with_val=with_val),
+        title=f"MSMT17 {version.upper()}",
+        source="https://www.pkuvmc.com/dataset.html",
+        on_request=True,
+        licence="research only, no passing on; a release agreement is signed",
+        layout=Layout((f"msmt17/{folder}", folder), FOLDERS[version], tuple(LISTS.values())),
+        folder="msmt17",
+        renumbered=True,
+        published=published(train=(1041, images), query=(3060, 11659), gallery=(3060, 82161), cameras=15),
+    )
+
+
+SPECS = tuple(_spec(version, with_val) for with_val in (False, True) for version in FOLDERS)

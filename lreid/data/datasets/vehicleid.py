@@ -1,59 +1,52 @@
-"""PKU VehicleID (Liu et al., Deep Relative Distance Learning: Tell the Difference Between Similar Vehicles,
-CVPR 2016).
+"""PKU VehicleID (Liu et al., Deep Relative Distance Learning: Tell the Difference Between Similar Vehicles, CVPR 2016).
+
+    datasets/vehicleid/
+    ├── image/    0000001.jpg …
+    └── train_test_split/
+        ├── train_list.txt           (113346 lines)
+        └── test_list_800.txt, test_list_1600.txt, test_list_2400.txt
+
+The folder may also be called `VehicleID_V1.0`. One random image of every test vehicle is the gallery, all others are
+queries, ten times over (name it under `UNSEEN` with `SPLITS 0`). No cameras.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from lreid.data.datasets.layout import CameraPolicy, cameras_of_test, find_home, require_splits
+from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
-SIZES = {"small": 800, "medium": 1600, "large": 2400}
+Size = Literal["small", "medium", "large"]
+SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 
 
-def load(
-    root: Path,
-    *,
-    size: Literal["small", "medium", "large"],
-    split: int = 0,
-    seed: int = 0,
-    cameras: CameraPolicy = "apart",
-) -> DataSet:
-    """Loads VehicleID with one of its test lists from ``root/vehicleid`` or ``root/VehicleID_V1.0``.
+def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads VehicleID with one of its test lists.
 
-    Published counts: train 13164 vehicles / 113346 images; test 800 / 6493 (small), 1600 / 13377 (medium), 2400 /
-    19777 (large). One image of every test vehicle, drawn at random, is the gallery and all others are queries;
-    figures are averaged over 10 such draws. The paper counts hits alone (Rank-k): with one match a query,
-    mAP is the mean of 1 / rank.
+    One image of every test vehicle, drawn at random, is the gallery and all others are queries; figures are averaged
+    over 10 such draws. The paper counts hits alone (Rank-k): with one match a query, mAP is the mean of 1 / rank.
 
     There are no camera numbers; see ``cameras``.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         size: of the test list.
         split: which draw, 0 to 9.
         seed: other draws for another seed.
-        cameras: see :func:`lreid.data.datasets.layout.cameras_of_test`.
+        cameras: see :func:`lreid.data.layout.cameras_of_test`.
 
     Raises:
-        InputError: a folder or list is missing, a list has a faulty line, or a split is empty.
+        InputError: a list has a faulty line, or a split is empty.
     """
-    lists = {"train": "train_list.txt", "test": f"test_list_{SIZES[size]}.txt"}
-    home = find_home(
-        root,
-        ["vehicleid/VehicleID_V1.0", "VehicleID_V1.0", "vehicleid"],
-        folders=["image"],
-        files=[f"train_test_split/{name}" for name in lists.values()],
-        title="VehicleID",
-        source="its authors (https://www.pkuml.org/resources/pku-vehicleid.html, on request)",
-    )
-    files = {name: home / "train_test_split" / file for name, file in lists.items()}
+    files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())
     rng = np.random.default_rng([seed, split])
     of_vehicle: dict[int, list[Record]] = {}
@@ -70,6 +63,10 @@ def load(
     return require_splits(data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]})
 
 
+def _lists(size: Size) -> dict[str, str]:
+    return {"train": "train_test_split/train_list.txt", "test": f"train_test_split/test_list_{SIZES[size]}.txt"}
+
+
 def _read_list(file: Path, folder: Path) -> list[Record]:
     records = []
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -83,3 +80,25 @@ def _read_list(file: Path, folder: Path) -> list[Record]:
             )
         records.append(Record(str(folder / f"{match['image']}.jpg"), int(match["pid"]), 0))
     return sorted(records)
+
+
+def _spec(size: Size, queries: int) -> Spec:
+    return Spec(
+        name=f"vehicleid_{size}",
+        read=partial(read, size=size),
+        title="VehicleID",
+        source="https://www.pkuml.org/resources/pku-vehicleid.html",
+        on_request=True,
+        licence="research, non-commercial",
+        layout=Layout(
+            ("vehicleid/VehicleID_V1.0", "VehicleID_V1.0", "vehicleid"), ("image",), tuple(_lists(size).values())
+        ),
+        folder="vehicleid",
+        splits=10,
+        cameras=False,
+        published=published(train=(13164, 113346), query=(None, queries), gallery=(SIZES[size], SIZES[size])),
+        remark="vehicles",
+    )
+
+
+SPECS = (_spec("small", 5693), _spec("medium", 11777), _spec("large", 17377))

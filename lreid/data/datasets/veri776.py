@@ -1,13 +1,24 @@
-"""VeRi-776 (Liu et al., A Deep Learning-Based Approach to Progressive Vehicle Re-ID, ECCV 2016)."""
+"""VeRi-776 (Liu et al., A Deep Learning-Based Approach to Progressive Vehicle Re-ID, ECCV 2016).
+
+    datasets/veri/
+    ├── image_train/    0001_c001_00016450_0.jpg …   (37778 images)
+    ├── image_query/    0002_c002_00030600_0.jpg …   (1678)
+    └── image_test/     0002_c003_00084340_0.jpg …   (11579)
+
+`veri776` is scored image by image, `veri776_tracks` as the authors do it: images are looked for among the tracks of
+`test_track.txt`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, read_folders
+from lreid.data.layout import read_folders
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 FOLDERS = {"train": "image_train", "query": "image_query", "gallery": "image_test"}
@@ -16,28 +27,17 @@ PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)"
 TRACKS = "test_track.txt"
 
 
-def load(root: Path, *, tracks: bool = False) -> DataSet:
-    """Loads VeRi-776 from ``root/veri`` or ``root/VeRi``.
-
-    Published counts: train 576 identities / 37778 images, query 200 / 1678, gallery 200 / 11579; 20 cameras,
-    numbered 1 to 20.
+def read(home: Path, *, tracks: bool = False) -> DataSet:
+    """Reads VeRi-776; cameras are numbered 1 to 20.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         tracks: rank the tracks of ``test_track.txt`` instead of single images, as the authors' figures do (see
             :func:`lreid.retrieval.evaluate_image_to_track`).
 
     Raises:
-        InputError: a folder or file is missing or laid out differently, a file name is wrong, or a split is empty.
+        InputError: a file name is wrong, an image is in no track, or a split is empty.
     """
-    home = find_home(
-        root,
-        ["veri", "VeRi", "veri/VeRi"],
-        folders=FOLDERS.values(),
-        files=[TRACKS] if tracks else [],
-        title="VeRi-776",
-        source="its authors (https://vehiclereid.github.io/VeRi/, on request)",
-    )
     data_set = read_folders("veri776", home, FOLDERS, PATTERN, EXAMPLE)
     if not tracks:
         return data_set
@@ -53,3 +53,25 @@ def _read_tracks(file: Path, gallery: Sequence[Record]) -> tuple[int, ...]:
     if missing is not None:
         raise InputError(f"{file}: has no track of {missing}; get the file again, or remove the image")
     return tuple(line_of[name] for name in names)
+
+
+_IMAGES = Spec(
+    name="veri776",
+    read=read,
+    title="VeRi-776",
+    source="https://vehiclereid.github.io/VeRi/",
+    on_request=True,
+    licence="research, non-commercial",
+    layout=Layout(("veri", "VeRi", "veri/VeRi"), tuple(FOLDERS.values())),
+    folder="veri",
+    published=published(train=(576, 37778), query=(200, 1678), gallery=(200, 11579), cameras=20),
+    remark="vehicles",
+)
+_TRACKS = replace(
+    _IMAGES,
+    name="veri776_tracks",
+    read=partial(read, tracks=True),
+    layout=replace(_IMAGES.layout, files=(TRACKS,)),
+    remark="vehicles; ranks tracks",
+)
+SPECS = (_IMAGES, _TRACKS)

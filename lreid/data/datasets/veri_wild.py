@@ -1,47 +1,53 @@
 """VERI-Wild (Lou et al., VERI-Wild: A Large Dataset and a New Method for Vehicle Re-Identification in the
 Wild, CVPR 2019).
+
+    datasets/VERI-Wild/
+    ├── images/00001/000001.jpg …
+    └── train_test_split/
+        ├── train_list.txt           (277797 lines)
+        ├── test_3000_query.txt, test_3000.txt, …
+        └── vehicle_info.txt
+
+Licence plates are masked. 174 cameras.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from lreid.data.datasets.layout import find_home, require_splits
+from lreid.data.layout import require_splits
 from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
-SIZES = {"small": 3000, "medium": 5000, "large": 10000}
+CAMERAS = "train_test_split/vehicle_info.txt"
+Size = Literal["small", "medium", "large"]
+SIZES: dict[Size, int] = {"small": 3000, "medium": 5000, "large": 10000}
 
 
-def load(root: Path, *, size: Literal["small", "medium", "large"]) -> DataSet:
-    """Loads VERI-Wild with one of its test lists from ``root/VERI-Wild`` or ``root/veri_wild``.
-
-    Published counts: train 30671 vehicles / 277797 images; query and gallery 3000 / 3000 and 38861 (small), 5000 /
-    5000 and 64389 (medium), 10000 / 10000 and 128517 (large); 174 cameras, listed in ``vehicle_info.txt``.
+def read(home: Path, *, size: Size) -> DataSet:
+    """Reads VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         size: of the test lists.
 
     Raises:
-        InputError: a folder or list is missing, a list has a faulty line, names an image that
-            ``vehicle_info.txt`` does not know, or a split is empty.
+        InputError: a list has a faulty line or names an image that ``vehicle_info.txt`` does not know, or a split is
+            empty.
     """
-    lists = {"train": "train_list.txt", "query": f"test_{SIZES[size]}_query.txt", "gallery": f"test_{SIZES[size]}.txt"}
-    home = find_home(
-        root,
-        ["VERI-Wild", "veri_wild", "veri_wild/VERI-Wild"],
-        folders=["images"],
-        files=[f"train_test_split/{name}" for name in (*lists.values(), "vehicle_info.txt")],
-        title="VERI-Wild",
-        source="its authors (https://github.com/PKU-IMRE/VERI-Wild, on request)",
-    )
-    files = {split: home / "train_test_split" / name for split, name in lists.items()}
-    cameras = _read_cameras(home / "train_test_split" / "vehicle_info.txt")
+    files = {split: home / name for split, name in _lists(size).items()}
+    cameras = _read_cameras(home / CAMERAS)
     splits: dict[str, Any] = {split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()}
     return require_splits(DataSet(f"veri_wild_{size}", **splits), files)
+
+
+def _lists(size: Size) -> dict[str, str]:
+    names = {"train": "train_list", "query": f"test_{SIZES[size]}_query", "gallery": f"test_{SIZES[size]}"}
+    return {split: f"train_test_split/{name}.txt" for split, name in names.items()}
 
 
 def _read_cameras(file: Path) -> dict[str, int]:
@@ -73,3 +79,23 @@ def _read_list(file: Path, folder: Path, cameras: dict[str, int]) -> list[Record
             )
         records.append(Record(str(folder / f"{image}.jpg"), int(image.partition("/")[0]), cameras[image]))
     return sorted(records)
+
+
+def _spec(size: Size, gallery: int) -> Spec:
+    return Spec(
+        name=f"veri_wild_{size}",
+        read=partial(read, size=size),
+        title="VERI-Wild",
+        source="https://github.com/PKU-IMRE/VERI-Wild",
+        on_request=True,
+        licence="research, non-commercial",
+        layout=Layout(
+            ("VERI-Wild", "veri_wild", "veri_wild/VERI-Wild"), ("images",), (*_lists(size).values(), CAMERAS)
+        ),
+        folder="veri_wild",
+        published=published(train=(30671, 277797), query=(SIZES[size], SIZES[size]), gallery=(None, gallery)),
+        remark="vehicles",
+    )
+
+
+SPECS = (_spec("small", 38861), _spec("medium", 64389), _spec("large", 128517))

@@ -1,11 +1,17 @@
-"""VIPeR (Gray et al., Evaluating Appearance Models for Recognition, Reacquisition, and Tracking, PETS 2007)."""
+"""VIPeR (Gray et al., Evaluating Appearance Models for Recognition, Reacquisition, and Tracking, PETS 2007).
+
+    datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
+
+The page of its authors is often offline. 20 splits: ten halvings of the people, each with A looked for in B and B in A.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.layout import find_home, random_half, read_folder, require_splits
+from lreid.data.layout import random_half, read_folder, require_splits
 from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 FOLDERS = {1: "cam_a", 2: "cam_b"}
@@ -13,30 +19,23 @@ EXAMPLE = "000_45.bmp"  # person 0, seen from 45 degrees
 PATTERN = r"(?P<pid>\d+)_\d+"
 
 
-def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Loads one of 20 splits of VIPeR from ``root/viper/VIPeR``.
+def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
+    """Reads one of 20 splits of VIPeR.
 
-    Published counts: 632 people, one image of each by each of two cameras. Half of them are trained on (632
-    images), the others are queries by one camera (316) and the gallery by the other (316). Splits ``2 k`` and
-    ``2 k + 1`` hold the same people: camera A is looked for in B, then B in A.
+    There is one image of each person by each of two cameras. Half of the people are trained on, the others are
+    queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people: camera A
+    is looked for in B, then B in A.
 
     VIPeR publishes no split and others draw theirs without a seed, so these are lreid's own.
 
     Args:
-        root: where the data sets lie.
+        home: its folder.
         split: 0 to 19.
         seed: other splits for another seed.
 
     Raises:
-        InputError: a folder is missing or laid out differently, or a person was seen by one camera only.
+        InputError: a file name is wrong, or a person was seen by one camera only.
     """
-    home = find_home(
-        root,
-        ["viper/VIPeR", "VIPeR", "viper"],
-        folders=FOLDERS.values(),
-        title="VIPeR",
-        source="its authors (https://vision.soe.ucsc.edu/node/178)",
-    )
     views = [
         read_folder(home / folder, PATTERN, EXAMPLE, suffix=".bmp", camid=camid) for camid, folder in FOLDERS.items()
     ]
@@ -53,3 +52,17 @@ def load(root: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         gallery=tested[1 - split % 2],
     )
     return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))
+
+
+SPECS = (
+    Spec(
+        name="viper",
+        read=read,
+        title="VIPeR",
+        source="https://vision.soe.ucsc.edu/node/178",
+        layout=Layout(("viper/VIPeR", "VIPeR", "viper"), tuple(FOLDERS.values())),
+        folder="viper",
+        splits=20,
+        published=published(train=(316, 632), query=(316, 316), gallery=(316, 316), cameras=2),
+    ),
+)

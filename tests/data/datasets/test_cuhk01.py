@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import cuhk01
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 
@@ -15,7 +15,7 @@ def root(tmp_path, make_images):
 
 
 def test_two_images_a_camera(root):
-    data_set = cuhk01.load(root)
+    data_set = spec_of("cuhk01").load(root)
     trained = {record.pid for record in data_set.train}
     assert (len(trained), len(data_set.train)) == (3, 12)  # half of seven, rounded down
     assert (len(data_set.query), len(data_set.gallery)) == (8, 8)
@@ -25,13 +25,14 @@ def test_two_images_a_camera(root):
 
 
 def test_odd_splits_swap_the_cameras(root):
-    even, odd = cuhk01.load(root, split=18), cuhk01.load(root, split=19)
+    even, odd = spec_of("cuhk01").load(root, split=18), spec_of("cuhk01").load(root, split=19)
     assert (odd.train, odd.query, odd.gallery) == (even.train, even.gallery, even.query)
 
 
 def test_splits_are_decided_by_the_seed(root):
     def trained(seed):
-        return [frozenset(r.pid for r in cuhk01.load(root, split=i, seed=seed).train) for i in range(0, 20, 2)]
+        splits = (spec_of("cuhk01").load(root, split=i, seed=seed) for i in range(0, 20, 2))
+        return [frozenset(record.pid for record in split.train) for split in splits]
 
     assert trained(0) == trained(0) != trained(1)
     assert len(set(trained(0))) > 3
@@ -40,4 +41,4 @@ def test_splits_are_decided_by_the_seed(root):
 def test_odd_name_is_named(root, make_images):
     make_images(root / "cuhk01/campus", ["1.png"])
     with pytest.raises(InputError, match="1.png: unexpected name; expected one like 0001001.png"):
-        cuhk01.load(root)
+        spec_of("cuhk01").load(root)

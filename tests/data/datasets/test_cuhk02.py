@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import cuhk02
+from lreid.data.datasets import cuhk02, spec_of
 from lreid.errors import InputError
 
 
@@ -16,7 +16,7 @@ def root(tmp_path, make_images):
 
 
 def test_every_pair_has_its_own_people_and_cameras(root):
-    data_set = cuhk02.load(root)
+    data_set = spec_of("cuhk02").load(root)
     assert len(data_set.train) == 4 * 2 * 4
     assert sorted({record.pid for record in data_set.train}) == [10001, 10002, 20001, 20002, 30001, 30002, 40001, 40002]
     cameras = {pid: {r.camid for r in data_set.train if r.pid == pid} for pid in (10001, 20002, 40001)}
@@ -28,4 +28,4 @@ def test_every_pair_has_its_own_people_and_cameras(root):
 def test_missing_pair_is_named(root):
     (root / "cuhk02/Dataset/P3").rename(root / "cuhk02/Dataset/p3")
     with pytest.raises(InputError, match="CUHK02: .* lacks P3/cam1/, P3/cam2/; .* holds P1/, P2/, P4/, P5/, p3/"):
-        cuhk02.load(root)
+        spec_of("cuhk02").load(root)

@@ -8,8 +8,7 @@ import pytest
 from matlab_files import WRITERS, cells
 from PIL import Image
 
-from lreid.data.datasets import cuhk03
-from lreid.data.prepare import prepare_cuhk03
+from lreid.data.datasets import cuhk03, spec_of
 from lreid.errors import InputError
 
 # people of two pairs of cameras with the numbers of their images; 1 to 5 are by view 1, 6 to 10 by view 2
@@ -71,7 +70,7 @@ def root(request, tmp_path):
 
 @pytest.mark.parametrize("boxes", ["detected", "labeled"])
 def test_images_come_out_of_the_release(root, boxes):
-    prepare_cuhk03(root)
+    cuhk03.convert(root / "cuhk03")
     folder = root / "cuhk03" / f"images_{boxes}"
     assert sorted(path.name for path in folder.iterdir()) == FILES
     for (pair, person), numbers in PEOPLE.items():
@@ -82,8 +81,8 @@ def test_images_come_out_of_the_release(root, boxes):
 
 
 def test_new_protocol(root):
-    prepare_cuhk03(root)
-    data_set = cuhk03.load(root, boxes="detected")
+    cuhk03.convert(root / "cuhk03")
+    data_set = spec_of("cuhk03_detected").load(root)
     folder = root / "cuhk03/images_detected"
     assert data_set.name == "cuhk03_detected"
     assert data_set.train == (
@@ -93,20 +92,20 @@ def test_new_protocol(root):
     )
     assert [record[1:] for record in data_set.query] == [(1, 1), (3, 1)]
     assert [record[1:] for record in data_set.gallery] == [(1, 1), (1, 2), (3, 2), (4, 1)]
-    assert "images_labeled" in cuhk03.load(root, boxes="labeled").train[0].path
+    assert "images_labeled" in spec_of("cuhk03_labeled").load(root).train[0].path
 
 
 def test_classic_protocol(root):
-    prepare_cuhk03(root)
-    first = cuhk03.load_classic(root, boxes="detected")
+    cuhk03.convert(root / "cuhk03")
+    first = spec_of("cuhk03_classic_detected").load(root)
     assert {record.pid for record in first.train} == {10002, 20001}
     assert [record[1:] for record in first.query] == [(10001, 1), (10001, 1), (10001, 2), (20002, 1)]
     assert first.gallery == first.query
-    second = cuhk03.load_classic(root, boxes="labeled", split=1)
+    second = spec_of("cuhk03_classic_labeled").load(root, split=1)
     assert {record.pid for record in second.query} == {10002, 20001}
     with pytest.raises(InputError, match="classic_test_sets.json: has no test set 2"):
-        cuhk03.load_classic(root, boxes="detected", split=2)
-    shots = cuhk03.load_classic(root, boxes="detected", single_shot=True)
+        spec_of("cuhk03_classic_detected").load(root, split=2)
+    shots = spec_of("cuhk03_classic_detected_single_shot").load(root)
     assert shots == replace(first, name="cuhk03_classic_detected_single_shot", single_shot=True)
 
 
@@ -115,43 +114,45 @@ def test_preparing_goes_on_where_it_stopped(root):
     unfinished.mkdir()
     (unfinished / "1_001_1_01.png").write_bytes(b"made before")
     (unfinished / ".1_001_1_02.png.part").write_bytes(b"half")
-    prepare_cuhk03(root)
+    cuhk03.convert(root / "cuhk03")
     folder = root / "cuhk03/images_detected"
     assert sorted(path.name for path in folder.iterdir()) == FILES
     assert (folder / "1_001_1_01.png").read_bytes() == b"made before"  # not made twice
     assert Image.open(folder / "1_001_1_02.png").size == (3, 7)
     assert not unfinished.exists()
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    prepare_cuhk03(root)
+    cuhk03.convert(root / "cuhk03")
     assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
 def test_unprepared_says_how(root):
-    with pytest.raises(InputError, match="holds no images_detected; .* prepare cuhk03_detected --root"):
-        cuhk03.load(root, boxes="detected")
-    with pytest.raises(InputError, match="no images_labeled and no classic_test_sets.json; .* prepare cuhk03_labeled"):
-        cuhk03.load_classic(root, boxes="labeled")
+    with pytest.raises(
+        InputError, match="lacks images_detected/; .*put .*cuhk-03.mat there and run: .* prepare cuhk03_detected"
+    ):
+        spec_of("cuhk03_detected").load(root)
+    with pytest.raises(InputError, match="lacks images_labeled/, classic_test_sets.json; .* prepare cuhk03_"):
+        spec_of("cuhk03_classic_labeled").load(root)
 
 
 def test_missing_config_is_named(root):
-    prepare_cuhk03(root)
+    cuhk03.convert(root / "cuhk03")
     (root / "cuhk03/cuhk03_new_protocol_config_labeled.mat").unlink()
     with pytest.raises(InputError, match="CUHK03: .* lacks cuhk03_new_protocol_config_labeled.mat"):
-        cuhk03.load(root, boxes="labeled")
+        spec_of("cuhk03_labeled").load(root)
 
 
 @pytest.mark.parametrize(
     "change", [{"names": ["x.png", *FILES[1:]], "train": [1]}, {"names": FILES[1:]}, {"train": [99]}]
 )
 def test_a_list_of_something_else_is_refused(root, change):
-    prepare_cuhk03(root)
+    cuhk03.convert(root / "cuhk03")
     config("older", root / "cuhk03/cuhk03_new_protocol_config_detected.mat", **change)
     with pytest.raises(InputError, match="config_detected.mat: (lists the image 'x.png'|is no file of the new)"):
-        cuhk03.load(root, boxes="detected")
+        spec_of("cuhk03_detected").load(root)
 
 
 def test_release_of_something_else_is_refused(root):
     WRITERS["older"](root / "cuhk03/cuhk03_release/cuhk-03.mat", {"other": np.ones(3)})
     with pytest.raises(InputError, match="cuhk-03.mat: is not the file of CUHK03"):
-        prepare_cuhk03(root)
+        cuhk03.convert(root / "cuhk03")
     assert not (root / "cuhk03/images_detected").exists()

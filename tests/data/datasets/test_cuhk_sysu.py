@@ -5,8 +5,8 @@ import pytest
 from matlab_files import cells, write_old
 from PIL import Image
 
-from lreid.data.datasets import cuhk_sysu
-from lreid.data.prepare import prepare_cuhk_sysu
+from lreid.data.datasets import cuhk_sysu, spec_of
+from lreid.data.prepare import prepare
 from lreid.errors import InputError
 
 SCENES = {f"s{number}.jpg": (number * 20, 100, 50) for number in range(1, 8)}
@@ -54,7 +54,7 @@ def root(tmp_path):
 
 
 def test_crops_have_the_names_of_the_code_of_aka(root):
-    prepare_cuhk_sysu(root)
+    prepare("cuhk_sysu", root)
     home = root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid"
     found = {split: sorted(path.name for path in (home / split).iterdir()) for split in cuhk_sysu.FOLDERS}
     assert found == {
@@ -68,31 +68,31 @@ def test_crops_have_the_names_of_the_code_of_aka(root):
 
 
 def test_loads_with_cameras_apart(root):
-    prepare_cuhk_sysu(root)
-    data_set = cuhk_sysu.load(root)
+    prepare("cuhk_sysu", root)
+    data_set = spec_of("cuhk_sysu").load(root)
     assert [record[1:] for record in data_set.train] == [(3, 0), (3, 0), (11, 0)]
     assert [record[1:] for record in data_set.query] == [(7, 0), (8, 0)]
     assert [record[1:] for record in data_set.gallery] == [(7, 1), (7, 1), (8, 1)]
 
 
 def test_one_camera_for_all_when_asked(root):
-    prepare_cuhk_sysu(root)
-    assert {record.camid for record in cuhk_sysu.load(root, cameras="same").gallery} == {0}
+    prepare("cuhk_sysu", root)
+    assert {record.camid for record in spec_of("cuhk_sysu").load(root, cameras="same").gallery} == {0}
 
 
 def test_people_with_few_images_are_left_out_of_training_only(root):
-    prepare_cuhk_sysu(root)
-    data_set = cuhk_sysu.load(root, min_images=2)
+    prepare("cuhk_sysu", root)
+    data_set = cuhk_sysu.read(root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid", min_images=2)
     assert {record.pid for record in data_set.train} == {3}
     assert len(data_set.query) == 2
 
 
 def test_crops_made_by_others_are_found_in_the_root(root):
-    prepare_cuhk_sysu(root)
-    expected = cuhk_sysu.load(root)
+    prepare("cuhk_sysu", root)
+    expected = spec_of("cuhk_sysu").load(root)
     (root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid").rename(root / "cuhksysu4reid")
     (root / "cuhk-sysu").rename(root / "elsewhere")
-    assert [r[1:] for r in cuhk_sysu.load(root).gallery] == [r[1:] for r in expected.gallery]
+    assert [r[1:] for r in spec_of("cuhk_sysu").load(root).gallery] == [r[1:] for r in expected.gallery]
 
 
 def test_goes_on_where_it_stopped(root):
@@ -100,25 +100,25 @@ def test_goes_on_where_it_stopped(root):
     kept = gone.read_bytes()
     gone.unlink()
     with pytest.raises(InputError, match="s5.jpg: cannot be read"):
-        prepare_cuhk_sysu(root)
+        prepare("cuhk_sysu", root)
     home = root / "cuhk-sysu/CUHK-SYSU"
     assert not (home / "cuhksysu4reid").exists()  # a half is not taken for a whole
-    with pytest.raises(InputError, match="holds no cuhksysu4reid; .* prepare cuhk_sysu --root"):
-        cuhk_sysu.load(root)
+    with pytest.raises(InputError, match="CUHK-SYSU are not prepared; run: .* prepare cuhk_sysu --root"):
+        spec_of("cuhk_sysu").load(root)
     made = {p: p.stat().st_mtime_ns for p in (home / "cuhksysu4reid.unfinished").rglob("*.jpg")}
     assert made
     gone.write_bytes(kept)
-    prepare_cuhk_sysu(root)
+    prepare("cuhk_sysu", root)
     for path, time in made.items():
         assert (home / "cuhksysu4reid" / path.parent.name / path.name).stat().st_mtime_ns == time
-    assert len(cuhk_sysu.load(root).gallery) == 3
+    assert len(spec_of("cuhk_sysu").load(root).gallery) == 3
 
 
 def test_other_annotation_is_refused(root):
     file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/TestG50.mat"
     write_old(file, {"TestG100": np.ones(3)})
     with pytest.raises(InputError, match="TestG50.mat: is not the annotation of CUHK-SYSU"):
-        prepare_cuhk_sysu(root)
+        prepare("cuhk_sysu", root)
 
 
 def test_a_scene_outside_the_folder_is_refused(root):
@@ -126,10 +126,10 @@ def test_a_scene_outside_the_folder_is_refused(root):
     person = {"idname": "p3", "nAppear": 1, "scene": [box("../../secret.jpg", 0, 0, 4, 4)]}
     write_old(file, {"Train": cells([structs([person])])})
     with pytest.raises(InputError, match="Train.mat: is not the annotation .*is no file name"):
-        prepare_cuhk_sysu(root)
+        prepare("cuhk_sysu", root)
 
 
 def test_missing_annotation_is_named(root):
     (root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat").unlink()
     with pytest.raises(InputError, match="CUHK-SYSU: .* lacks annotation/test/train_test/Train.mat"):
-        prepare_cuhk_sysu(root)
+        prepare("cuhk_sysu", root)

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lreid.data import datasets
-from lreid.data.datasets import LOADERS, load_datasets
-from lreid.data.records import DataSet
-from lreid.errors import InputError
+from lreid.data.datasets import files, load_datasets, register_dataset, spec_of, specs, splits_of
+from lreid.data.records import DataSet, Record
+from lreid.data.spec import Layout, Spec
+from lreid.data.tasks import build_benchmark
+from lreid.errors import ArgumentError, InputError
 
 CSV = """path,pid,camid,split,domain
 a.jpg,1,0,train,cats
@@ -69,7 +76,7 @@ def test_synthetic_gets_its_keywords(monkeypatch):
     assert seen == {"plaza": {"seed": 3, "distractors": 0}}
 
 
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", specs())
 def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
     with pytest.raises(InputError, match=f"no folder {tmp_path}.*https://.*{tmp_path} is empty"):
         load_datasets(name, tmp_path, {})
@@ -89,26 +96,95 @@ def test_duke_is_withdrawn(name):
         load_datasets(name, "datasets", {})
 
 
-def test_options_reach_the_loaders_that_take_them(monkeypatch):
-    seen = {}
+def test_options_reach_the_readers_that_take_them(tmp_path):
+    def options(**kind):
+        seen = {}
 
-    def loader(name):
-        def load(root, **options):
-            seen[name] = options
-            return DataSet(name, (), (), ())
+        def read(home, **options):
+            seen.update(options)
+            return DataSet("x", (), (), ())
 
-        return load
+        Spec(name="x", read=read, title="X", layout=Layout(["."]), **kind).load(
+            tmp_path, split=3, seed=5, cameras="same"
+        )
+        return seen
 
-    monkeypatch.setattr(datasets, "LOADERS", {name: loader(name) for name in LOADERS})
-    for name in LOADERS:
-        load_datasets(name, "datasets", {}, split=3, split_seed=5, cameras="same")
-    assert seen["market1501"] == {}
-    assert seen["viper"] == {"split": 3, "seed": 5}
-    assert seen["cuhk_sysu_sub"] == {"cameras": "same"}
-    assert seen["vehicleid_large"] == {"split": 3, "seed": 5, "cameras": "same"}
+    assert options() == {}
+    assert options(splits=10) == {"split": 3, "seed": 5}
+    assert options(cameras=False) == {"cameras": "same"}
+    assert options(splits=2, cameras=False) == {"split": 3, "seed": 5, "cameras": "same"}
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_loaders_take_the_options_that_are_handed_to_them(name, tmp_path):
+@pytest.fixture
+def registry(monkeypatch):
+    """What a test registers is gone afterwards."""
+    monkeypatch.setattr(datasets, "_registered", {})
+
+
+def test_a_data_set_of_ones_own(registry, make_images, tmp_path):
+    make_images(tmp_path / "shop", ["a.jpg"])
+
+    def read(home):
+        return DataSet("shop", (Record(str(home / "a.jpg"), 0, 0),), (), ())
+
+    register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=1))
+    (data_set,) = load_datasets("shop", tmp_path, {})
+    assert data_set.train[0].path == str(tmp_path / "shop" / "a.jpg")
+    with pytest.raises(InputError, match=f"Shop: no folder {tmp_path}/none/shop; get the data set and unpack it there"):
+        load_datasets("shop", tmp_path / "none", {})
+    register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=4))
+    assert splits_of("shop") == 4 and "shop" in specs()
+
+
+def test_names_of_the_package_are_not_taken(registry):
+    with pytest.raises(ArgumentError, match="spec is named viper, which comes with lreid"):
+        register_dataset(spec_of("viper"))
+
+
+def test_every_name_is_given_once():
+    names = [spec.name for module in files() for spec in module.SPECS]
+    assert len(set(names)) == len(names) == 30
+
+
+@pytest.mark.parametrize("name", specs())
+def test_names_take_the_options_of_all(name, tmp_path):
     with pytest.raises(InputError, match="no folder"):
         load_datasets(name, tmp_path, {}, split=1, split_seed=2, cameras="same")
+
+
+NAMES = {  # of files with one folder a split
+    "market1501": ("{pid:04d}_c{camera}s1_{shot:06d}_00.jpg", "bounding_box_train", "query", "bounding_box_test"),
+    "lpw_s2": ("{pid:04d}_c{camera}s1_{shot:06d}_00.jpg", "bounding_box_train", "query", "bounding_box_test"),
+    "veri776": ("{pid:04d}_c{camera:03d}_{shot:08d}_0.jpg", "image_train", "image_query", "image_test"),
+}
+SHOTS = st.sets(st.tuples(st.integers(1, 9999), st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=8)
+
+
+@given(name=st.sampled_from(sorted(NAMES)), train=SHOTS, test=SHOTS, junk=SHOTS, distractors=SHOTS)
+def test_junk_is_dropped_distractors_stay_and_labels_ascend(name, train, test, junk, distractors):
+    """Whatever people, cameras and shots there are, and in whatever order the file system tells them."""
+    pattern, *folders = NAMES[name]
+    found = {
+        "train": [*train, *((-1, *shot[1:]) for shot in junk), *((0, *shot[1:]) for shot in distractors)],
+        "query": list(test),
+        "gallery": [*test, *((-1, *shot[1:]) for shot in junk), *((0, *shot[1:]) for shot in distractors)],
+    }
+    with tempfile.TemporaryDirectory() as root:
+        for folder, shots in zip(folders, found.values(), strict=True):
+            home = Path(root) / spec_of(name).layout.homes[0] / folder
+            home.mkdir(parents=True)
+            for pid, camera, shot in shots:
+                person = "-1" if pid == -1 else f"{pid:04d}"
+                (home / pattern.replace("{pid:04d}", person).format(camera=camera, shot=shot)).touch()
+        data_set = spec_of(name).load(root)
+        options = {"identities": 0, "order": "ascending", "order_seed": 0, "unseen_galleries": "separate", "splits": 1}
+        options |= {"tasks_per_dataset": 1, "pool": False, "split_seed": 0, "cameras": "apart", "synthetic": {}}
+        benchmark = build_benchmark(name, train=[name], unseen=[], root=root, **options)
+    for split, records in (("train", data_set.train), ("query", data_set.query), ("gallery", data_set.gallery)):
+        kept = {shot for shot in found[split] if shot[0] > 0 or (shot[0] == 0 and split == "gallery")}
+        assert sorted(record[1:] for record in records) == sorted(shot[:2] for shot in kept)
+        assert [record.path for record in records] == sorted(record.path for record in records)
+    people = sorted({pid for pid, _, _ in train})
+    assert benchmark.tasks[0].classes == list(range(len(people)))
+    labels = {record.path: record.pid for record in benchmark.tasks[0].records}
+    assert all(people[labels[record.path]] == record.pid for record in data_set.train)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from lreid.data.datasets import grid
+from lreid.data.datasets import grid, spec_of
 from lreid.errors import InputError
 
 TRAINED = ([1, 3], [2, 4])
@@ -30,7 +30,7 @@ def root(tmp_path, make_images):
 
 @pytest.mark.parametrize("split", [0, 1])
 def test_published_partition(root, split):
-    data_set = grid.load(root, split=split)
+    data_set = spec_of("grid").load(root, split=split)
     tested = TRAINED[1 - split]
     assert sorted({record.pid for record in data_set.train}) == TRAINED[split]
     assert len(data_set.train) == 4
@@ -40,25 +40,25 @@ def test_published_partition(root, split):
 
 
 def test_the_seed_changes_nothing(root):
-    assert grid.load(root, seed=1) == grid.load(root, seed=2)
+    assert spec_of("grid").load(root, seed=1) == spec_of("grid").load(root, seed=2)
 
 
 def test_partition_that_is_not_there(root):
     with pytest.raises(InputError, match="partitions.mat: has no partition 2 in trainIdxAll"):
-        grid.load(root, split=2)
+        spec_of("grid").load(root, split=2)
 
 
 def test_file_of_something_else(root):
     file = root / "grid/underground_reid" / grid.PARTITIONS
     scipy.io.savemat(file, {"other": 1})
     with pytest.raises(InputError, match="has no partition 0 in trainIdxAll"):
-        grid.load(root)
+        spec_of("grid").load(root)
     file.write_bytes(b"not a file of MATLAB")
     with pytest.raises(InputError, match="cannot be read as a MATLAB file"):
-        grid.load(root)
+        spec_of("grid").load(root)
 
 
 def test_missing_partitions_are_named(root):
     (root / "grid/underground_reid" / grid.PARTITIONS).unlink()
     with pytest.raises(InputError, match="lacks features_and_partitions.mat"):
-        grid.load(root)
+        spec_of("grid").load(root)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import ilids
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 IMAGES = {1: 2, 2: 3, 5: 4, 10: 8, 119: 2}  # of each person
@@ -17,7 +17,7 @@ def root(tmp_path, make_images):
 
 @pytest.mark.parametrize("split", range(10))
 def test_a_query_and_a_gallery_image_of_every_tested_person(root, split):
-    data_set = ilids.load(root, split=split)
+    data_set = spec_of("ilids").load(root, split=split)
     trained = {record.pid for record in data_set.train}
     assert len(trained) == 2
     assert len(data_set.train) == sum(IMAGES[pid] for pid in trained)
@@ -31,8 +31,8 @@ def test_a_query_and_a_gallery_image_of_every_tested_person(root, split):
 
 
 def test_splits_are_decided_by_the_seed(root):
-    assert ilids.load(root, split=3) == ilids.load(root, split=3)
-    assert any(ilids.load(root, split=i) != ilids.load(root, split=i, seed=1) for i in range(10))
+    assert spec_of("ilids").load(root, split=3) == spec_of("ilids").load(root, split=3)
+    assert any(spec_of("ilids").load(root, split=i) != spec_of("ilids").load(root, split=i, seed=1) for i in range(10))
 
 
 def test_a_single_image_is_no_pair(root):
@@ -40,4 +40,4 @@ def test_a_single_image_is_no_pair(root):
         for number in range(2, IMAGES[pid] + 1):
             (root / f"ilids/i-LIDS_Pedestrian/Persons/{pid:04d}{number:03d}.jpg").unlink()
     with pytest.raises(InputError, match="i-LIDS: person .* has a single image"):
-        ilids.load(root)
+        spec_of("ilids").load(root)

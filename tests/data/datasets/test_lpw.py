@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import lpw
+from lreid.data.datasets import lpw, spec_of
 from lreid.errors import InputError
 
 
@@ -18,7 +18,7 @@ def root(tmp_path, make_images):
 
 
 def test_scenes_have_their_own_people_and_cameras(root):
-    data_set = lpw.load(root)
+    data_set = spec_of("lpw").load(root)
     assert sorted({record.pid for record in data_set.train}) == [20000, 20012, 30000, 30012]
     assert sorted({record.camid for record in data_set.train}) == [4, 5, 6, 7, 8, 9, 10, 11]
     assert len(data_set.train) == 8 * 4
@@ -30,20 +30,20 @@ def test_scenes_have_their_own_people_and_cameras(root):
 def test_missing_view_is_named(root):
     (root / "lpw/pep_256x128/scen3/view4").rename(root / "lpw/pep_256x128/scen3/view5")
     with pytest.raises(InputError, match="LPW: .*pep_256x128 lacks scen3/view4/"):
-        lpw.load(root)
+        spec_of("lpw").load(root)
 
 
 def test_odd_folder_is_named(root):
     (root / "lpw/pep_256x128/scen2/view1/somebody").mkdir()
     with pytest.raises(InputError, match="somebody: unexpected name; expected the number of a person"):
-        lpw.load(root)
+        spec_of("lpw").load(root)
 
 
 def test_scene_two_in_the_layout_of_market(tmp_path, make_images):
     make_images(tmp_path / "LPW_s2/bounding_box_train", ["0003_c4s2_000001_00.jpg"])
     make_images(tmp_path / "LPW_s2/query", ["0001_c1s2_000001_00.jpg"])
     make_images(tmp_path / "LPW_s2/bounding_box_test", ["0001_c2s2_000001_00.jpg", "-1_c2s2_000002_00.jpg"])
-    data_set = lpw.load_s2(tmp_path)
+    data_set = spec_of("lpw_s2").load(tmp_path)
     assert [[r[1:] for r in s] for s in (data_set.train, data_set.query, data_set.gallery)] == [
         [(3, 4)],
         [(1, 1)],

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from lreid.data.datasets import market1501
+from lreid.data.datasets import spec_of
 from lreid.data.records import Record
 from lreid.errors import InputError
 
@@ -26,7 +26,7 @@ def root(tmp_path, make_images):
 
 
 def test_reads_ids_and_cameras_in_file_order(root):
-    data_set = market1501.load(root)
+    data_set = spec_of("market1501").load(root)
     train = root / "market1501" / "bounding_box_train"
     assert data_set.name == "market1501"
     assert data_set.train == (  # neither junk nor distractors
@@ -40,24 +40,24 @@ def test_reads_ids_and_cameras_in_file_order(root):
 
 @pytest.mark.parametrize("place", ["Market-1501-v15.09.15", "market1501/Market-1501-v15.09.15"])
 def test_finds_the_archives_own_folder(root, place):
-    expected = market1501.load(root)
+    expected = spec_of("market1501").load(root)
     (root / "market1501").rename(root / "moved")
     (root / place).parent.mkdir(exist_ok=True)
     (root / "moved").rename(root / place)
-    found = market1501.load(root)
+    found = spec_of("market1501").load(root)
     assert [r[1:] for r in found.train] == [r[1:] for r in expected.train]
     assert all(str(root / place) in record.path for record in found.train)
 
 
 def test_an_incomplete_folder_does_not_hide_a_complete_one(root):
     (root / "Market-1501-v15.09.15").mkdir()
-    assert len(market1501.load(root).train) == 3
+    assert len(spec_of("market1501").load(root).train) == 3
 
 
 def test_missing_folder_names_place_source_and_what_is_there(tmp_path):
     (tmp_path / "markt1501").mkdir()
     with pytest.raises(InputError) as error:
-        market1501.load(tmp_path)
+        spec_of("market1501").load(tmp_path)
     message = str(error.value)
     assert str(tmp_path / "market1501") in message
     assert "https://" in message
@@ -67,27 +67,27 @@ def test_missing_folder_names_place_source_and_what_is_there(tmp_path):
 
 def test_missing_root_is_said(tmp_path):
     with pytest.raises(InputError, match="nowhere does not exist"):
-        market1501.load(tmp_path / "nowhere")
+        spec_of("market1501").load(tmp_path / "nowhere")
 
 
 def test_wrong_layout_names_what_is_missing_and_what_is_there(root):
     (root / "market1501" / "query").rename(root / "market1501" / "querys")
     with pytest.raises(InputError, match="market1501 lacks query/; .* holds .*querys/"):
-        market1501.load(root)
+        spec_of("market1501").load(root)
 
 
 def test_a_file_is_no_folder(root):
     shutil.rmtree(root / "market1501" / "query")
     (root / "market1501" / "query").touch()
     with pytest.raises(InputError, match="market1501 lacks query/"):
-        market1501.load(root)
+        spec_of("market1501").load(root)
 
 
 def test_long_listings_are_cut(tmp_path):
     for i in range(30):
         (tmp_path / f"other{i:02d}").mkdir()
     with pytest.raises(InputError, match="holds other00/, .*other07/ and 22 more"):
-        market1501.load(tmp_path)
+        spec_of("market1501").load(tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["bounding_box_train", "query", "bounding_box_test"])
@@ -95,17 +95,17 @@ def test_empty_split_names_its_folder(root, folder):
     shutil.rmtree(root / "market1501" / folder)
     (root / "market1501" / folder).mkdir()
     with pytest.raises(InputError, match=f"{folder}: no images for the .* split of market1501"):
-        market1501.load(root)
+        spec_of("market1501").load(root)
 
 
 def test_a_split_of_junk_is_empty(root, make_images):
     shutil.rmtree(root / "market1501" / "query")
     make_images(root / "market1501" / "query", JUNK)
     with pytest.raises(InputError, match="no images for the query split"):
-        market1501.load(root)
+        spec_of("market1501").load(root)
 
 
 def test_odd_file_name_is_named_with_the_pattern(root, make_images):
     make_images(root / "market1501" / "query", ["person2.jpg"])
     with pytest.raises(InputError, match=r"person2.jpg: unexpected name; expected one like 0002_c1s1"):
-        market1501.load(root)
+        spec_of("market1501").load(root)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import msmt17
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 LISTS = {
@@ -31,7 +31,7 @@ def make_msmt(tmp_path, make_images):
 @pytest.mark.parametrize("below", ["msmt17", "."])
 def test_reads_the_lists(tmp_path, make_msmt, version, below):
     home = make_msmt(version, below)
-    data_set = msmt17.load(tmp_path, version=version)
+    data_set = spec_of(f"msmt17_{version}").load(tmp_path)
     train, test = (home / folder for folder in FOLDERS[version])
     assert data_set.name == f"msmt17_{version}"
     assert data_set.train == (
@@ -44,7 +44,7 @@ def test_reads_the_lists(tmp_path, make_msmt, version, below):
 
 def test_val_is_used_only_when_asked_for(tmp_path, make_msmt):
     make_msmt("v2")
-    without, with_val = (msmt17.load(tmp_path, version="v2", with_val=on) for on in (False, True))
+    without, with_val = (spec_of(name).load(tmp_path) for name in ("msmt17_v2", "msmt17_v2+val"))
     assert [record[1:] for record in without.train] == [(0, 1), (1, 15)]
     assert [record[1:] for record in with_val.train] == [(0, 1), (0, 2), (1, 15)]
     assert (with_val.query, with_val.gallery) == (without.query, without.gallery)
@@ -53,20 +53,20 @@ def test_val_is_used_only_when_asked_for(tmp_path, make_msmt):
 def test_the_other_version_is_no_substitute(tmp_path, make_msmt):
     make_msmt("v1")
     with pytest.raises(InputError, match="MSMT17 V2: no folder .*MSMT17_V2"):
-        msmt17.load(tmp_path, version="v2")
+        spec_of("msmt17_v2").load(tmp_path)
 
 
 def test_missing_list_is_named(tmp_path, make_msmt):
     (make_msmt("v1") / "list_gallery.txt").unlink()
     with pytest.raises(InputError, match="MSMT17_V1 lacks list_gallery.txt; .* holds list_query.txt"):
-        msmt17.load(tmp_path, version="v1")
+        spec_of("msmt17_v1").load(tmp_path)
 
 
 def test_missing_images_folder_is_named(tmp_path, make_msmt):
     home = make_msmt("v2")
     (home / "mask_train_v2").rename(home / "train")
     with pytest.raises(InputError, match="lacks mask_train_v2/; .* holds .*train/"):
-        msmt17.load(tmp_path, version="v2")
+        spec_of("msmt17_v2").load(tmp_path)
 
 
 @pytest.mark.parametrize("line", ["0000/0000_000_01_x.jpg", "0000/0000.jpg 0", "0000/0000_000_01_x.jpg zero"])
@@ -74,10 +74,10 @@ def test_faulty_line_is_named(tmp_path, make_msmt, line):
     home = make_msmt("v1")
     (home / "list_query.txt").write_text(f"{LISTS['query'][0]}\n{line}\n")
     with pytest.raises(InputError, match="list_query.txt:2: unexpected line"):
-        msmt17.load(tmp_path, version="v1")
+        spec_of("msmt17_v1").load(tmp_path)
 
 
 def test_empty_list_is_an_empty_split(tmp_path, make_msmt):
     (make_msmt("v1") / "list_train.txt").write_text("\n")
     with pytest.raises(InputError, match="list_train.txt: no images for the train split of msmt17_v1"):
-        msmt17.load(tmp_path, version="v1")
+        spec_of("msmt17_v1").load(tmp_path)

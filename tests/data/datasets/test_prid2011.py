@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import prid2011
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 
@@ -16,7 +16,7 @@ def root(tmp_path, make_images):
 
 
 def test_only_shared_people_are_trained_on_and_asked_for(root):
-    data_set = prid2011.load(root)
+    data_set = spec_of("prid2011").load(root)
     trained = {record.pid for record in data_set.train}
     assert len(trained) == 2
     assert len(data_set.train) == 4  # by both cameras
@@ -29,7 +29,8 @@ def test_only_shared_people_are_trained_on_and_asked_for(root):
 
 def test_ten_splits_are_decided_by_the_seed(root):
     def queries(seed):
-        return [tuple(r.pid for r in prid2011.load(root, split=split, seed=seed).query) for split in range(10)]
+        splits = (spec_of("prid2011").load(root, split=i, seed=seed) for i in range(10))
+        return [tuple(record.pid for record in split.query) for split in splits]
 
     assert queries(0) == queries(0)
     assert queries(0) != queries(1)
@@ -39,4 +40,4 @@ def test_ten_splits_are_decided_by_the_seed(root):
 def test_odd_name_is_named(root, make_images):
     make_images(root / "prid2011/prid_2011/single_shot/cam_b", ["0001.png"])
     with pytest.raises(InputError, match="0001.png: unexpected name; expected one like person_0001.png"):
-        prid2011.load(root)
+        spec_of("prid2011").load(root)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import sensereid
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 
@@ -14,7 +14,7 @@ def root(tmp_path, make_images):
 
 
 def test_is_for_testing_only(root):
-    data_set = sensereid.load(root)
+    data_set = spec_of("sensereid").load(root)
     assert data_set.train == ()
     assert [record[1:] for record in data_set.query] == [(1, 0), (1, 1), (2, 0)]
     assert [record[1:] for record in data_set.gallery] == [(1, 1), (2, 1), (1717, 0)]
@@ -24,4 +24,4 @@ def test_empty_gallery_is_named(root):
     for image in (root / "sensereid/SenseReID/test_gallery").iterdir():
         image.unlink()
     with pytest.raises(InputError, match="test_gallery: no images for the gallery split of sensereid"):
-        sensereid.load(root)
+        spec_of("sensereid").load(root)

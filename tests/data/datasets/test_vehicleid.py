@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import vehicleid
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 TRAIN = ["0000002 7", "0000001 7", "0000003 12"]
@@ -21,7 +21,7 @@ def root(tmp_path):
 
 
 def test_one_image_a_vehicle_is_the_gallery(root):
-    data_set = vehicleid.load(root, size="small")
+    data_set = spec_of("vehicleid_small").load(root)
     assert data_set.name == "vehicleid_small"
     assert data_set.train == tuple(
         (str(root / f"vehicleid/image/000000{i}.jpg"), pid, 0) for i, pid in ((1, 7), (2, 7), (3, 12))
@@ -35,17 +35,17 @@ def test_one_image_a_vehicle_is_the_gallery(root):
 
 
 def test_size_chooses_the_list(root):
-    assert len(vehicleid.load(root, size="large").query) == 2
+    assert len(spec_of("vehicleid_large").load(root).query) == 2
 
 
 def test_one_camera_for_all_when_asked(root):
-    data_set = vehicleid.load(root, size="small", cameras="same")
+    data_set = spec_of("vehicleid_small").load(root, cameras="same")
     assert {record.camid for record in data_set.query + data_set.gallery} == {0}
 
 
 def test_ten_draws_are_decided_by_the_seed(root):
     def galleries(seed):
-        return [vehicleid.load(root, size="small", split=split, seed=seed).gallery for split in range(10)]
+        return [spec_of("vehicleid_small").load(root, split=split, seed=seed).gallery for split in range(10)]
 
     assert galleries(0) == galleries(0) != galleries(1)
     assert len(set(galleries(0))) > 2
@@ -55,10 +55,10 @@ def test_ten_draws_are_decided_by_the_seed(root):
 def test_faulty_line_is_named(root, line):
     (root / "vehicleid/train_test_split/test_list_800.txt").write_text(f"{TEST[0]}\n{line}\n")
     with pytest.raises(InputError, match="test_list_800.txt:2: unexpected line"):
-        vehicleid.load(root, size="small")
+        spec_of("vehicleid_small").load(root)
 
 
 def test_missing_list_is_named(root):
     (root / "vehicleid/train_test_split/test_list_1600.txt").unlink()
     with pytest.raises(InputError, match="VehicleID: .* lacks train_test_split/test_list_1600.txt"):
-        vehicleid.load(root, size="medium")
+        spec_of("vehicleid_medium").load(root)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import veri776
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 
@@ -19,7 +19,7 @@ def make_veri(tmp_path, make_images):
 
 @pytest.mark.parametrize("folder", ["veri", "VeRi"])
 def test_reads_ids_and_cameras(make_veri, folder):
-    data_set = veri776.load(make_veri(folder))
+    data_set = spec_of("veri776").load(make_veri(folder))
     assert data_set.name == "veri776"
     assert [record[1:] for record in data_set.train] == [(1, 1), (4, 12)]
     assert [record[1:] for record in data_set.query] == [(2, 2)]
@@ -28,14 +28,14 @@ def test_reads_ids_and_cameras(make_veri, folder):
 
 def test_missing_folder(tmp_path):
     with pytest.raises(InputError, match="VeRi-776: no folder .*veri or .*VeRi; get the data set from .*is empty"):
-        veri776.load(tmp_path)
+        spec_of("veri776").load(tmp_path)
 
 
 def test_odd_file_name(make_veri, make_images):
     root = make_veri("veri")
     make_images(root / "veri" / "image_test", ["0002c020.jpg"])
     with pytest.raises(InputError, match="0002c020.jpg: unexpected name; expected one like 0001_c001_"):
-        veri776.load(root)
+        spec_of("veri776").load(root)
 
 
 def test_tracks_are_the_lines_of_their_file(make_veri, make_images):
@@ -47,12 +47,12 @@ def test_tracks_are_the_lines_of_their_file(make_veri, make_images):
         b"0003_c001_00000001 0003_c001_00000001_0.jpg caf\xe9.jpg \n"  # not UTF-8, and of no image that is there
         b"0002_c020_00030600 0002_c020_00030600_0.jpg 0002_c020_00030605_1.jpg \n"
     )
-    data_set = veri776.load(root, tracks=True)
+    data_set = spec_of("veri776_tracks").load(root)
     assert data_set.name == "veri776_tracks" and data_set.tracks == (1, 1, 0)
-    assert data_set.gallery == veri776.load(root).gallery and veri776.load(root).tracks == ()
+    assert data_set.gallery == spec_of("veri776").load(root).gallery and spec_of("veri776").load(root).tracks == ()
     file.write_text("0002_c020_00030600 0002_c020_00030600_0.jpg\n")
     with pytest.raises(InputError, match="test_track.txt: has no track of 0002_c020_00030605_1.jpg"):
-        veri776.load(root, tracks=True)
+        spec_of("veri776_tracks").load(root)
     file.unlink()
     with pytest.raises(InputError, match="test_track.txt"):
-        veri776.load(root, tracks=True)
+        spec_of("veri776_tracks").load(root)

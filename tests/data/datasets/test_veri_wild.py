@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import veri_wild
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 INFO = """id/image;Camera ID;Time;Model;Type;Color
@@ -28,7 +28,7 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("size", ["small", "medium", "large"])
 def test_cameras_come_from_the_information_file(root, size):
-    data_set = veri_wild.load(root, size=size)
+    data_set = spec_of(f"veri_wild_{size}").load(root)
     images = root / "VERI-Wild/images"
     assert data_set.name == f"veri_wild_{size}"
     assert data_set.train == ((str(images / "00001/000001.jpg"), 1, 12), (str(images / "00001/000002.jpg"), 1, 174))
@@ -39,17 +39,17 @@ def test_cameras_come_from_the_information_file(root, size):
 def test_image_without_information_is_named(root):
     (root / "VERI-Wild/train_test_split/test_3000.txt").write_text("00002/000004\n00002/000009\n")
     with pytest.raises(InputError, match="test_3000.txt:2: '00002/000009' is not in vehicle_info.txt"):
-        veri_wild.load(root, size="small")
+        spec_of("veri_wild_small").load(root)
 
 
 def test_faulty_information_is_named(root):
     (root / "VERI-Wild/train_test_split/vehicle_info.txt").write_text("id/image;Camera ID\n00001/000001\n")
     with pytest.raises(InputError, match="vehicle_info.txt:2: unexpected line '00001/000001'"):
-        veri_wild.load(root, size="small")
+        spec_of("veri_wild_small").load(root)
 
 
 def test_missing_list_is_named(root):
     (root / "VERI-Wild/train_test_split/test_5000_query.txt").unlink()
     with pytest.raises(InputError, match="VERI-Wild: .* lacks train_test_split/test_5000_query.txt"):
-        veri_wild.load(root, size="medium")
-    assert veri_wild.load(root, size="small")
+        spec_of("veri_wild_medium").load(root)
+    assert spec_of("veri_wild_small").load(root)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lreid.data.datasets import viper
+from lreid.data.datasets import spec_of
 from lreid.errors import InputError
 
 PEOPLE = [0, 1, 3, 7, 873]  # with gaps, as published
@@ -17,7 +17,7 @@ def root(tmp_path, make_images):
 
 
 def test_half_is_trained_on_and_the_cameras_face_each_other(root):
-    data_set = viper.load(root)
+    data_set = spec_of("viper").load(root)
     trained = {record.pid for record in data_set.train}
     assert (len(trained), len(data_set.train)) == (2, 4)
     assert {record.camid for record in data_set.train} == {1, 2}
@@ -29,13 +29,13 @@ def test_half_is_trained_on_and_the_cameras_face_each_other(root):
 
 
 def test_odd_splits_swap_the_cameras(root):
-    even, odd = viper.load(root, split=6), viper.load(root, split=7)
+    even, odd = spec_of("viper").load(root, split=6), spec_of("viper").load(root, split=7)
     assert (odd.train, odd.query, odd.gallery) == (even.train, even.gallery, even.query)
 
 
 def test_splits_differ_and_are_decided_by_the_seed(root):
     def people(**options):
-        return tuple(record.pid for record in viper.load(root, **options).query)
+        return tuple(record.pid for record in spec_of("viper").load(root, **options).query)
 
     assert len({people(split=split) for split in range(20)}) > 3
     assert [people(split=split, seed=1) for split in range(20)] != [people(split=split) for split in range(20)]
@@ -45,10 +45,10 @@ def test_splits_differ_and_are_decided_by_the_seed(root):
 def test_a_person_without_pair_is_named(root):
     (root / "viper/VIPeR/cam_b/007_91.bmp").unlink()
     with pytest.raises(InputError, match="VIPeR: person 7 is in only one of cam_a and cam_b"):
-        viper.load(root)
+        spec_of("viper").load(root)
 
 
 def test_missing_folder_is_named(root):
     (root / "viper/VIPeR/cam_b").rename(root / "viper/VIPeR/cam_c")
     with pytest.raises(InputError, match="VIPeR: .*VIPeR lacks cam_b/; .* holds cam_a/, cam_c/"):
-        viper.load(root)
+        spec_of("viper").load(root)

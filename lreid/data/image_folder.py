@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.datasets.csv_dataset import ascending_ranks
-from lreid.data.datasets.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
+from lreid.data.csv_dataset import ascending_ranks
+from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.data.datasets import csv_dataset
+from lreid.data import csv_dataset
 from lreid.data.images import read_image
 from lreid.errors import InputError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lreid.data.datasets.layout import require_splits
+from lreid.data.layout import require_splits
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 from lreid.identities import JUNK

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lreid.data.datasets import image_folder, load_datasets
+from lreid.data import image_folder
+from lreid.data.datasets import load_datasets
 from lreid.data.inventory import look
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError

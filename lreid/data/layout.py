@@ -1,10 +1,10 @@
-"""What the loaders share: finding a data set's folder, listing its images, saying what is wrong with it."""
+"""What the readers of data sets share: listing images, telling identity and camera from names, drawing splits."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,65 +12,11 @@ import numpy as np
 
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
-from lreid.identities import JUNK
+from lreid.identities import DISTRACTOR, JUNK
 
 CameraPolicy = Literal["apart", "same"]
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")  # of images
-DISTRACTOR = 0  # nobody, or a person without identity: a wrong answer in the gallery, nothing to train on
-
-
-class NotThere(InputError):
-    """A data set of which there is no folder at all.
-
-    Attributes:
-        places: the folders that were looked for, best first.
-    """
-
-    def __init__(self, message: str, places: Sequence[Path]) -> None:
-        super().__init__(message)
-        self.places = tuple(places)
-
-
-def find_home(
-    root: Path, names: Sequence[str], *, folders: Collection[str], files: Collection[str] = (), title: str, source: str
-) -> Path:
-    """The folder of a data set.
-
-    Args:
-        root: where all data sets lie.
-        names: folders below ``root`` where it may be, best first.
-        folders, files: what it must hold.
-        title: its name for people.
-        source: where a person gets it.
-
-    Returns:
-        The first of ``names`` that holds all of them.
-
-    Raises:
-        NotThere: none of the folders is there.
-        InputError: one is, but something in it is missing.
-    """
-    places = [root / name for name in names]
-    homes = [place for place in places if place.is_dir()]
-    if not homes:
-        raise NotThere(
-            f"{title}: no folder {' or '.join(map(str, places))}; get the data set from {source} and unpack it "
-            f"there (datasets/README.md shows the layout); {describe_folder(root)}",
-            places,
-        )
-    lacking = {
-        home: [f"{name}/" for name in folders if not (home / name).is_dir()]
-        + [name for name in files if not (home / name).is_file()]
-        for home in homes
-    }
-    for home, missing in lacking.items():
-        if not missing:
-            return home
-    raise InputError(
-        f"{title}: {homes[0]} lacks {', '.join(lacking[homes[0]])}; "
-        f"{describe_folder(homes[0])}; unpack the archive as it comes (datasets/README.md shows the layout)"
-    )
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:

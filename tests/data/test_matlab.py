@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matlab_files import WRITERS, cells, write_old
 
-from lreid.data.datasets.matlab import MatlabFile, read_matlab
+from lreid.data.matlab import MatlabFile, read_matlab
 from lreid.errors import InputError
 
 IMAGE = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)

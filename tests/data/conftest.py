@@ -28,7 +28,7 @@ def make_images() -> MakeImages:
 @pytest.fixture
 def shared_data() -> Path:
     """The folder with the two real CSV data sets."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("LREID_SHARED_DATA", beside))
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} does not exist (set LREID_SHARED_DATA)")

@@ -1,0 +1,175 @@
+"""What there is to know of a data set beside its images: names, folders, splits, published counts, terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lreid.data.layout import CameraPolicy, describe_folder
+from lreid.data.records import DataSet
+from lreid.errors import InputError
+
+Counts = Mapping[str, int]  # by the names in COLUMNS
+SPLITS = ("train", "query", "gallery")
+KINDS = ("identities", "images")
+COLUMNS = (*(f"{split} {kind}" for split in SPLITS for kind in KINDS), "cameras")
+
+
+def published(cameras: int | None = None, **splits: tuple[int | None, int | None]) -> Counts:
+    """Counts that a paper or its authors' page tells, by the names in :data:`COLUMNS`.
+
+    Args:
+        cameras: of all splits together.
+        splits: identities and images of ``train``, ``query`` and ``gallery``, those of a single split where there are
+            several; None where it is not published. Distractors count as one identity.
+    """
+    told = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
+    return {column: count for column, count in {**told, "cameras": cameras}.items() if count is not None}
+
+
+class NotThere(InputError):
+    """A data set of which there is no folder at all.
+
+    Attributes:
+        places: the folders that were looked for, best first.
+    """
+
+    def __init__(self, message: str, places: Sequence[Path]) -> None:
+        super().__init__(message)
+        self.places = tuple(places)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Folders of a data set, and what one of them must hold.
+
+    Attributes:
+        homes: folders below the one of all data sets where it may be, best first.
+        folders, files: what it must hold there.
+    """
+
+    homes: Sequence[str]
+    folders: Sequence[str] = ()
+    files: Sequence[str] = ()
+
+    def places(self, root: Path) -> list[Path]:
+        """All homes, whether they are there or not."""
+        return [root / home for home in self.homes]
+
+    def lacking(self, root: Path) -> dict[Path, list[str]]:
+        """What each home that is there lacks."""
+        return {
+            home: [f"{name}/" for name in self.folders if not (home / name).is_dir()]
+            + [name for name in self.files if not (home / name).is_file()]
+            for home in self.places(root)
+            if home.is_dir()
+        }
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How images come out of a release that cannot be read as it is.
+
+    Attributes:
+        convert: writes the images; takes the home of the release.
+        release: where it lies and what it holds.
+        makes: what ``convert`` writes, as :meth:`Layout.lacking` names it.
+    """
+
+    convert: Callable[[Path], None]
+    release: Layout
+    makes: Sequence[str]
+
+    def released(self, root: Path) -> Path | None:
+        """The home where at least a part of the release lies."""
+        whole = len(self.release.folders) + len(self.release.files)
+        return next((home for home, missing in self.release.lacking(root).items() if len(missing) < whole), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A data set, or one of the variants of one.
+
+    Attributes:
+        name: as in ``BENCHMARK.TRAIN``.
+        read: gives the data set out of its home. It takes ``split`` and ``seed`` where there are several splits, and
+            ``cameras`` where none are told.
+        title: its name for people.
+        source: address of its authors' page.
+        on_request: whether its authors must be asked.
+        licence: what their page or agreement says, in a few words.
+        layout: where it lies and what it holds.
+        folder: below the folder of all data sets, where its archives are unpacked.
+        conversion: from the release to images, where that is not all.
+        splits: over how many splits its figures are averaged.
+        cameras: whether it tells cameras.
+        renumbered: whether the identities that are tested are numbered from 0 again.
+        published: the counts to compare with.
+        remark: for the table of all names.
+    """
+
+    name: str
+    read: Callable[..., DataSet]
+    title: str
+    source: str = ""
+    on_request: bool = False
+    licence: str = "none stated"
+    layout: Layout
+    folder: str = ""
+    conversion: Conversion | None = None
+    splits: int = 1
+    cameras: bool = True
+    renumbered: bool = False
+    published: Counts = field(default_factory=dict)
+    remark: str = ""
+
+    def load(self, root: str | Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
+        """The data set.
+
+        Args:
+            root: where all data sets lie.
+            split: which one, from 0, where there are several.
+            seed: decides splits that are random.
+            cameras: of queries and gallery where none are told, see :func:`lreid.data.layout.cameras_of_test`.
+
+        Raises:
+            NotThere: there is no folder of it.
+            InputError: something in it is missing, laid out differently or named otherwise, or a split is empty.
+        """
+        options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
+        if not self.cameras:
+            options["cameras"] = cameras
+        return self.read(self.home(Path(root)), **options)
+
+    def home(self, root: Path) -> Path:
+        """The first of its homes that holds all it must.
+
+        Raises:
+            NotThere: none of them is there.
+            InputError: one is, but something in it is missing, or images are to be made of the release first.
+        """
+        lacking = self.layout.lacking(root)
+        for home, missing in lacking.items():
+            if not missing:
+                return home
+        command = f"python tools/datasets.py prepare {self.name} --root {root}"
+        released = self.conversion.released(root) if self.conversion else None
+        if not lacking and released:
+            raise InputError(f"{self.title}: the images in {released} are not prepared; run: {command}")
+        if not lacking:
+            places = self.layout.places(root)
+            authors = f"from its authors ({self.source}{', on request' * self.on_request}) " if self.source else ""
+            raise NotThere(
+                f"{self.title}: no folder {' or '.join(map(str, places))}; get the data set {authors}and unpack it "
+                f"there (docs/datasets.md shows the layout); {describe_folder(root)}",
+                places,
+            )
+        home, missing = next(iter(lacking.items()))
+        if self.conversion and set(missing) & set(self.conversion.makes):
+            remedy = f"put {' and '.join([*self.conversion.release.folders, *self.conversion.release.files])} there "
+            remedy += f"and run: {command}"
+        else:
+            remedy = "unpack the archive as it comes (docs/datasets.md shows the layout)"
+        raise InputError(f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; {remedy}")
