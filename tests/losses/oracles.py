@@ -19,7 +19,7 @@ def load_golden(name: str) -> tuple[dict, dict[str, torch.Tensor]]:
         return hyper, {key: torch.from_numpy(arrays[key]) for key in arrays.files}
 
 
-def golden_names(prefix: str) -> list[str]:
+def golden_names(prefix: str = "*") -> list[str]:
     return sorted(path.stem for path in GOLDEN.glob(f"{prefix}_*.npz"))
 
 
