@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.apps.cli import run_tool
-from lreid.config import load_config
+from lreid.apps.options import load_run_config
 from lreid.training.run import run_folder_for, train
 
 
@@ -25,7 +25,7 @@ def main(args: argparse.Namespace) -> None:
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
         files = [args.out / "config.yaml"]
-    cfg = load_config(files, args.overrides)
+    cfg = load_run_config(files, args.overrides)
     train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume)
 
 
@@ -46,5 +46,7 @@ if __name__ == "__main__":
         help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number behind it where that is taken)",
     )
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see lreid/config.py")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY VALUE", help="keys of the config, see docs/configuration.md"
+    )
     sys.exit(run_tool(parser, main))

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 from yacs.config import CfgNode
 
+from lreid.apps.options import load_run_config
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.errors import InputError, Stopped
 from lreid.files import write_atomically, write_text
@@ -68,7 +69,7 @@ class PlannedRun:
     @property
     def cfg(self) -> CfgNode:
         """The resolved config."""
-        return with_method_defaults(load_config(self.files, self.overrides))
+        return with_method_defaults(load_run_config(self.files, self.overrides))
 
     @property
     def command(self) -> list[str]:

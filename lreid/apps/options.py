@@ -1,0 +1,150 @@
+"""Tell what config keys and method options mean, and refuse those that a method ignores.
+
+``python -m lreid.apps.options > docs/configuration.md`` writes the page of all keys.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from yacs.config import CfgNode
+
+from lreid.config import COMMAND_LINE, GROUPS, KEYS, Key, layers, load_config
+from lreid.errors import InputError
+from lreid.methods import Method, method_class, method_defaults
+
+LEARNS_FROM = {
+    "episodes": "episodes of support and query images: it reads EPISODE.*",
+    "identities": "P x K images: it reads BATCH.*, or with STREAM.SEGMENT above 0 and no exemplars mixed in STREAM.*",
+    "stream": "a stream: it reads STREAM.*, and BATCH.* for its segment where STREAM.SEGMENT is 0",
+}
+
+PAGE = """\
+# Configuration
+
+Every key of a config, with its default and the values that it may have. A run takes them from config files
+(`--config`, several, later ones win) and from `KEY VALUE` pairs of the command line, which win over files.
+
+* `--config`, and `_BASE_` in a file, which names files that it builds on, take a path or the name of a file that comes
+  with lreid: `configs/benchmarks/vehicles.yaml`, `benchmarks/vehicles`, or `vehicles`.
+* Paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) are looked for beside the file
+  first, then, like those on the command line, in the working directory.
+* A key that the method ignores is refused where it stands on the command line or in a file that sets `METHOD.NAME`.
+  Keys of both `EPISODE` and `BATCH` together fit any method.
+* The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
+
+This page is made of the table in `lreid/config.py`: `python -m lreid.apps.options > docs/configuration.md`"""
+
+
+def options_text(method: str) -> str:
+    """What a method is, what it learns from, and its options: key, default, type and meaning of each.
+
+    Raises:
+        InputError: there is no such method.
+    """
+    cls = method_class(method)
+    summary = _plain((inspect.getdoc(cls) or "").partition("\n\n")[0])
+    lines = [*textwrap.wrap(f"{method}: {summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
+    for option, default in method_defaults(cls).items():
+        if option not in cls.unused:
+            lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(cls, option, default)})"]
+            lines += textwrap.wrap(_meaning(cls, option), 116, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+def load_run_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> CfgNode:
+    """:func:`lreid.config.load_config` for a run: keys that its method ignores are refused.
+
+    Looked at are the command line and files that name the method themselves. A source that sets keys of both EPISODE
+    and BATCH is meant for methods of either kind, so these are let through.
+
+    Raises:
+        InputError: such a key is set, or as for ``load_config``.
+    """
+    cfg = load_config(files, overrides)
+    for source, keys in layers(files, overrides):
+        if source == COMMAND_LINE or keys.get("METHOD.NAME") == cfg.METHOD.NAME:
+            for name, reason in _ignored(cfg, keys):
+                raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
+    return cfg
+
+
+def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Those of the keys that a source sets which the method of the config ignores, each with the reason."""
+    cls = method_class(cfg.METHOD.NAME)
+    groups = {name.partition(".")[0] for name in keys}
+    defaults = method_defaults(cls)
+    for name in keys:
+        group, _, last = name.partition(".")
+        if group in ("EPISODE", "BATCH") and not groups >= {"EPISODE", "BATCH"}:
+            if (group == "EPISODE") != (cls.batches == "episodes"):
+                yield name, f"which learns from {LEARNS_FROM[cls.batches]}"
+        elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
+            if cfg.STREAM[last] != KEYS[name].default:
+                yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
+        elif group == "METHOD" and last.lower() in cls.unused and cfg.METHOD[last] != defaults[last.lower()]:
+            yield name, "which inherits it and has no use for it"
+
+
+def keys_page() -> str:
+    """The page of all keys, Markdown."""
+    lines = [PAGE]
+    group = None
+    for name, key in KEYS.items():
+        own = name.rpartition(".")[0]
+        if own != group:
+            group = own
+            lines += ["", f"## {own}", "", GROUPS[own]] if own else []
+            lines += ["", "| key | default | type | values | meaning |", "|---|---|---|---|---|"]
+        kind = type(key.default).__name__
+        lines.append(f"| `{name}` | `{key.default!r}` | {kind} | {_values(key)} | {key.about} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(key: Key) -> str:
+    limits = [("≥", key.least), (">", key.above), ("≤", key.most)]
+    return ", ".join(key.choices or [f"{sign} {limit}" for sign, limit in limits if limit is not None])
+
+
+def _type(cls: type[Method], option: str, default: Any) -> str:
+    makers = (vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base))
+    maker = next(maker for maker in makers if option in inspect.signature(maker).parameters)
+    hint = get_type_hints(maker).get(option)
+    return ", ".join(get_args(hint)) if get_origin(hint) is Literal else type(default).__name__
+
+
+def _meaning(cls: type[Method], option: str) -> str:
+    """What the docstrings of a class and its bases say about an option, or those of the function that it is for."""
+    for base in cls.__mro__:
+        told = _arguments(base.__doc__ or "").get(option, "of :class:`…`")
+        if told.startswith("of :class:"):  # handed on to a base
+            continue
+        if function := re.fullmatch(r"of :func:`~?([\w.]+)\.(\w+)`\.?", told):
+            told = _arguments(getattr(importlib.import_module(function[1]), function[2]).__doc__)[option]
+        return _plain(told)
+    return ""
+
+
+def _plain(docstring: str) -> str:
+    """Prose of a docstring without its markup."""
+    return re.sub(r":\w+:`~?(?:\w+\.)*(\w+)`", r"\1", docstring).replace("``", "")
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """The sentences under ``Args:`` by the name of each argument."""
+    section = re.search(r"^Args:\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.M)
+    told: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", section[1]) if section else []:
+        names, _, text = entry.partition(":")
+        told |= {name.strip(): " ".join(text.split()) for name in names.split(",")}
+    return told
+
+
+if __name__ == "__main__":
+    print(keys_page(), end="")

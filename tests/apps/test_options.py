@@ -1,0 +1,92 @@
+"""What keys and options mean is told, and keys that a method ignores are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lreid.apps.options import keys_page, load_run_config, options_text
+from lreid.errors import InputError
+from lreid.methods import method_class, method_defaults, method_names
+
+
+def test_options_of_a_method_and_its_bases_with_their_meaning() -> None:
+    text = options_text("dwopp").splitlines()
+    assert text[0].startswith("dwopp: Distillation without positive pairs")
+    assert "It learns from episodes of support and query images: it reads EPISODE.*." in text
+    row = text.index("METHOD.TEMPERATURE  1.0  (float)")
+    assert text[row + 1] == "    of both distributions."  # of DwPP
+    assert "METHOD.MINING  'hard'  (hard, center)" in text  # of DMMLFineTuning, which hands it on to a function
+    assert max(map(len, text)) <= 120
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_option_has_a_meaning(name: str) -> None:
+    options, unused = method_defaults(method_class(name)), method_class(name).unused
+    assert set(unused) <= set(options)
+    lines = options_text(name).splitlines()
+    keys = [row for row, line in enumerate(lines) if line.startswith("METHOD.")]
+    assert [lines[row].split()[0] for row in keys] == [
+        f"METHOD.{each.upper()}" for each in options if each not in unused
+    ]
+    assert all(len(lines[row + 1].strip()) > 8 and "`" not in lines[row + 1] for row in keys)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ("METHOD.NAME bot_ft EPISODE.QUERY 2", "EPISODE.QUERY is ignored by bot_ft, which learns from P x K images"),
+        ("METHOD.NAME contrast_scoring EPISODE.QUERY 2", "which learns from a stream"),
+        ("BATCH.IMAGES 5", "BATCH.IMAGES is ignored by dwopp, which learns from episodes"),
+        ("METHOD.NAME er STREAM.ITERATIONS 3", "STREAM.ITERATIONS is ignored by er, .* STREAM.SEGMENT is above 0"),
+        ("METHOD.NAME icarl METHOD.TEMPERATURE 3", "METHOD.TEMPERATURE is ignored by icarl, .* no use for it"),
+        ("METHOD.NAME decoupled METHOD.PROB_FLOOR 0", "METHOD.PROB_FLOOR is ignored by decoupled"),
+    ],
+)
+def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^command line: .*{reason}"):
+        load_run_config(overrides=overrides.split())
+    words = ["METHOD.NAME", "dwopp", *overrides.split()]  # a later name wins
+    tree: dict[str, dict[str, str]] = {}
+    for key, value in zip(words[::2], words[1::2], strict=True):
+        group, _, name = key.partition(".")
+        tree.setdefault(group, {})[name] = value
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    with pytest.raises(InputError, match=f"^{file}: .*{reason}"):
+        load_run_config([file])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "METHOD.NAME bot_ft EPISODE.QUERY 2 BATCH.IMAGES 4",  # meant for methods of either kind
+        "METHOD.NAME bot_ft BATCH.IMAGES 4",
+        "METHOD.NAME contrast_scoring BATCH.IMAGES 4 STREAM.ITERATIONS 2",
+        "METHOD.NAME er STREAM.SEGMENT 10 STREAM.ITERATIONS 3",
+        "METHOD.NAME icarl METHOD.TEMPERATURE 2.0",  # as a run writes it down, with every option
+        "EPISODE.QUERY 2",
+    ],
+)
+def test_keys_that_are_read_are_not(overrides: str) -> None:
+    load_run_config(overrides=overrides.split())
+
+
+def test_a_file_that_names_no_method_fits_all(tmp_path: Path) -> None:
+    (tmp_path / "benchmark.yaml").write_text("EPISODE: {QUERY: 2}")
+    (tmp_path / "method.yaml").write_text("METHOD: {NAME: dwopp}\nEPISODE: {QUERY: 2}")
+    load_run_config([tmp_path / "benchmark.yaml"], ["METHOD.NAME", "bot_ft"])
+    load_run_config([tmp_path / "method.yaml"], ["METHOD.NAME", "bot_ft"])
+
+
+def test_a_saved_config_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(load_run_config(["methods/icarl", "recipes/dmml"]).dump())
+    assert load_run_config([tmp_path / "config.yaml"]).EPISODE.SUPPORT == 5
+
+
+def test_the_page_of_keys_is_up_to_date(repository: Path) -> None:
+    page = (repository / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == keys_page(), "python -m lreid.apps.options > docs/configuration.md"
+    assert "| `TRAIN.DECAY_FACTOR` | `0.005` | float | > 0, ≤ 1 | rate in the last epoch" in page
