@@ -147,7 +147,7 @@ KEYS = {
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
     "MODEL.BACKBONE": Key("small", "small, resnet18/34/50/101, torchreid:NAME"),
     "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
-    "METHOD.NAME": Key("dwopp", "a file of lreid/methods, or a registered name"),
+    "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
     "TRAIN.EPOCHS": Key(30, "of a task; every identity occurs once an epoch", least=1),
     "TRAIN.OPTIMIZER": Key("adam", "of all parameters, anew for every task", choices=("adam", "sgd")),
@@ -388,12 +388,24 @@ def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
         for option in [option for option in node if f"METHOD.{option}" not in KEYS]:
             del node[option]
         node.ALIAS = ""
+        if alias := _aliased(value):
+            _set_all(cfg, alias, source)
+            return
     if last in node:
         node[last] = _typed(value, node[last], name, source)
     elif node.is_new_allowed():  # an option of a method, which checks it itself
         node[last] = value
     else:
         raise _unknown_key(cfg, name, source)
+
+
+def _aliased(name: Any) -> dict[str, Any] | None:
+    """Content of the file of ``configs/methods`` that makes ``name`` of another method; None where there is none."""
+    file = CONFIGS / "methods" / f"{name}.yaml"
+    if not (isinstance(name, str) and name.isidentifier() and file.exists()):
+        return None
+    content = dict(leaves(_parsed(file.read_text(encoding="utf-8"), str(file))))
+    return content if content["METHOD.NAME"] != name else None
 
 
 def _typed(value: Any, default: Any, name: str, source: str) -> Any:

@@ -31,6 +31,22 @@ class ArgumentError(InputError):
         self.argument, self.fault = argument, fault
 
 
+def require(condition: bool, argument: str, value: object, rule: str) -> None:
+    """Checks an argument.
+
+    Args:
+        condition: what must hold.
+        argument: its name.
+        value: that it has.
+        rule: what it must be, as in ``above 0``.
+
+    Raises:
+        ArgumentError: the condition does not hold.
+    """
+    if not condition:
+        raise ArgumentError(argument, f"is {value!r}; it must be {rule}")
+
+
 @contextmanager
 def naming_keys(group: str, **keys: str) -> Iterator[None]:
     """Put around a call whose arguments come from a config: its errors name the keys.

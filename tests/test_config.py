@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from lreid.config import check_values, config_from_text, default_config, differing_keys, load_config, method_options
+from lreid.config import (
+    check_values,
+    config_from_text,
+    default_config,
+    differing_keys,
+    load_config,
+    method_options,
+    method_title,
+)
 from lreid.errors import InputError
 from lreid.methods import build_method
 from lreid.models import Embedder
@@ -22,7 +30,7 @@ CONFIGS = sorted(
 def test_every_shipped_config_loads(file: Path) -> None:
     cfg = load_config([file])
     if file.parent.name == "methods":
-        assert file.stem == cfg.METHOD.NAME
+        assert file.stem == method_title(cfg)
         build_method(cfg.METHOD.NAME, Embedder("small", height=64, width=32), **method_options(cfg))
     if file.parent.name == "benchmarks":
         assert file.stem == cfg.BENCHMARK.NAME
@@ -54,6 +62,17 @@ def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:
     assert load_config([tmp_path / "a.yaml"]).METHOD.TEMPERATURE == 3.0
     assert "TEMPERATURE" not in load_config([tmp_path / "a.yaml"], ["METHOD.NAME", "joint"]).METHOD
     assert load_config([tmp_path / "a.yaml"], ["METHOD.NAME", "dwpp"]).METHOD.TEMPERATURE == 3.0
+
+
+def test_a_method_that_is_another_with_options_is_known_by_name(repository: Path) -> None:
+    file = repository / "configs" / "methods" / "lwf_plus.yaml"
+    cfg = load_config([], ["METHOD.NAME", "lwf_plus", "METHOD.TEMPERATURE", "3.0"])
+    assert (cfg.METHOD.NAME, method_title(cfg)) == ("lwf", "lwf_plus")
+    assert differing_keys(cfg, load_config([file])) == ["METHOD.TEMPERATURE"]
+    assert load_config([], ["METHOD.NAME", "joint"]).BENCHMARK.JOINT
+    assert differing_keys(load_config([file], ["METHOD.NAME", "er"]), load_config([], ["METHOD.NAME", "er"])) == []
+    before = "METHOD: {NAME: bot_ft_plus, EXEMPLARS: 20}"  # of a run from when it was a method of its own
+    assert config_from_text(before, "config.yaml").METHOD.EXEMPLARS == 20
 
 
 @pytest.mark.parametrize(

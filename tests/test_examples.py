@@ -106,7 +106,7 @@ def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
 
 
 def test_a_registered_method_replaces_no_file() -> None:
-    with pytest.raises(InputError, match="METHOD.NAME: dwopp comes with lreid"):
+    with pytest.raises(InputError, match="name 'dwopp' comes with lreid"):
         methods.register("dwopp")
 
 

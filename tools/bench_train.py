@@ -65,7 +65,7 @@ class Contestant:
         benchmark = benchmark_of(cfg)
         benchmark = replace(benchmark, tests=(), tasks=benchmark.tasks[:tasks])  # nothing is tested
         self.method = method_of(cfg, self.device, pretrained=False)
-        if self.method.joint:
+        if cfg.BENCHMARK.JOINT:
             benchmark = merge_tasks(benchmark)
         evaluator = evaluator_of(cfg, benchmark)
         self.results = new_results(cfg, benchmark, "", self.method, evaluator)

@@ -21,7 +21,7 @@ from yacs.config import CfgNode
 
 from lreid.apps.options import load_run_config
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
-from lreid.errors import InputError, Stopped
+from lreid.errors import InputError, Stopped, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
@@ -147,7 +147,8 @@ def plan(
             raise InputError(f"{run.folder}: would compute the same as {first}; name every value once")
         # Whatever a method does not like about its options it says when it is made.
         small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
-        build_method(cfg.METHOD.NAME, small, **method_options(cfg))
+        with naming_keys("METHOD", name="METHOD.NAME"):
+            build_method(cfg.METHOD.NAME, small, **method_options(cfg))
     return runs
 
 

@@ -9,11 +9,25 @@ import numpy as np
 import torch
 
 from lreid.data.images import read_image
+from lreid.errors import require
 
 
-def budget_of(images: int, mib: float, *, height: int, width: int) -> int:
-    """Images that fit in both budgets: a number of images, and MiB of pixels (height, width, 3); 0 MiB is none."""
-    return min(images, int(mib * 2**20) // (3 * height * width)) if mib else images
+def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -> int:
+    """Images that a memory may keep.
+
+    Args:
+        exemplars: their number.
+        exemplar_mib: size of their pixels (height, width, 3); 0 is no limit.
+        height, width: in pixels.
+
+    Raises:
+        ArgumentError: one of the two is below 0.
+    """
+    require(exemplars >= 0, "exemplars", exemplars, "0 or more")
+    require(exemplar_mib >= 0, "exemplar_mib", exemplar_mib, "0 or more")
+    if exemplar_mib == 0:
+        return exemplars
+    return min(exemplars, int(exemplar_mib * 2**20) // (3 * height * width))
 
 
 class ImagePaths(Sequence[np.ndarray]):

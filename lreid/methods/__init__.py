@@ -9,11 +9,11 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, require
 from lreid.methods.base import Method
 from lreid.models import Embedder
 
-__all__ = ["Method", "build_method", "method_class", "method_names", "register"]
+__all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "register"]
 
 _registered: dict[str, type[Method]] = {}
 
@@ -25,10 +25,10 @@ def register(name: str) -> Callable[[type[Method]], type[Method]]:
     twice puts the new class in the place of the old one.
 
     Raises:
-        InputError: a file of this package has that name.
+        ArgumentError: a file of this package has that name.
     """
     if name in _file_names():
-        raise InputError(f"METHOD.NAME: {name} comes with lreid; register a method of your own under another name")
+        raise ArgumentError("name", f"{name!r} comes with lreid; register a method of your own under another one")
 
     def decorate(cls: type[Method]) -> type[Method]:
         _registered[name] = cls
@@ -50,11 +50,11 @@ def method_class(name: str) -> type[Method]:
     """The class that the file ``lreid/methods/<name>.py`` defines, or that was registered.
 
     Raises:
-        InputError: there is no such method; the nearest known one is named.
+        ArgumentError: there is no such method; the nearest known one is named.
     """
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
-        raise InputError(f"METHOD.NAME: unknown method {name!r}; the nearest known one is {nearest}")
+        raise ArgumentError("name", f"{name!r} is no method; the nearest known one is {nearest}")
     if name in _registered:
         return _registered[name]
     module = importlib.import_module(f"{__name__}.{name}")
@@ -63,20 +63,23 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:
-    """Options that a method takes, with their defaults; those handed on to its bases are included.
+    """Options that a method takes, with their defaults; those that it hands on to its bases are included.
 
     Raises:
-        InputError: one has no default.
+        ArgumentError: one has no default.
     """
     options: dict[str, Any] = {}
     for base in cls.__mro__:
-        if "__init__" in vars(base) and issubclass(base, Method):
-            for name, parameter in inspect.signature(base.__init__).parameters.items():
-                if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-                    continue
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters
+        for name, parameter in parameters.items():
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 if parameter.default is inspect.Parameter.empty:
-                    raise InputError(f"{base.__name__}: its option {name} needs a default, as METHOD.{name.upper()}")
+                    raise ArgumentError(name, f"of {base.__name__} has no default, which would tell its type; add one")
                 options.setdefault(name, parameter.default)
+        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+            break  # nothing is handed on
     return options
 
 
@@ -84,16 +87,16 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
     """A method by name.
 
     Raises:
-        InputError: the method or one of its options is unknown, or an option has the wrong type.
+        ArgumentError: the method or one of its options is unknown, or an option has a wrong type or value.
     """
     cls = method_class(name)
     defaults = method_defaults(cls)
     for option, value in options.items():
         if option not in defaults:
             nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
-            hint = f"the nearest one is METHOD.{nearest[0].upper()}" if nearest else "it takes none"
-            raise InputError(f"METHOD.{option.upper()}: {name} has no such option; {hint}")
+            hint = f"the nearest one is {nearest[0]}" if nearest else "it takes none"
+            raise ArgumentError(option, f"is no option of {name}; {hint}")
         wanted = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
-        if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(defaults[option], bool):
-            raise InputError(f"METHOD.{option.upper()}: must be like {defaults[option]!r} for {name}, got {value!r}")
+        fits = isinstance(value, wanted) and isinstance(value, bool) == isinstance(defaults[option], bool)
+        require(fits, option, value, f"like {defaults[option]!r} for {name}")
     return cls(model, **options)

@@ -12,14 +12,14 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import plasticity_loss, smoothed_cross_entropy, stability_loss
 from lreid.methods.lwf import LwF
 from lreid.models import Embedder, KnowledgeGraph
 
 
 class AKA(LwF):
-    """Adaptive knowledge accumulation (Pu et al., CVPR 2021), without exemplars.
+    """Adaptive knowledge accumulation (Pu et al., CVPR 2021).
 
     The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
 
@@ -61,11 +61,9 @@ class AKA(LwF):
         **lwf: Any,
     ) -> None:
         super().__init__(model, **lwf)
-        if not 0 <= plasticity_share <= 1 or vertices < 1 or smoothing_classes < 0:
-            raise InputError(
-                "METHOD.PLASTICITY_SHARE must be in [0, 1], METHOD.VERTICES at least 1 and "
-                "METHOD.SMOOTHING_CLASSES at least 0"
-            )
+        require(0 <= plasticity_share <= 1, "plasticity_share", plasticity_share, "in [0, 1]")
+        require(vertices >= 1, "vertices", vertices, "1 or more")
+        require(smoothing_classes >= 0, "smoothing_classes", smoothing_classes, "0 or more")
         self.weights |= {"triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight}
         self.smoothing_classes, self.teacher_in_training = smoothing_classes, teacher_in_training
         self.graph = KnowledgeGraph(model.dim, vertices, seed=torch.initial_seed()).to(model.mean.device)
@@ -93,7 +91,6 @@ class AKA(LwF):
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
-        self.teacher.train(self.teacher_in_training)
         self.old_vertices = self.graph.vertices.detach().clone()
 
     def state_dict(self) -> dict[str, Any]:
@@ -103,5 +100,4 @@ class AKA(LwF):
         super().load_state_dict(state)
         self.graph.load_state_dict(state["graph"])
         if state["old_vertices"] is not None:
-            self.teacher.train(self.teacher_in_training)
             self.old_vertices = state["old_vertices"].to(self.graph.vertices.device)

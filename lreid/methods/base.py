@@ -1,4 +1,4 @@
-"""What a lifelong method is: one object with four hooks."""
+"""What a lifelong method is: one object with a few hooks, of which a simple one needs ``loss`` alone."""
 
 from __future__ import annotations
 
@@ -7,22 +7,34 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.memory import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
-from lreid.models import Embedder
+from lreid.models import Embedder, frozen_copy
 
 
 class Method:
     """Base of all methods; learns ``model`` task after task.
 
     A subclass lives in a file of its own, whose name is the method's name, and takes its options as keyword
-    arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``.
+    arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``. It hands on further ones, so that every method
+    can replay exemplars: by default their identities are mixed into its batches.
+
+    Args:
+        model: the network.
+        exemplars: images of past tasks that are kept in all.
+        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
+        store: ``images`` keeps pixels, so that files of past tasks may be deleted; ``paths`` keeps the names of the
+            same images and reads the files whenever they are drawn.
+        selection: which images of an identity are kept, one of ``selections``; see :func:`~lreid.memory.select`.
+        fill_memory, least_images: which identities keep how many, see :class:`~lreid.memory.ExemplarMemory`.
+        exemplar_share: share of the identities of a batch that come from the memory, in [0, 1); 0 draws from its
+            identities and those of the task alike.
 
     Attributes:
         batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
@@ -31,37 +43,65 @@ class Method:
         views: of every image in a batch, each with an augmentation of its own.
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
-        joint: True where all tasks are learned at once, as an upper bound.
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
+        selections: those that the method can be given; ``importance`` is for methods that score images.
+        keeps_teacher: True where :attr:`teacher` is wanted from the second task on.
+        teacher_in_training: let the teacher normalise by the statistics of the batch.
+        network: what is trained and copied as a teacher: the model, or a module that holds it.
+        teacher: the network as it was after the task before, frozen; None before there is one.
         weights: factor of each loss term in the sum that is minimised; 1 for those not named.
         augment: how the run augments images, see :meth:`augmented`; set by the trainer.
         replayed: images that the method has drawn from its memory by itself so far.
-        memory: images of past tasks; None where none are kept.
-        exemplar_share: share of the identities of a batch that come from the memory; 0 draws from its identities
-            and those of the task alike, None leaves the memory to the method.
+        memory: images of past tasks.
+        exemplar_share: as above; None where nothing is mixed into batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
     views: ClassVar[int] = 1
     pixels: ClassVar[bool] = False
     neck: ClassVar[bool] = False
-    joint: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
+    selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
+    keeps_teacher: bool = False
+    teacher_in_training: bool = False
 
-    def __init__(self, model: Embedder) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        exemplars: int = 0,
+        exemplar_mib: float = 0.0,
+        store: str = "images",
+        selection: str = "herding",
+        fill_memory: bool = False,
+        least_images: int = 2,
+        exemplar_share: float = 0.0,
+    ) -> None:
+        require(store in ("images", "paths"), "store", store, "images or paths")
+        require(selection in self.selections, "selection", selection, f"one of {', '.join(self.selections)}")
+        require(least_images >= 1, "least_images", least_images, "1 or more")
+        require(0 <= exemplar_share < 1, "exemplar_share", exemplar_share, "in [0, 1)")
         self.model = model
+        self.network: nn.Module = model
+        self.teacher: nn.Module | None = None
         self.weights: dict[str, float] = {}
         self.augment: Callable[..., np.ndarray] | None = None
         self.replayed = 0
-        self.memory: ExemplarStore | None = None
-        self.exemplar_share: float | None = None
+        self.store, self.selection = store, selection
+        budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
+        # The seed of the run as it is: to draw one here would change all that is drawn after it.
+        seed = torch.initial_seed()
+        self.memory: ExemplarStore = ExemplarMemory(
+            budget, least=least_images, selection=selection, fill=fill_memory, seed=seed
+        )
+        self.exemplar_share: float | None = exemplar_share if budget else None
 
     @property
     def exemplars(self) -> int:
         """Images of past tasks that are kept."""
-        return len(self.memory) if self.memory is not None else 0
+        return len(self.memory)
 
     def begin_task(self, task: Task) -> None:
         """Called before the first batch of a task, not when a run is taken up again within it."""
@@ -71,7 +111,7 @@ class Method:
 
         Groups may hold a ``rate_factor`` that the learning rate is multiplied by.
         """
-        return self.model.parameters()
+        return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
@@ -106,106 +146,43 @@ class Method:
     def end_step(self, batch: Batch) -> None:
         """Called for each batch after the last update with it."""
 
+    def finish_task(self, task: Task) -> None:
+        """Called after the last update of a task and before its evaluation: what is done to the model is evaluated."""
+
     def end_task(self, task: Task) -> None:
-        """Called after the last batch of a task; its images are not seen again."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that the method needs to go on besides the model: tensors and plain values."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
-
-
-class ExemplarMethod(Method):
-    """Put before a method among the bases of a class, it adds a memory of exemplars.
-
-    Args:
-        model: the network.
-        exemplars: images kept in all; with 0 the method is the one without exemplars.
-        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
-        store: ``images`` keeps pixels, so that files of past tasks may be deleted; ``paths`` keeps the names of the
-            same images and reads the files whenever they are drawn.
-        selection: which images of an identity are kept, one of ``selections``; see :func:`~lreid.memory.select`.
-        fill_memory, least_images: which identities keep how many, see :class:`~lreid.memory.ExemplarMemory`.
-        exemplar_share: see :class:`Method`; in [0, 1).
-        options: of the method.
-
-    Attributes:
-        selections: those that the method can be given; ``importance`` is for methods that score images.
-    """
-
-    selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
-    memory: ExemplarMemory
-
-    def __init__(
-        self,
-        model: Embedder,
-        *,
-        exemplars: int = 500,
-        exemplar_mib: float = 0.0,
-        store: str = "images",
-        selection: str = "herding",
-        fill_memory: bool = False,
-        least_images: int = 2,
-        exemplar_share: float = 0.0,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, **options)
-        if least_images < 1 or not 0 <= exemplar_share < 1 or selection not in self.selections:
-            raise InputError(
-                "METHOD.LEAST_IMAGES must be 1 or more, METHOD.EXEMPLAR_SHARE in [0, 1) and METHOD.SELECTION one of "
-                f"{', '.join(self.selections)}; got {least_images}, {exemplar_share} and {selection!r}"
+        """Called after the evaluation of a task, whose images are not seen again: keeps a teacher and exemplars."""
+        if self.keeps_teacher:
+            self.teacher = self.frozen_network()
+        if isinstance(self.memory, ExemplarMemory) and self.memory.budget:
+            size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}
+            images: Sequence[np.ndarray] = (
+                ImagePaths([record.path for record in task.records], **size)
+                if self.store == "paths"
+                else Images(task.records, **size, cache_gib=0)
             )
-        self.memory = ExemplarMemory(
-            checked_budget(model, exemplars, exemplar_mib, store),
-            least=least_images,
-            selection=selection,
-            fill=fill_memory,
-            # The seed of the run as it is: to draw one here would change all that is drawn after it.
-            seed=torch.initial_seed(),
-        )
-        self.exemplar_share, self.store = exemplar_share, store
+            labels = np.array([record.pid for record in task.records], np.int64)
+            self.memory.add(images, labels, **self.exemplar_values(task))
 
-    def end_task(self, task: Task) -> None:
-        super().end_task(task)
-        if self.memory.budget == 0:  # no need to look at the images
-            return
-        size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}
-        if self.store == "paths":
-            images: Sequence[np.ndarray] = ImagePaths([record.path for record in task.records], **size)
-        else:
-            images = Images(task.records, **size, cache_gib=0)
-        labels = np.array([record.pid for record in task.records], np.int64)
-        self.memory.add(images, labels, **self.exemplar_values(task))
+    def frozen_network(self) -> nn.Module:
+        """A copy of the network as it is now, to be the teacher."""
+        return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
         """What :meth:`ExemplarMemory.add <lreid.memory.ExemplarMemory.add>` chooses images by: here their features."""
-        if self.memory.selection == "random":  # no need to look at the images
+        if self.selection == "random":  # no need to look at the images
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"memory": self.memory.state_dict()}
+        """All that the method needs to go on besides the model: tensors and plain values."""
+        teacher = self.teacher.state_dict() if self.teacher is not None else None
+        return {"teacher": teacher, "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.memory.load_state_dict(state["memory"])
-
-
-def checked_budget(model: Embedder, exemplars: int, exemplar_mib: float, store: str) -> int:
-    """Images that a memory may keep.
-
-    Args:
-        model: of whose input size they are.
-        exemplars, exemplar_mib, store: see :class:`ExemplarMethod`.
-
-    Raises:
-        InputError: an option is out of range.
-    """
-    if min(exemplars, exemplar_mib) < 0 or store not in ("images", "paths"):
-        raise InputError(
-            "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more and METHOD.STORE images or paths; "
-            f"got {exemplars}, {exemplar_mib} and {store!r}"
-        )
-    return budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
+        """Takes back what :meth:`state_dict` gave."""
+        self.teacher = None
+        if state.get("teacher") is not None:  # methods without one once had no such key
+            self.teacher = self.frozen_network()
+            self.teacher.load_state_dict(state["teacher"])
+        if state.get("memory") is not None:
+            self.memory.load_state_dict(state["memory"])

@@ -24,23 +24,29 @@ class BoTFineTuning(Method):
     weights. What DwoPP's authors did to the classifier at a new task is not published. Here it grows by rows for
     the new identities, and the cross-entropy of a task runs over its own rows only.
 
+    With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), of which the paper gives their
+    number and nothing else. Our choices: herding, an equal share of the memory for every identity, batches drawn from
+    the identities of the memory and of the task alike, and, as soon as there is an exemplar, a softmax over all
+    identities seen.
+
     Args:
         model: the network, with a neck.
         margin: of the triplet loss.
         label_smoothing: share of the target that is spread over all classes.
+        options: of :class:`Method`.
     """
 
     batches = "identities"
     neck = True
 
-    def __init__(self, model: Embedder, *, margin: float = 0.3, label_smoothing: float = 0.1) -> None:
-        super().__init__(model)
+    def __init__(self, model: Embedder, *, margin: float = 0.3, label_smoothing: float = 0.1, **options: Any) -> None:
+        super().__init__(model, **options)
         self.margin, self.label_smoothing = margin, label_smoothing
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
-        self.first_class = 0  # of the task at hand
+        self.first_class = 0  # of the softmax
 
     def begin_task(self, task: Task) -> None:
-        self.first_class = len(self.classifier)
+        self.first_class = 0 if self.memory else len(self.classifier)
         self.classifier.grow(len(task.classes))
 
     def parameters(self) -> Iterable[Parameter]:
@@ -53,7 +59,7 @@ class BoTFineTuning(Method):
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Both terms, of features (B, dim) before the neck and logits (B, all classes) behind it."""
         labels = batch.labels.to(features.device)
-        own = logits[:, self.first_class :]  # (B, classes of the task)
+        own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
             "softmax": F.cross_entropy(own, labels - self.first_class, label_smoothing=self.label_smoothing),
             "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
@@ -63,9 +69,10 @@ class BoTFineTuning(Method):
         return self.classifier(features)  # which are behind the neck
 
     def state_dict(self) -> dict[str, Any]:
-        return {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
+        return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
         self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.memory import ImagePaths
 from lreid.methods.co2l import Co2L
@@ -77,8 +77,8 @@ class CCLIS(Co2L):
             selection=selection,
             **options,
         )
-        if prototype_rate < 0 or passes < 1:
-            raise InputError("METHOD.PROTOTYPE_RATE must be 0 or more and METHOD.PASSES at least 1")
+        require(prototype_rate >= 0, "prototype_rate", prototype_rate, "0 or more")
+        require(passes >= 1, "passes", passes, "1 or more")
         self.prototype_rate, self.passes = prototype_rate, passes
         self.weigh_current, self.score_leak = weigh_current, score_leak
         width = self.network.head.width
@@ -135,7 +135,7 @@ class CCLIS(Co2L):
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
         """Scores of the images of a task (n,) and of those in the memory (len(memory),)."""
-        if self.memory.selection == "random":
+        if self.selection == "random":
             return super().exemplar_values(task)
         images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=0)
         cosines = torch.cat([self.pass_cosines(images), self.pass_cosines(self.memory.images)], 1)

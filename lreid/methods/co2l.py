@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import asymmetric_supcon_loss, mean_squared_distillation_loss, relation_distillation_loss
-from lreid.methods.base import ExemplarMethod
-from lreid.models import Embedder, Projected, ProjectedEmbedder, frozen_copy, restored_teacher, teacher_state
+from lreid.memory import ExemplarMemory
+from lreid.methods.base import Method
+from lreid.models import Embedder, Projected, ProjectedEmbedder
 
 
-class Co2L(ExemplarMethod):
+class Co2L(Method):
     """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in all.
 
     Two views of every image go through the network and a projection head. The asymmetric supervised contrastive loss
@@ -32,7 +31,7 @@ class Co2L(ExemplarMethod):
 
     The memory keeps a uniform choice of every identity, as many of one as of another but for one image. Factors and
     means are those of the official code, see :mod:`lreid.losses.supcon`. It keeps the previous model in training
-    mode, by which this answers with the statistics of the batch and its running ones drift; here it is in evaluation
+    mode, so that it normalises by the statistics of the batch and its running ones drift; here it is in evaluation
     mode. There images of the task and exemplars are shuffled together; here identities are, as for every
     method with exemplars. Each task begins with a fresh optimiser. Retrieval compares features, as the
     paper's linear probe does, not projections.
@@ -44,11 +43,13 @@ class Co2L(ExemplarMethod):
         distillation_weight: lambda of Equation 9.
         distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
         teacher_in_training: let the previous model normalise by the statistics of the batch, as the official code does.
-        selection, fill_memory, least_images, options: of :class:`ExemplarMethod`.
+        exemplars, selection, fill_memory, least_images, options: of :class:`Method`.
     """
 
     batches = "identities"
     views = 2
+    network: ProjectedEmbedder
+    memory: ExemplarMemory
     distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
 
     def __init__(
@@ -61,31 +62,28 @@ class Co2L(ExemplarMethod):
         distillation_temperature: float = 0.2,
         teacher_temperature: float = 0.01,
         teacher_in_training: bool = False,
+        exemplars: int = 500,
         selection: str = "random",
         fill_memory: bool = True,
         least_images: int = 1,
         **options: Any,
     ) -> None:
-        super().__init__(model, selection=selection, fill_memory=fill_memory, least_images=least_images, **options)
-        if min(temperature, distillation_temperature, teacher_temperature) <= 0:
-            raise InputError(
-                "METHOD.TEMPERATURE, METHOD.DISTILLATION_TEMPERATURE and METHOD.TEACHER_TEMPERATURE must be above 0"
-            )
-        if distillation not in self.distillations:
-            raise InputError(f"METHOD.DISTILLATION is one of {', '.join(self.distillations)}; got {distillation!r}")
+        memory: dict[str, Any] = {"selection": selection, "fill_memory": fill_memory, "least_images": least_images}
+        super().__init__(model, exemplars=exemplars, **memory, **options)
+        require(temperature > 0, "temperature", temperature, "above 0")
+        require(distillation_temperature > 0, "distillation_temperature", distillation_temperature, "above 0")
+        require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
+        known = ", ".join(self.distillations)
+        require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
         self.temperature, self.distillation = temperature, distillation
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
-        self.teacher_in_training = teacher_in_training
+        self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
         self.network = ProjectedEmbedder(model)
-        self.teacher: ProjectedEmbedder | None = None
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
         self.task_classes = tuple(task.classes)
-
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         new = self.network(batch.images)
@@ -103,7 +101,7 @@ class Co2L(ExemplarMethod):
         return {"supcon": asymmetric_supcon_loss(views, labels, self.task_classes, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """The distillation term of what the model in training and the previous one answer."""
+        """The distillation term of what the model in training and the previous one give."""
         if self.distillation == "embedding":
             return mean_squared_distillation_loss(new.features, old.features)
         if self.distillation == "projection":
@@ -113,22 +111,10 @@ class Co2L(ExemplarMethod):
         )
         return relation_distillation_loss(student, teacher, **self.relation_options)
 
-    def end_task(self, task: Task) -> None:
-        super().end_task(task)
-        if self.distillation != "none":
-            self.teacher = frozen_copy(self.network).train(self.teacher_in_training)
-
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "head": self.network.head.state_dict(),
-            "task_classes": list(self.task_classes),
-            "teacher": teacher_state(self.teacher),
-        }
+        return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.task_classes = tuple(state["task_classes"])
-        self.teacher = restored_teacher(self.network, state["teacher"])
-        if self.teacher is not None:
-            self.teacher.train(self.teacher_in_training)

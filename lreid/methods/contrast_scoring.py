@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import contrast_scores, nt_xent_loss
 from lreid.memory import POLICIES, StreamMemory
 from lreid.methods.base import Method
@@ -24,9 +22,9 @@ class ContrastScoring(Method):
     Learning by Data Selection", Equations 1-6).
 
     Of the images in the buffer and those of the segment that comes in, the ones stay whose projections differ most
-    from those of their mirror images. Then the SimCLR loss of two augmentations of the whole buffer is minimised. They
-    are those of the run and should be strong: see ``configs/recipes/contrast_scoring.yaml``. Labels are stored for
-    whoever looks at the buffer, but nothing is learned from them, and the buffer knows of no tasks. Retrieval
+    from those of their flipped selves. Then the SimCLR loss of two augmentations of the whole buffer is minimised. They
+    are those of the run and should be strong: see ``configs/recipes/contrast_scoring.yaml``. Labels are stored
+    for diagnostics, but nothing is learned from them, and the buffer knows of no tasks. Retrieval
     compares features, not projections.
 
     There is no official code, and the paper leaves open in which mode images are scored: here in evaluation mode. For
@@ -41,9 +39,10 @@ class ContrastScoring(Method):
             :class:`~lreid.memory.StreamMemory`, such as ``fifo`` or ``random``. These need no scores.
         lazy_interval: T of Equation 5: an image of the buffer is scored anew after so many segments; 1 is every time.
         temperature: of the SimCLR loss; 0.5 in the paper, for subsets of ImageNet 0.07.
+        exemplars: 0, since the buffer is the memory.
 
     Attributes:
-        memory: the buffer, a :class:`~lreid.memory.StreamMemory`; None before the first segment where that sizes it.
+        memory: the buffer, a :class:`~lreid.memory.StreamMemory`; of size 0 until the first segment sets it.
         rescored: how often an image of the buffer was scored anew so far; divided by ``memory.budget * memory.steps``
             the share of the buffer in the paper's Table 3.
         replayed: two views of the buffer at every step, less the images that come in, which the trainer counts though
@@ -52,6 +51,8 @@ class ContrastScoring(Method):
 
     batches = "stream"
     pixels = True
+    network: ProjectedEmbedder
+    memory: StreamMemory
 
     def __init__(
         self,
@@ -61,28 +62,25 @@ class ContrastScoring(Method):
         policy: str = "scored",
         lazy_interval: int = 1,
         temperature: float = 0.5,
+        exemplars: int = 0,
     ) -> None:
         super().__init__(model)
-        if buffer < 0 or lazy_interval < 1 or temperature <= 0 or policy not in POLICIES:
-            raise InputError(
-                "METHOD.BUFFER must be 0 or more, METHOD.LAZY_INTERVAL 1 or more, METHOD.TEMPERATURE above 0 and "
-                f"METHOD.POLICY one of {', '.join(POLICIES)}; "
-                f"got {buffer}, {lazy_interval}, {temperature} and {policy!r}"
-            )
+        require(buffer >= 0, "buffer", buffer, "0 or more")
+        require(policy in POLICIES, "policy", policy, f"one of {', '.join(POLICIES)}")
+        require(lazy_interval >= 1, "lazy_interval", lazy_interval, "1 or more")
+        require(temperature > 0, "temperature", temperature, "above 0")
+        require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)
         self.seed = torch.initial_seed()  # of the run
         self.generator = torch.Generator().manual_seed(self.seed)  # of the views
-        self.memory: StreamMemory | None = self.new_buffer(buffer) if buffer else None
+        self.memory = self.new_buffer(buffer)
         self.taken: set[int] = set()  # segments at hand that have been taken in, by id
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
         """Empty, for so many images."""
         return StreamMemory(size, self.policy, seed=self.seed)
-
-    def parameters(self) -> Iterable[Parameter]:
-        return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         if id(batch) not in self.taken:
@@ -100,7 +98,7 @@ class ContrastScoring(Method):
     def select(self, batch: Batch) -> None:
         """Forms the next buffer out of the one at hand and the images that come in."""
         pixels: Any = batch.pixels.numpy()  # (n, H, W, 3)
-        if self.memory is None:
+        if self.memory.budget == 0:
             self.memory = self.new_buffer(len(pixels))
         scores = {}
         if self.policy == "scored":
@@ -127,18 +125,16 @@ class ContrastScoring(Method):
         return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        return super().state_dict() | {
             "head": self.network.head.state_dict(),
             "generator": self.generator.get_state(),
-            "buffer": self.memory.budget if self.memory is not None else 0,
-            "memory": self.memory.state_dict() if self.memory is not None else None,
+            "buffer": self.memory.budget,
             "rescored": self.rescored,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.memory = self.new_buffer(state["buffer"])
+        super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.generator.set_state(state["generator"].cpu())
         self.rescored = state["rescored"]
-        if state["memory"] is not None:
-            self.memory = self.new_buffer(state["buffer"])
-            self.memory.load_state_dict(state["memory"])

@@ -1,4 +1,4 @@
-"""DER++: replay of stored images with their labels, and with the answers that they once had."""
+"""DER++: replay of stored images with their labels, and with the logits that they once had."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DERpp(ER):
         super().__init__(model, replay_weight=replay_weight, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
-        self.answers: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
+        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         terms = super().loss(batch)
@@ -53,12 +53,12 @@ class DERpp(ER):
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         logits = self.logits(batch.images)  # (B, identities)
-        for path, answer in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
+        for path, row in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
             if path not in self.offered:
-                self.answers.setdefault(path, answer)
+                self.first_logits.setdefault(path, row)
         if self.asymmetric:
             return asymmetric_cross_entropy(logits, batch.labels)
         return F.cross_entropy(logits, batch.labels.to(logits.device))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        return {"logits": np.stack([self.answers.pop(path) for path in paths])}  # (k, identities)
+        return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import dmml_loss
 from lreid.losses._ops import Metric
 from lreid.methods.base import Method
@@ -23,6 +23,7 @@ class DMMLFineTuning(Method):
     Args:
         model: the network.
         margin, metric, clamp, feature_penalty, mining: of :func:`lreid.losses.dmml_loss`.
+        options: of :class:`Method`.
     """
 
     def __init__(
@@ -34,13 +35,11 @@ class DMMLFineTuning(Method):
         clamp: bool = True,
         feature_penalty: float = 5e-4,
         mining: Literal["hard", "center"] = "hard",
+        **options: Any,
     ) -> None:
-        super().__init__(model)
-        if metric not in METRICS or mining not in MININGS:
-            raise InputError(
-                f"METHOD.METRIC is one of {', '.join(METRICS)} and METHOD.MINING one of {', '.join(MININGS)}; "
-                f"got {metric!r} and {mining!r}"
-            )
+        super().__init__(model, **options)
+        require(metric in METRICS, "metric", metric, f"one of {', '.join(METRICS)}")
+        require(mining in MININGS, "mining", mining, f"one of {', '.join(MININGS)}")
         self.metric = metric
         self.dmml_options: dict[str, Any] = {
             "margin": margin,

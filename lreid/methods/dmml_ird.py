@@ -8,42 +8,32 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import relation_distillation_loss
-from lreid.methods.base import ExemplarMethod
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
 
 
-class DMMLIRD(ExemplarMethod, DwPP):
+class DMMLIRD(DwPP):
     """Instance-wise relation distillation (Co²L, Cha et al., ICCV 2021, Equations 11 to 13) on the DMML loss.
 
     DwPP and DwoPP (BMVC 2022) keep how a query relates to the prototypes of an episode. This keeps how every image,
     support or query, relates to every other one, by the cosine of their features. No paper has it. There is no
-    projection head, so the distillation is what Co²L's Table 6 calls SEED. Without exemplars by default; with some,
-    episodes are drawn from their identities and those of the task alike.
+    projection head, so the distillation is what Co²L's Table 6 calls SEED.
 
     Args:
         model: the network.
         temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
-        exemplars: images kept in all.
-        options: of :class:`ExemplarMethod` and :class:`DwPP`.
+        options: of :class:`DwPP`.
     """
 
     unused = ("prob_floor",)
 
     def __init__(
-        self,
-        model: Embedder,
-        *,
-        temperature: float = 0.2,
-        teacher_temperature: float = 0.01,
-        exemplars: int = 0,
-        **options: Any,
+        self, model: Embedder, *, temperature: float = 0.2, teacher_temperature: float = 0.01, **options: Any
     ) -> None:
-        super().__init__(model, temperature=temperature, exemplars=exemplars, **options)
-        if teacher_temperature <= 0:
-            raise InputError("METHOD.TEACHER_TEMPERATURE must be above 0")
+        super().__init__(model, temperature=temperature, **options)
+        require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:

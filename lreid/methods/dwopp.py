@@ -13,7 +13,7 @@ from lreid.models import Embedder
 
 
 class DwoPP(DwPP):
-    """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9), without exemplars.
+    """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9).
 
     The metric loss pulls a query to its own identity, whatever the previous model thought of it. So the
     query's own prototype is left out before the softmax, and only how it relates to the others is kept.

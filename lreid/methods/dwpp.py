@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
-from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
+from lreid.models import Embedder
 
 
 class DwPP(DMMLFineTuning):
-    """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6), without exemplars.
+    """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6).
 
     From the second task on the previous model, frozen and in evaluation mode, looks at the same augmented
     images as the new one.
@@ -29,6 +28,8 @@ class DwPP(DMMLFineTuning):
         dmml: options of :class:`DMMLFineTuning`.
     """
 
+    keeps_teacher = True
+
     def __init__(
         self,
         model: Embedder,
@@ -39,15 +40,14 @@ class DwPP(DMMLFineTuning):
         **dmml: Any,
     ) -> None:
         super().__init__(model, **dmml)
-        if temperature <= 0 or not 0 <= prob_floor < 1:
-            raise InputError("METHOD.TEMPERATURE must be above 0 and METHOD.PROB_FLOOR in [0, 1)")
+        require(temperature > 0, "temperature", temperature, "above 0")
+        require(0 <= prob_floor < 1, "prob_floor", prob_floor, "in [0, 1)")
         self.weights = {"distill": distillation_weight}
         self.distillation_options: dict[str, Any] = {
             "temperature": temperature,
             "prob_floor": prob_floor,
             "metric": self.metric,
         }
-        self.teacher: Embedder | None = None
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         student = self.model(batch.images)  # (B, dim)
@@ -61,12 +61,3 @@ class DwPP(DMMLFineTuning):
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
         """The distillation term of features (B, dim) of both models."""
         return dwpp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)
-
-    def end_task(self, task: Task) -> None:
-        self.teacher = frozen_copy(self.model)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"teacher": teacher_state(self.teacher)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.teacher = restored_teacher(self.model, state["teacher"])

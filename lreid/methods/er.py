@@ -14,9 +14,9 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.memory import ImagePaths, StreamMemory
-from lreid.methods.base import Method, checked_budget
+from lreid.methods.base import Method
 from lreid.models import Embedder, GrowingClassifier
 
 
@@ -43,8 +43,7 @@ class ER(Method):
     Args:
         model: the network.
         exemplars: images of the memory; with 0 this is fine-tuning.
-        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
-        store: ``images`` keeps pixels, ``paths`` the names of files that must stay where they are.
+        exemplar_mib, store: of :class:`Method`.
         replay: stored images a step, 0 for as many as come in.
         task_free: replay images of the task at hand too; the official ER leaves them out where it is told of tasks.
         replay_weight: of what is learned from stored images.
@@ -68,13 +67,12 @@ class ER(Method):
         task_free: bool = True,
         replay_weight: float = 1.0,
     ) -> None:
-        super().__init__(model)
-        if replay < 0:
-            raise InputError(f"METHOD.REPLAY must be 0 or more, got {replay}")
+        super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
+        require(replay >= 0, "replay", replay, "0 or more")
         seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
-        budget = checked_budget(model, exemplars, exemplar_mib, store)
-        self.memory = StreamMemory(budget, "reservoir", seed=seed)
-        self.store, self.replay, self.task_free = store, replay, task_free
+        self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
+        self.exemplar_share = None  # what is replayed it draws by itself
+        self.replay, self.task_free = replay, task_free
         self.weights = {"replay": replay_weight}
         self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
@@ -148,17 +146,16 @@ class ER(Method):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        return super().state_dict() | {
             "classifier": self.classifier.state_dict(),
-            "memory": self.memory.state_dict(),
             "generator": self.generator.get_state(),
             "task_classes": list(self.task_classes),
             "offered": sorted(self.offered),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
         self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
         self.classifier.load_state_dict(state["classifier"])
-        self.memory.load_state_dict(state["memory"])
         self.generator.set_state(state["generator"].cpu())
         self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])

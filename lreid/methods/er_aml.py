@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import require
 from lreid.losses import er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.methods.er import ER
 from lreid.models import CosineClassifier, Embedder, GrowingClassifier
@@ -46,11 +46,8 @@ class ERAML(ER):
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
-        if metric_loss not in ("supcon", "triplet") or negatives not in ("incoming", "all"):
-            raise InputError(
-                "METHOD.METRIC_LOSS must be supcon or triplet and METHOD.NEGATIVES incoming or all; "
-                f"got {metric_loss!r} and {negatives!r}"
-            )
+        require(metric_loss in ("supcon", "triplet"), "metric_loss", metric_loss, "supcon or triplet")
+        require(negatives in ("incoming", "all"), "negatives", negatives, "incoming or all")
         self.metric_loss, self.negatives = metric_loss, negatives
         self.temperature, self.margin = temperature, margin
         self.weights["incoming"] = incoming_weight

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.losses import erd_losses
-from lreid.methods.base import ExemplarMethod
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
 
 
-class ERD(ExemplarMethod, DwPP):
+class ERD(DwPP):
     """Episodic replay distillation (Wang et al., CVPR Workshops 2022) on the DMML loss, with 500 exemplars in all.
 
     From the second task on a batch of N identities is two episodes. The previous part is N / 2 exemplar identities.
@@ -36,7 +35,7 @@ class ERD(ExemplarMethod, DwPP):
         distillation_weight, alignment_weight: of the two terms.
         temperature: of all distributions.
         whole_batch: False takes the DMML loss of the current part only.
-        selection, exemplar_share, options: of :class:`ExemplarMethod` and :class:`DwPP`.
+        exemplars, selection, exemplar_share, options: of :class:`DwPP`.
     """
 
     def __init__(
@@ -47,6 +46,7 @@ class ERD(ExemplarMethod, DwPP):
         alignment_weight: float = 0.5,
         temperature: float = 1.0,
         whole_batch: bool = True,
+        exemplars: int = 500,
         selection: str = "nearest",
         exemplar_share: float = 0.6,
         **options: Any,
@@ -55,6 +55,7 @@ class ERD(ExemplarMethod, DwPP):
             model,
             distillation_weight=distillation_weight,
             temperature=temperature,
+            exemplars=exemplars,
             selection=selection,
             exemplar_share=exemplar_share,
             **options,

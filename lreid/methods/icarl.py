@@ -1,18 +1,20 @@
-"""iCaRL: a sigmoid for each identity, exemplars by herding, and the previous model's answers as targets."""
+"""iCaRL: a sigmoid for each identity, exemplars by herding, and the previous model's sigmoids as targets."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.losses import batch_hard_triplet_loss, icarl_loss
-from lreid.methods.lwf_plus import LwFPlus
+from lreid.methods.lwf import LwF
+from lreid.models import Embedder
 
 
-class ICaRL(LwFPlus):
+class ICaRL(LwF):
     """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in all.
 
     With logits ``z``, sigmoids ``g``, new identities N and old ones O, an image of identity y costs (Algorithm 3)::
@@ -23,7 +25,7 @@ class ICaRL(LwFPlus):
     The term ``bce`` is this with labels as targets everywhere, ``distill`` what ``q`` adds in their place, so their
     sum is the formula. DwoPP (BMVC 2022, Table 1), which compares with it on re-ID, publishes no recipe. Our choices:
 
-    * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuningPlus`.
+    * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
     * Sums over identities, as in the paper; the code of mammoth takes the mean.
     * Of K identities ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for both models, so that ``z = 0`` stands for 1 / K. The
       paper's layer has a bias. BoT's has none and features of mean 0, so its logits could not be mostly negative.
@@ -33,10 +35,13 @@ class ICaRL(LwFPlus):
     Args:
         model: the network, with a neck.
         distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.
-        options: of :class:`LwFPlus`.
+        exemplars, options: of :class:`LwF`.
     """
 
     unused = ("temperature", "label_smoothing")
+
+    def __init__(self, model: Embedder, *, exemplars: int = 500, **options: Any) -> None:
+        super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         features = self.model(batch.images)  # (B, dim)

@@ -19,7 +19,7 @@ class IDA(DwPP):
     """Indirect discriminant alignment (Liu et al., ECCV 2020) on the DMML loss, as in DwoPP (BMVC 2022, Table 1).
 
     At the end of a task the mean feature ``a_c`` of each of its identities, an anchor, is stored and never changed
-    again; no image is kept. On images ``x`` of later tasks, with ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all
+    again; no image is needed. On images ``x`` of later tasks, with ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all
     anchors, ``KL(p(. | f_old) || p(. | f_new))`` is added to the DMML loss.
 
     There is no official code, and what DwoPP changed for re-ID is not published. Our choices: the DMML loss in place of

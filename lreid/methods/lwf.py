@@ -1,4 +1,4 @@
-"""LwF: softmax-triplet fine-tuning with the previous model's answers over the old identities kept."""
+"""LwF: softmax-triplet fine-tuning with the previous model's logits over the old identities kept."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
+from lreid.models import Embedder
 
 
 class LwF(BoTFineTuning):
-    """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code, without exemplars.
+    """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code.
 
-    From the second task on the previous model and its classifier answer the same augmented images, and the
+    From the second task on the previous model and its classifier see the same augmented images, and the
     softmax over all identities is held to their softmax over the old ones. AKA's code keeps its old model in
-    training mode, by which it answers with the statistics of the batch; here it is in evaluation mode. It also has a
-    neck for every task; here there is one, as in BoT.
+    training mode, so that it normalises by the statistics of the batch; here it is in evaluation mode. It also has a
+    neck for every task; here there is one, as in BoT. With exemplars it is "LwF+" of DwoPP (BMVC 2022, Table 1), whose
+    recipe is not published: all losses on all images.
 
     Args:
         model: the network, with a neck.
@@ -30,13 +31,15 @@ class LwF(BoTFineTuning):
         bot: options of :class:`BoTFineTuning`.
     """
 
+    keeps_teacher = True
+    teacher: Embedder | None
+
     def __init__(
         self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 2.0, **bot: Any
     ) -> None:
         super().__init__(model, **bot)
         self.weights = {"distill": distillation_weight}
         self.temperature = temperature
-        self.teacher: Embedder | None = None
         self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -50,18 +53,14 @@ class LwF(BoTFineTuning):
         return terms
 
     def end_task(self, task: Task) -> None:
-        self.teacher = frozen_copy(self.model)
+        super().end_task(task)
         self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "teacher": teacher_state(self.teacher),
-            "old_classifier": self.old_classifier.state_dict(),
-        }
+        return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.teacher = restored_teacher(self.model, state["teacher"])
         self.old_classifier.grow(len(state["old_classifier"]["weight"]) - len(self.old_classifier))
         self.old_classifier.load_state_dict(state["old_classifier"])
         self.old_classifier.requires_grad_(False)

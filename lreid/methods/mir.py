@@ -1,4 +1,4 @@
-"""MIR: replay of the stored images that the incoming batch is about to spoil most."""
+"""MIR: replay of the maximally interfered samples, the stored images whose loss the incoming batch raises most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PASS: turned images as classes of their own, prototypes with noise for past identities, features held.
+"""PASS: rotated images as classes of their own, prototypes with noise for past identities, features held.
 
 The file, and so the method, is not called ``pass``, since that is a word of Python that no import can name.
 """
@@ -16,26 +16,26 @@ from lreid.data.records import Task
 from lreid.losses import augment_prototypes, class_means, feature_distillation_loss, prototype_radius, rotate_batch
 from lreid.losses.pass_ import ROTATIONS
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder, frozen_copy, restored_teacher, teacher_state
+from lreid.models import Embedder
 
 
 class PASS(BoTFineTuning):
-    """Prototype augmentation and self-supervision (Zhu et al., CVPR 2021), without exemplars.
+    """Prototype augmentation and self-supervision (Zhu et al., CVPR 2021).
 
     The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``.
 
-    * ``L`` is BoT's softmax-triplet loss. Each image counts four times, turned by 0, 90, 180 and 270 degrees, and turn
-      ``k`` of identity ``y`` is class ``4y + k`` of its own.
+    * ``L`` is BoT's softmax-triplet loss. Each image counts four times, rotated by 0, 90, 180 and 270 degrees, and
+      rotation ``k`` of identity ``y`` is class ``4y + k`` of its own.
     * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, taken once
       after its task. As many are drawn as the batch has images, ``e`` is normal noise, and the radius ``r`` is the
       root mean variance of a dimension within an identity, measured after the first task.
-    * ``F`` and ``F'`` are the features of all turned images by the new and by the previous model; one norm over the
+    * ``F`` and ``F'`` are the features of all rotated images by the new and by the previous model; one norm over the
       batch, neither squared nor a mean.
 
     How DwoPP's authors (BMVC 2022) made PASS fit re-ID is not published. Ours:
 
-    * Quarter turns of images that are not square are resized to the size of the others, and the triplet loss takes
-      each turn for an identity.
+    * Images that are not square are resized after rotations by 90 and 270 degrees, and the triplet loss takes each
+      rotation for an identity.
     * Prototypes live behind the neck, where the classifier is. ``F`` and ``F'`` are taken before it: behind it, the new
       features have the mean 0 in every batch and cannot reach the old ones, which have not.
     * Logits are not divided by PASS's temperature of 0.1, which a linear classifier makes up for by smaller weights.
@@ -51,9 +51,11 @@ class PASS(BoTFineTuning):
         model: the network, with a neck.
         prototype_weight: of the cross-entropy of prototypes.
         distillation_weight: of the feature distillation, ``w``.
-        rotate: turn images. Without it, and with both weights at 0, this is BoT-FT.
+        rotate: rotate images. Without it, and with both weights at 0, this is BoT-FT.
         bot: options of :class:`BoTFineTuning`.
     """
+
+    keeps_teacher = True
 
     def __init__(
         self,
@@ -66,8 +68,7 @@ class PASS(BoTFineTuning):
     ) -> None:
         super().__init__(model, **bot)
         self.weights = {"prototypes": prototype_weight, "distill": distillation_weight}
-        self.turns = ROTATIONS if rotate else 1  # rows of the classifier an identity
-        self.teacher: Embedder | None = None
+        self.rotations = ROTATIONS if rotate else 1  # rows of the classifier an identity
         self.prototypes = torch.empty(0, model.dim, device=model.mean.device)  # (P, dim)
         self.prototype_classes = torch.empty(0, dtype=torch.int64)  # (P,) on the CPU
         self.radius = 0.0
@@ -75,12 +76,12 @@ class PASS(BoTFineTuning):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        self.first_class = 0 if self.weights["prototypes"] else len(self.classifier)
-        self.classifier.grow(self.turns * len(task.classes))
+        self.first_class = 0 if self.memory or self.weights["prototypes"] else len(self.classifier)
+        self.classifier.grow(self.rotations * len(task.classes))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         count = len(batch.labels)
-        if self.turns > 1:
+        if self.rotations > 1:
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
             batch = batch._replace(images=images, labels=labels)
         features = self.model(batch.images)  # (4B, dim)
@@ -99,11 +100,11 @@ class PASS(BoTFineTuning):
         past, rows = augment_prototypes(
             self.prototypes, self.prototype_classes, self.radius, picks, noise.to(self.prototypes)
         )
-        rows //= ROTATIONS // self.turns  # these are 4y, whether or not images are turned
+        rows //= ROTATIONS // self.rotations  # these are 4y, whether or not images are rotated
         return F.cross_entropy(self.classifier(past), rows.to(past.device))
 
     def class_scores(self, features: Tensor) -> Tensor:
-        return super().class_scores(features)[:, :: self.turns]  # of the images that are not turned
+        return super().class_scores(features)[:, :: self.rotations]  # of upright images
 
     def end_task(self, task: Task) -> None:
         features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
@@ -113,11 +114,10 @@ class PASS(BoTFineTuning):
         means, classes = class_means(features, labels)
         self.prototypes = torch.cat([self.prototypes, means.to(self.prototypes)])
         self.prototype_classes = torch.cat([self.prototype_classes, classes])
-        self.teacher = frozen_copy(self.model)
+        super().end_task(task)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
-            "teacher": teacher_state(self.teacher),
             "prototypes": self.prototypes,
             "prototype_classes": self.prototype_classes,
             "radius": self.radius,
@@ -126,7 +126,6 @@ class PASS(BoTFineTuning):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.teacher = restored_teacher(self.model, state["teacher"])
         self.prototypes = state["prototypes"].to(self.prototypes.device)
         self.prototype_classes = state["prototype_classes"].cpu()
         self.radius = state["radius"]

@@ -19,7 +19,7 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation import AccuracyEvaluator, Evaluator
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
@@ -84,7 +84,7 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)
     protocol = protocol_fingerprint(benchmark)
-    if cfg.BENCHMARK.JOINT or method_class(cfg.METHOD.NAME).joint:
+    if cfg.BENCHMARK.JOINT:
         benchmark = merge_tasks(benchmark)
     method = method_of(cfg, device, pretrained=start is None)
     evaluator = evaluator_of(cfg, benchmark)
@@ -132,7 +132,9 @@ def with_method_defaults(cfg: CfgNode) -> CfgNode:
     """The config with every option of its method written out."""
     cfg = cfg.clone()
     cfg.defrost()
-    for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
+    with naming_keys("METHOD", name="METHOD.NAME"):
+        defaults = method_defaults(method_class(cfg.METHOD.NAME))
+    for option, default in defaults.items():
         cfg.METHOD.setdefault(option.upper(), default)
     cfg.freeze()
     return cfg
@@ -187,7 +189,8 @@ def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
     distributed.divide(model)
-    return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+    with naming_keys("METHOD", name="METHOD.NAME"):
+        return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 
 def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:

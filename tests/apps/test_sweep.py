@@ -31,7 +31,7 @@ def names(runs: list[PlannedRun], out: Path) -> list[str]:
 def test_every_method_meets_every_seed_the_first_seed_first(tmp_path: Path) -> None:
     runs = plan(tmp_path, ["joint", "dwopp"], [0, 3])
     assert names(runs, tmp_path) == ["joint-seed0", "dwopp-seed0", "joint-seed3", "dwopp-seed3"]
-    assert [(run.cfg.METHOD.NAME, run.cfg.SEED) for run in runs][1:3] == [("dwopp", 0), ("joint", 3)]
+    assert [(run.cfg.METHOD.ALIAS, run.cfg.SEED) for run in runs][1:3] == [("", 0), ("joint", 3)]
 
 
 def test_every_value_meets_every_other_and_keys_may_go_together(tmp_path: Path) -> None:
@@ -68,15 +68,18 @@ def test_several_benchmarks_are_a_level_of_folders(tmp_path: Path, repository: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"overrides": ["METHOD.TEMPERATURE", "2.0"]}, "METHOD.TEMPERATURE: joint has no such option"),
-        ({"vary": {"METHOD.TEMPERATURE": ["1", "2"]}}, "METHOD.TEMPERATURE: joint has no such option"),
-        ({"methods": ["dwopp"], "vary": {"METHOD.TEMPERATURE": ["1", "0"]}}, "METHOD.TEMPERATURE must be above 0"),
-        ({"overrides": ["METHOD.MARGIN", "much"]}, "METHOD.MARGIN: must be like 0.4"),
+        ({"overrides": ["METHOD.TEMPERATURE", "2.0"]}, "METHOD.TEMPERATURE is no option of dmml_ft"),
+        ({"vary": {"METHOD.TEMPERATURE": ["1", "2"]}}, "METHOD.TEMPERATURE is no option of dmml_ft"),
+        (
+            {"methods": ["dwopp"], "vary": {"METHOD.TEMPERATURE": ["1", "0"]}},
+            "METHOD.TEMPERATURE is 0; it must be above 0",
+        ),
+        ({"overrides": ["METHOD.MARGIN", "much"]}, "METHOD.MARGIN is 'much'; it must be like 0.4"),
         ({"overrides": ["TRAIN.EPOCHS", "0"]}, "TRAIN.EPOCHS is 0"),
         ({"overrides": ["TRAIN.EPOCHS"]}, "TRAIN.EPOCHS: a key without a value"),
         ({"overrides": ["SEED", "1"]}, "SEED: set it with --seeds"),
         ({"vary": {"METHOD.NAME": ["joint"]}}, "METHOD.NAME: set it with --methods"),
-        ({"methods": ["jiont"]}, "unknown method 'jiont'"),
+        ({"methods": ["jiont"]}, "METHOD.NAME 'jiont' is no method"),
         ({"seeds": [0, 0]}, "dwopp-seed0: would hold 2 runs"),
         ({"vary": {"TRAIN.LR": ["1e-3", "0.001"]}}, "LR=0.001-seed0: would compute the same as"),
         ({"vary": {"TRAIN.CHECKPOINT_STEPS": ["0", "1"]}}, "STEPS=1-seed0: would compute the same as"),

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from family import batches, learn, model, task_of, train
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss, plasticity_loss
 from lreid.methods import build_method
 from lreid.methods.aka import AKA
@@ -150,5 +150,5 @@ def test_state_comes_back() -> None:
     "options", [{"plasticity_share": 1.5}, {"plasticity_share": -0.1}, {"smoothing_classes": -1}, {"vertices": 0}]
 )
 def test_bad_options_are_named(options: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="METHOD.PLASTICITY_SHARE must be"):
+    with pytest.raises(ArgumentError, match=f"{next(iter(options))} is .*; it must be"):
         build_method("aka", model(neck=True), **options)

@@ -1,4 +1,4 @@
-"""The memory that ExemplarMethod adds: its options."""
+"""What every method has: exemplars and their options, a teacher, hooks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from drawn import drawn_task
 from family import model
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 from lreid.memory import ImagePaths
 from lreid.methods import Method, build_method
 
 
 def after_two_tasks(**options: object) -> Method:
-    method = build_method("bot_ft_plus", model(neck=True), **options)
+    method = build_method("bot_ft", model(neck=True), **{"exemplars": 500} | options)
     for index in range(2):
         method.begin_task(drawn_task(index))
         method.end_task(drawn_task(index))
@@ -43,12 +43,14 @@ def test_a_filled_memory_uses_the_whole_budget() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"exemplars": -1}, "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more.*got -1"),
-        ({"store": "disk"}, "METHOD.STORE images or paths; got 500, 0.0 and 'disk'"),
-        ({"exemplar_mib": -1.0}, "METHOD.EXEMPLARS and METHOD.EXEMPLAR_MIB must be 0 or more"),
-        ({"selection": "importance"}, "METHOD.SELECTION one of herding, nearest, random; got .* 'importance'"),
+        ({"exemplars": -1}, "exemplars is -1; it must be 0 or more"),
+        ({"store": "disk"}, "store is 'disk'; it must be images or paths"),
+        ({"exemplar_mib": -1.0}, "exemplar_mib is -1.0; it must be 0 or more"),
+        ({"least_images": 0}, "least_images is 0; it must be 1 or more"),
+        ({"exemplar_share": 1.0}, r"exemplar_share is 1.0; it must be in \[0, 1\)"),
+        ({"selection": "importance"}, "selection is 'importance'; it must be one of herding, nearest, random"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build_method("bot_ft_plus", model(neck=True), **options)
+    with pytest.raises(ArgumentError, match=message):
+        build_method("bot_ft", model(neck=True), **options)

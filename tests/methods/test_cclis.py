@@ -17,7 +17,7 @@ from lreid.data.images import Images, read_image
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
 from lreid.data.samplers import IdentitySampler
 from lreid.data.transforms import Augment
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 from lreid.losses import prototype_relation_loss, relation_distillation_loss
 from lreid.methods import build_method
 from lreid.methods.cclis import CCLIS
@@ -250,12 +250,12 @@ def test_state_comes_back() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"selection": "herding"}, "METHOD.SELECTION one of importance, random; got .* 'herding'"),
-        ({"distillation": "relations"}, "METHOD.DISTILLATION is one of prd, ird, seed"),
-        ({"passes": 0}, "METHOD.PASSES at least 1"),
-        ({"prototype_rate": -1.0}, "METHOD.PROTOTYPE_RATE must be 0 or more"),
+        ({"selection": "herding"}, "selection is 'herding'; it must be one of importance, random"),
+        ({"distillation": "relations"}, "distillation is 'relations'; it must be one of prd, ird, seed"),
+        ({"passes": 0}, "passes is 0; it must be 1 or more"),
+        ({"prototype_rate": -1.0}, "prototype_rate is -1.0; it must be 0 or more"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         cclis(**options)

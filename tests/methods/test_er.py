@@ -13,7 +13,7 @@ from family import model, task_of
 from PIL import Image
 
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 from lreid.losses import asymmetric_cross_entropy, er_aml_loss, sample_pairs
 from lreid.methods import Method, build_method
 
@@ -111,7 +111,7 @@ def test_an_image_is_offered_once_however_often_it_comes() -> None:
     assert len(method.memory) == method.memory.seen == 5
 
 
-def test_answers_are_those_that_an_image_came_in_with() -> None:
+def test_logits_are_those_that_an_image_came_in_with() -> None:
     """However many updates a step has and however many batches an update."""
     method = new("der_pp", exemplars=100)
     method.begin_task(task_of(0))
@@ -128,7 +128,7 @@ def test_answers_are_those_that_an_image_came_in_with() -> None:
     np.testing.assert_array_equal(method.memory.extras["logits"], np.concatenate(expected))
     method.loss(three)
     method.end_step(three)
-    assert not method.answers and len(method.memory) == 18
+    assert not method.first_logits and len(method.memory) == 18
 
 
 @pytest.mark.parametrize("name", ["er", "der_pp"])
@@ -249,12 +249,13 @@ def test_state_goes_on_with_the_same_replay() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("er", {"exemplars": -1}, "METHOD.EXEMPLARS"),
-        ("er", {"store": "files"}, "METHOD.STORE"),
-        ("er_aml", {"negatives": "old"}, "METHOD.NEGATIVES"),
-        ("er_aml", {"metric_loss": "softmax"}, "METHOD.METRIC_LOSS"),
+        ("er", {"exemplars": -1}, "exemplars is -1"),
+        ("er", {"store": "files"}, "store is 'files'"),
+        ("er_aml", {"negatives": "old"}, "negatives is 'old'"),
+        ("er", {"selection": "random"}, "selection is no option of er"),
+        ("er_aml", {"metric_loss": "softmax"}, "metric_loss is 'softmax'"),
     ],
 )
 def test_bad_options(name: str, options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         new(name, **options)

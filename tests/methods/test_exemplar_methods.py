@@ -1,4 +1,4 @@
-"""BoT-FT+, LwF+ and iCaRL: their terms, their limits, and their memory."""
+"""BoT-FT, LwF and iCaRL with exemplars: their terms, their limits, and their memory."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ from torch import Tensor
 
 from lreid.data.images import read_image
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
 from lreid.losses import batch_hard_triplet_loss, icarl_loss
-from lreid.methods import Method, build_method
-from lreid.methods.bot_ft_plus import BoTFineTuningPlus
+from lreid.methods import Method, build_method, method_class
+from lreid.methods.bot_ft import BoTFineTuning
 
 
 def with_neck(name: str, **options: object) -> Method:
     return build_method(name, model(neck=True), **options)
 
 
-def answers(method: Method, images: Tensor) -> tuple[Tensor, Tensor]:
+def outputs(method: Method, images: Tensor) -> tuple[Tensor, Tensor]:
     features = method.model(images)
     return features, method.model.neck(features) @ method.classifier.weight.T
 
 
 def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None:
-    method = with_neck("bot_ft_plus")
+    method = with_neck("bot_ft", exemplars=500)
     learn(method, 1, exemplars=True)
     method.begin_task(drawn_task(1))
     (batch,) = steps_of(1, exemplars=True, steps=1)
     assert sorted(set(batch.labels.tolist())) == list(range(8))
     terms = method.loss(batch)
-    features, logits = answers(method, batch.images)
+    features, logits = outputs(method, batch.images)
     assert logits.shape == (24, 8)
     expected = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
     assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
@@ -45,25 +44,19 @@ def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None
     assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(("name", "base"), [("bot_ft_plus", "bot_ft"), ("lwf_plus", "lwf")])
-def test_without_exemplars_it_is_its_base(name: str, base: str) -> None:
-    histories = [learn(method, 3, exemplars=False) for method in (with_neck(name, exemplars=0), with_neck(base))]
-    assert histories[0] == histories[1]
-
-
-def test_lwf_plus_without_distillation_is_bot_ft_plus() -> None:
-    plain = learn(with_neck("bot_ft_plus"), 3, exemplars=True)
-    distilled = learn(with_neck("lwf_plus", distillation_weight=0.0), 3, exemplars=True)
+def test_lwf_without_distillation_is_bot_ft_with_exemplars_too() -> None:
+    plain = learn(with_neck("bot_ft", exemplars=500), 3, exemplars=True)
+    distilled = learn(with_neck("lwf", exemplars=500, distillation_weight=0.0), 3, exemplars=True)
     assert "distill" in distilled[-1]
     assert plain == [{name: terms[name] for name in plain[0]} for terms in distilled]
-    assert plain != learn(with_neck("lwf_plus"), 3, exemplars=True)
+    assert plain != learn(with_neck("lwf", exemplars=500), 3, exemplars=True)
 
 
-class SigmoidFineTuning(BoTFineTuningPlus):
+class SigmoidFineTuning(BoTFineTuning):
     """What iCaRL is without its previous model."""
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        features, logits = answers(self, batch.images)
+        features, logits = outputs(self, batch.images)
         return {
             "bce": logits.shape[1] * icarl_loss(logits - math.log(logits.shape[1] - 1), batch.labels),
             "triplet": batch_hard_triplet_loss(features, batch.labels),
@@ -89,11 +82,11 @@ def test_icarl_is_algorithm_3() -> None:
     train(method, steps_of(1, exemplars=True))
     (batch,) = steps_of(1, exemplars=True, steps=1)
     with torch.no_grad():
-        method.old_classifier.weight.normal_(std=0.1)  # answers that are far from even
+        method.old_classifier.weight.normal_(std=0.1)  # logits that are far from even
         method.classifier.weight.normal_(std=0.1)
     terms = method.loss(batch)
     with torch.no_grad():
-        logits = answers(method, batch.images)[1]
+        logits = outputs(method, batch.images)[1]
         old = method.teacher.neck(method.teacher(batch.images)) @ method.old_classifier.weight.T
     assert logits.shape == (24, 8) and old.shape == (24, 4)
     g, q = (1 / (1 + 7 * np.exp(-each.double().numpy())) for each in (logits, old))
@@ -107,9 +100,9 @@ def test_icarl_is_algorithm_3() -> None:
     assert abs(terms["distill"].item()) > 0.1
 
 
-@pytest.mark.parametrize("name", ["bot_ft_plus", "lwf_plus", "icarl", "erd"])
+@pytest.mark.parametrize("name", ["bot_ft", "lwf", "icarl", "erd", "dwopp", "ida", "aka", "pass_proto"])
 def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> None:
-    method = build_method(name, model(neck=name != "erd"), exemplars=17)
+    method = build_method(name, model(neck=method_class(name).neck), exemplars=17)
     paths = {}
     for index in range(3):
         task = drawn_task(index)
@@ -137,7 +130,7 @@ def test_random_exemplars_follow_from_the_seed_of_the_run() -> None:
     assert np.array_equal(images[0], images[1]) and not np.array_equal(images[0], images[2])
 
 
-@pytest.mark.parametrize("name", ["bot_ft_plus", "lwf_plus", "icarl"])
+@pytest.mark.parametrize("name", ["bot_ft", "lwf", "icarl"])
 def test_state_comes_back(name: str) -> None:
     method, other = with_neck(name, exemplars=10), build_method(name, model(seed=5, neck=True), exemplars=10)
     learn(method, 2, exemplars=True)
@@ -151,11 +144,5 @@ def test_state_comes_back(name: str) -> None:
     (batch,) = steps_of(2, exemplars=True, steps=1)
     with torch.no_grad():
         one, two = method.loss(batch), other.loss(batch)
-    assert len(one) == (2 if name == "bot_ft_plus" else 3)
+    assert len(one) == (2 if name == "bot_ft" else 3)
     assert {key: value.item() for key, value in one.items()} == {key: value.item() for key, value in two.items()}
-
-
-@pytest.mark.parametrize("options", [{"least_images": 0}, {"exemplar_share": 1.0}, {"selection": "herd"}])
-def test_bad_options_are_named(options: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="METHOD.LEAST_IMAGES must be 1 or more.*one of herding, nearest, random"):
-        build_method("bot_ft_plus", model(neck=True), **options)

@@ -109,7 +109,7 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: name the values"),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is named 2 times"),
-        (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE: joint has no such"),
+        (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE is no option of dmml_ft"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_status_2(
