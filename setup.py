@@ -18,6 +18,7 @@ setup(
         "torch>=2.6",
         "torchvision>=0.19",
         "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
+        "filelock>=3.30",  # locks open files, and forked processes do not hold them
         "matplotlib>=3.8",
         "numpy>=1.26",
         "pillow>=10",

@@ -55,7 +55,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
         InputError: it cannot be written; the one before stays.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
-    write_atomically(path, lambda file: torch.save(state, file), previous=previous)
+    write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

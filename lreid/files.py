@@ -1,45 +1,75 @@
-"""Files that are whole or not there: atomic writing, and reading tensors without running code from them."""
+"""Files that are whole or not there: atomic and durable writing, locks, and reading tensors without running code."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
+import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import filelock
 import torch
 
 from lreid.errors import InputError
 
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # of systems and folders that cannot do it
 
-def write_atomically(path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None) -> None:
+
+def lock(path: Path) -> filelock.BaseFileLock:
+    """Makes a file that one process at a time can hold, until it releases it or ends, however it ends.
+
+    Processes that are forked from the holder do not hold it.
+
+    Raises:
+        filelock.Timeout: another process holds it.
+        OSError: the file cannot be made, or the file system has no locks.
+    """
+    held = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
+    held.acquire(blocking=False)
+    return held
+
+
+def real_path(path: str | Path) -> Path:
+    """The file that a symbolic link leads to, whether it is there or not; any other path as it is."""
+    return Path(os.path.realpath(path) if os.path.islink(path) else path)
+
+
+def write_atomically(
+    path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
+) -> None:
     """Writes a file through a temporary one beside it, so that a reader never sees half of it.
 
+    When this returns, a power cut does not undo it. A symbolic link is followed. What processes that were killed have
+    left of the same file is deleted.
+
     Args:
-        path: the file; one that exists is replaced when the new one is complete.
+        path: the file; one that exists is replaced when the new one is complete, which takes over its mode and owner.
         write: called with the open binary file.
         previous: what is replaced stays under this name.
+        private: a file that is new can be read by its owner only; otherwise the umask decides.
 
     Raises:
         InputError: the folder cannot be written to or the disk is full; what was there before stays.
     """
-    path = Path(path)
-    temporary = None
+    path = real_path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        make_folder(path.parent)
+        remove_leftovers(path.parent, path.name)
+        with unfinished(path, private=private) as file:
             write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        if previous is not None and path.exists():
-            path.replace(previous)
-        temporary.replace(path)
+            finish(file, path)
+            if previous is not None and path.exists():
+                path.replace(previous)
+            os.replace(file.name, path)
     except (OSError, RuntimeError) as error:
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
@@ -48,14 +78,131 @@ def write_atomically(path: str | Path, write: Callable[[IO[bytes]], Any], *, pre
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
             "free some space or mend the permissions, then start again; training goes on with --resume"
         ) from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    sync_folder(path.parent, path)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes UTF-8 text with :func:`write_atomically`."""
-    write_atomically(path, lambda file: file.write(text.encode()))
+    """Writes UTF-8 text with :func:`write_atomically`; bytes of file names that are no text come out as ``\\udcff``."""
+    write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
+
+
+@contextlib.contextmanager
+def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
+    """A new file beside ``path``, open for writing and reading, that is removed in the end unless it was renamed.
+
+    It is locked meanwhile, so that others can tell it from one whose process was killed.
+
+    Args:
+        path: of the file that it is to become.
+        private: as in :func:`write_atomically`.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    mode = 0o600 if private or path.exists() else 0o666
+    while True:
+        name = _new_name(path)
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with contextlib.suppress(OSError):  # a file system without locks; nobody takes the file for a leftover there
+            filelock.lock_descriptor(descriptor)
+        if os.fstat(descriptor).st_nlink:  # else somebody took it for a leftover before it was locked
+            break
+        os.close(descriptor)
+    file = open(name, "w+b", opener=lambda *_: descriptor)  # noqa: SIM115, closed below
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):  # the next write deletes it
+            os.unlink(name)
+        with contextlib.suppress(OSError):  # it was synchronised, or is not wanted
+            file.close()
+
+
+def second_name(path: Path) -> Path:
+    """Another name of a file, that of an unfinished one, from which it can be renamed.
+
+    Raises:
+        OSError: it cannot be given.
+    """
+    second = Path(_new_name(path))
+    os.link(path, second)
+    return second
+
+
+def _new_name(path: Path) -> str:
+    return str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.lreid"))
+
+
+def finish(file: IO[bytes], path: Path) -> None:
+    """Forces a file to disk and gives it mode and owner of the one that it replaces, if there is one.
+
+    Raises:
+        OSError: the disk is full or broken.
+    """
+    file.flush()
+    if path.exists():
+        found = path.stat()
+        with contextlib.suppress(OSError):  # only root can give files away
+            os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
+            os.fchown(file.fileno(), found.st_uid, found.st_gid)
+    os.fsync(file.fileno())
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it that are missing; a power cut does not undo it.
+
+    Raises:
+        OSError: it cannot be made, or the disk does not confirm it.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync(each.parent)
+
+
+def sync_folder(folder: Path, changed: Path) -> None:
+    """Forces the names of a folder to disk, so that a power cut does not undo a rename.
+
+    Raises:
+        InputError: the disk does not confirm it; what was ``changed`` is changed all the same.
+    """
+    try:
+        _sync(folder)
+    except OSError as error:
+        raise InputError(
+            f"{changed}: done, but the disk does not confirm it ({error.strerror}), so a power cut may undo it; "
+            "check the disk"
+        ) from None
+
+
+def _sync(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+
+
+def leftovers(folder: Path, name: str | None = None) -> list[Path]:
+    """Unfinished files in a folder, of one file or of all, also those that are being written at this moment."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    matches = ((each, UNFINISHED.fullmatch(each)) for each in names)
+    return [folder / each for each, match in matches if match and name in (None, match["name"])]
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Deletes the unfinished files in a folder whose process was killed, of one file or of all."""
+    for path in leftovers(folder, name):
+        with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or not ours to delete
+            if filelock.lock_descriptor(file.fileno(), blocking=False):
+                path.unlink()
 
 
 def read_json(path: Path) -> Any:

@@ -5,14 +5,34 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import filelock
 import pytest
 import torch
+from power_cuts import Disk
 
 from lreid.errors import InputError
-from lreid.files import read_tensors, write_atomically, write_text
+from lreid.files import leftovers, lock, read_tensors, remove_leftovers, write_atomically, write_text
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def child(program: str, *arguments: str) -> subprocess.Popen:
+    """Python in a process of its own that finds what this one does."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-u", "-c", program, *arguments]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -40,6 +60,162 @@ def test_a_write_that_torch_breaks_off_tells_the_space_left(tmp_path: Path) -> N
 
     with pytest.raises(InputError, match=r"a.pt: cannot be written \(the write broke off; \d+ MiB are free"):
         write_atomically(tmp_path / "a.pt", broken)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_the_umask_decides_who_reads_a_new_file(tmp_path: Path, umask: None) -> None:
+    write_text(tmp_path / "open", "a")
+    write_atomically(tmp_path / "private", lambda file: file.write(b"a"), private=True)
+    assert (mode(tmp_path / "open"), mode(tmp_path / "private")) == (0o640, 0o600)
+    os.umask(0o777)
+    write_text(tmp_path / "closed", "a")
+    assert mode(tmp_path / "closed") == 0
+
+
+def test_a_file_that_is_replaced_keeps_mode_and_owner(tmp_path: Path, umask: None) -> None:
+    file = tmp_path / "a"
+    for wanted in (0o600, 0o664, 0o640):
+        write_text(file, "old")
+        file.chmod(wanted)
+        if os.geteuid() == 0:
+            os.chown(file, 12345, 23456)
+        write_text(file, "new")
+        write_atomically(file, lambda file: file.write(b"newer"), private=True)
+        assert mode(file) == wanted and file.read_text() == "newer"
+        if os.geteuid() == 0:
+            assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
+
+
+def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far/real")
+    for text in ("made", "replaced"):
+        write_text(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "far" / "real").read_text() == text
+    assert os.listdir(tmp_path / "far") == ["real"]
+
+
+WRITE = """
+import sys
+from lreid.files import write_atomically
+
+def wait(file):
+    file.write(b"half")
+    file.flush()
+    print("half")
+    sys.stdin.readline()
+
+write_atomically(sys.argv[1], wait)
+print("whole")
+"""
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    dead, alive = (child(WRITE, str(tmp_path / "a")) for _ in range(2))
+    for process in (dead, alive):
+        assert process.stdout.readline() == "half\n"
+    assert len(leftovers(tmp_path)) == len(leftovers(tmp_path, "a")) == 2 and not leftovers(tmp_path, "b")
+    dead.kill()
+    dead.wait()
+    (tmp_path / ".a.0123abcd.lreid.txt").write_text("somebody else's")
+    write_text(tmp_path / "b", "of another file")
+    assert len(leftovers(tmp_path)) == 2
+    write_text(tmp_path / "a", "mine")
+    remove_leftovers(tmp_path)
+    assert len(leftovers(tmp_path)) == 1
+    assert alive.communicate("go on\n")[0] == "whole\n" and alive.returncode == 0
+    assert sorted(os.listdir(tmp_path)) == [".a.0123abcd.lreid.txt", "a", "b"]
+    assert (tmp_path / "a").read_text() == "half"
+
+
+def test_a_lock_is_free_when_its_holder_dies_though_children_live_on(tmp_path: Path) -> None:
+    program = """
+import os, sys, time
+from pathlib import Path
+from lreid.files import lock
+
+held = lock(Path(sys.argv[1]))
+if not os.fork():
+    print("child", flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+time.sleep(600)
+"""
+    holder = child(program, str(tmp_path / ".lock"))
+    assert holder.stdout.readline() == "child\n"
+    with pytest.raises(filelock.Timeout):
+        lock(tmp_path / ".lock")
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    held = lock(tmp_path / ".lock")
+    with pytest.raises(filelock.Timeout):
+        lock(tmp_path / ".lock")
+    held.release()
+    lock(tmp_path / ".lock").release()
+    holder.communicate("end\n")
+
+
+def failing(number: int):
+    def fail(*_args: object, **_more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_a_temporary_file_that_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", failing(errno.EIO))
+        write_text(tmp_path / "a", "new")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_folder_that_the_disk_does_not_confirm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync, synced = os.fsync, []
+
+    def fail_at_the_folder(file: int) -> None:
+        synced.append(file)
+        if len(synced) == 2:
+            failing(errno.EIO)()
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fail_at_the_folder)
+    with pytest.raises(InputError, match=r"a: done, but the disk does not confirm it \(Input/output error\)"):
+        write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    """When the call has returned, the new one; also in folders that were made for it."""
+    for number, (name, old) in enumerate([("a", "old"), ("new", None)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if old is not None:
+            write_text(folder / name, old)
+        disk = Disk(folder)
+        with disk.recording():
+            write_text(folder / name, "new" * 1000)
+            write_text(folder / name, "newer" * 1000)
+        seen = set()
+        for over, state in disk.every_state():
+            content = state.get(str(folder / name))
+            seen.add(content and content.decode())
+            assert not over or content == b"newer" * 1000
+        assert seen == {old, "new" * 1000, "newer" * 1000}
+
+
+def test_a_power_cut_leaves_a_checkpoint_and_the_one_before(tmp_path: Path) -> None:
+    last, previous = tmp_path / "last.pt", tmp_path / "previous.pt"
+    last.write_bytes(b"1")
+    previous.write_bytes(b"0")
+    disk = Disk(tmp_path)
+    with disk.recording():
+        write_atomically(last, lambda file: file.write(b"2"), previous=previous)
+    for over, state in disk.every_state():
+        pair = tuple(state.get(str(path)) for path in (last, previous))
+        assert pair == (b"2", b"1") if over else pair in [(b"1", b"0"), (None, b"1"), (b"2", b"0"), (b"2", b"1")]
 
 
 class Evil:

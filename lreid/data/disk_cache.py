@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,9 @@ import numpy as np
 from lreid.data.records import Record
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
-from lreid.files import write_atomically
+from lreid.files import remove_leftovers, write_atomically
 
 logger = logging.getLogger("lreid")
-
-UNFINISHED_SECONDS = 24 * 3600  # a file that nobody has written to for so long is not being written
 
 Mapped = tuple[np.ndarray, list[int]]  # images (n, H, W, 3) uint8, read-only, and their places in the records
 
@@ -67,14 +64,10 @@ class DiskCache:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _unwritable(folder, error) from None
-        gone = contextlib.suppress(FileNotFoundError)  # another run has finished or removed it meanwhile
-        for file in folder.glob(".*.images.*"):  # what a run that was killed did not finish
-            with gone:
-                if time.time() - file.stat().st_mtime > UNFINISHED_SECONDS:
-                    file.unlink()
+        remove_leftovers(folder)
         taken = 0
         for file in folder.glob("*.images"):
-            with gone:
+            with contextlib.suppress(FileNotFoundError):  # another run has removed it meanwhile
                 taken += file.stat().st_size
         free = shutil.disk_usage(folder).free
         if taken + size <= self.gib * 2**30 and size < free:

@@ -20,4 +20,4 @@ def place_of(where: str | Path) -> Place:
         InputError: an address of Milvus that is none.
     """
     text = str(where)
-    return MilvusPlace.parse(text) if text.startswith(SCHEME) else FilePlace(Path(text))
+    return MilvusPlace.parse(text) if text.startswith(SCHEME) else FilePlace.named(text)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import filelock
 
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.files import write_atomically, write_text
+from lreid.files import lock, remove_leftovers, write_atomically, write_text
 from lreid.report import learning_curve, task_table, write_report
 
 logger = logging.getLogger("lreid")
@@ -39,13 +40,15 @@ class RunFolder:
             return
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self.lock = _lock(path / ".lock")
-        except BlockingIOError:
+            self.lock = lock(path / ".lock")
+        except filelock.Timeout:
             raise InputError(
                 f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
             ) from None
         except OSError as error:
             raise InputError(f"{path}: cannot be written to ({error.strerror}); choose another --out") from None
+        for folder in (path, self.checkpoints):
+            remove_leftovers(folder)
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -74,7 +77,7 @@ class RunFolder:
     def close(self) -> None:
         """Lets others have the folder."""
         if self.writes:
-            self.lock.close()
+            self.lock.release()
 
     def save_current(self, state: dict[str, Any]) -> None:
         """The checkpoint of the task at hand; the one before stays until the task is over.
@@ -127,18 +130,3 @@ class RunFolder:
         if self.writer is not None:
             for name in entry.keys() - {"task", "epoch"}:
                 self.writer.add_scalar(f"train/{name}", entry[name], step)
-
-
-def _lock(path: Path) -> IO[str]:
-    """An open file that no other process can lock until it is closed or this process ends, however it ends.
-
-    Raises:
-        BlockingIOError: another process has locked it.
-    """
-    file = path.open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise
-    return file

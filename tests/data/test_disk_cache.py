@@ -7,9 +7,9 @@ import logging
 import multiprocessing
 import os
 import signal
-import time
 from pathlib import Path
 
+import filelock
 import numpy as np
 import pytest
 from PIL import Image
@@ -186,14 +186,14 @@ def test_a_folder_that_cannot_be_made(records: list[Record]) -> None:
         load(records, Path(records[0].path) / "cache")
 
 
-def test_unfinished_files_are_removed_in_time(records: list[Record], folder: Path) -> None:
+def test_what_a_killed_run_left_is_removed(records: list[Record], folder: Path) -> None:
     folder.mkdir(parents=True)
-    old, new = folder / ".a.images.x", folder / ".b.images.y"
-    for file in (old, new):
-        file.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * 24 * 3600,) * 2)
-    load(records, folder)
-    assert os.listdir(folder) == [new.name]
+    for name in (".a.images.0123abcd.lreid", ".b.images.0123abcd.lreid"):
+        (folder / name).write_bytes(b"half")
+    with open(folder / ".b.images.0123abcd.lreid", "r+b") as written:
+        filelock.lock_descriptor(written.fileno())  # by a run that goes on
+        load(records, folder)
+    assert os.listdir(folder) == [".b.images.0123abcd.lreid"]
 
 
 def test_files_that_another_run_removes_meanwhile_are_no_end(

@@ -10,10 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from galleries import child, names, small, vectors
+from power_cuts import Disk
 
 from lreid.errors import InputError
+from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
+from lreid.gallery.places import place_of
 
 faiss = pytest.importorskip("faiss")
 
@@ -113,23 +116,166 @@ def test_of_two_writers_the_second_is_told(tmp_path):
         second.save()
 
 
-def test_a_file_of_before_there_were_times_names_and_shards(tmp_path, monkeypatch):
-    from lreid.gallery.faiss import faiss_store
+BUILD = """
+import sys
+import numpy as np
+from lreid.errors import InputError
+from lreid.gallery import Gallery
 
-    def older(path, indexes, header, arrays, seen):
-        for name in ("names", "shards", "whole"):
-            del header[name]
-        return faiss_write(path, indexes, header, {k: v for k, v in arrays.items() if k != "times"}, seen)
-
-    faiss_write = faiss_store.write_gallery
-    with monkeypatch.context() as patch:
-        patch.setattr(faiss_store, "write_gallery", older)
-        small().save(tmp_path / "g")
-    gallery = Gallery.load(tmp_path / "g")
-    assert (gallery.labels().times == -1).all() and gallery.about.names == {} and gallery.about.whole
-    gallery.add(vectors(1), ["new.jpg"], times=[7], model="a1")
+gallery = Gallery.build(np.eye(8), [f"{sys.argv[2]}{i}" for i in range(8)], model="a1", at=sys.argv[1])
+print("built")
+sys.stdin.readline()
+try:
     gallery.save()
-    assert Gallery.load(tmp_path / "g").labels().times[-1] == 7
+    print("made")
+except InputError as error:
+    print(error)
+"""
+
+
+def test_of_several_builders_one_makes_the_gallery_and_the_others_are_told(tmp_path):
+    builders = {name: child(BUILD, str(tmp_path / "g"), name) for name in "abc"}
+    for process in builders.values():
+        assert process.stdout.readline() == "built\n"
+    for process in builders.values():
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = {name: process.communicate()[0].strip() for name, process in builders.items()}
+    winner = next(name for name, line in said.items() if line == "made")
+    told = f"{tmp_path / 'g'}: is there already; another process has made it in the meantime"
+    assert [line for name, line in said.items() if name != winner] == [told, told]
+    assert Gallery.load(tmp_path / "g").holds([f"{winner}{i}" for i in range(8)]).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+def test_features_of_people_are_for_their_owner_unless_somebody_says_otherwise(tmp_path):
+    file = tmp_path / "g"
+    small().save(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o640)
+    gallery = Gallery.load(file)
+    gallery.add(vectors(1), ["new.jpg"], model="a1")
+    gallery.save()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_symbolic_link_stands_for_its_file(tmp_path):
+    """Who is removed is gone from the file itself."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "real")
+    small(at=tmp_path / "link").save()
+    gallery = Gallery.load(tmp_path / "link")
+    gallery.remove(names(11))
+    gallery.save()
+    Gallery.load(tmp_path / "link").save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert Gallery.load(tmp_path / "far" / "real").labels().paths.tolist() == names(1, 11)
+    assert b"00000.jpg" not in (tmp_path / "far" / "real").read_bytes()
+    place = place_of(tmp_path / "link")
+    small(at=place.next()).save()
+    place.switch(Gallery.load(place).store)
+    assert sorted(path.name for path in (tmp_path / "far").iterdir()) == ["real", "real.previous"]
+    place.roll_back()
+    assert sorted(path.name for path in (tmp_path / "far").iterdir()) == ["real", "real.next"]
+    assert len(Gallery.load(tmp_path / "link")) == 1 and (tmp_path / "link").is_symlink()
+
+
+def test_what_killed_processes_left_goes_when_the_gallery_is_opened(tmp_path):
+    program = """
+import os, signal, sys
+import numpy as np
+from lreid.gallery import Gallery
+from lreid.gallery.places import place_of
+
+os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+place = place_of(sys.argv[1])
+Gallery.build(np.eye(8), list("abcdefgh"), model="a1", at=getattr(place, sys.argv[2])()).save()
+"""
+    small().save(tmp_path / "g")
+    small().save(tmp_path / "other")
+    for version in ("next", "previous"):
+        process = child(program, str(tmp_path / "g"), version)
+        assert process.wait() == -signal.SIGKILL
+    assert len(leftovers(tmp_path)) == 2
+    Gallery.load(tmp_path / "other")
+    assert len(leftovers(tmp_path)) == 2
+    Gallery.load(tmp_path / "g")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g", "other"]
+
+
+def sizes(disk, state, folder):
+    """Numbers of images of the galleries that a power cut leaves."""
+    folder.mkdir()
+    disk.restore(state, folder)
+    return {path.name: len(Gallery.load(path)) for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def test_a_power_cut_undoes_no_change_that_was_acknowledged(tmp_path):
+    """Nor does it damage a gallery: it holds what was there before or after a change."""
+    folder = tmp_path / "disk"
+    small(at=folder / "g").save()
+    gallery, disk = Gallery.load(folder / "g"), Disk(folder)
+    small(at=tmp_path / "first").save()  # imports are no part of what is recorded
+    with disk.recording():
+        gallery.remove(names(2))
+        gallery.save()
+        small(count=5, at=folder / "deep" / "new").save()
+    found = set()
+    for number, (over, state) in enumerate(disk.every_state()):
+        there = sizes(disk, {name: data for name, data in state.items() if "deep" not in name}, tmp_path / str(number))
+        found.add(there["g"])
+        assert not over or there == {"g": 10}
+        if data := state.get(str(folder / "deep" / "new")):
+            (tmp_path / "new").write_bytes(data)
+            assert len(Gallery.load(tmp_path / "new")) == 5
+        assert not over or data
+    assert found == {12, 10}
+
+
+def test_a_power_cut_leaves_the_old_version_in_use_or_the_new_one(tmp_path):
+    folder = tmp_path / "disk"
+    place = place_of(folder / "g")
+    small(at=place).save()
+    small(count=9, at=place.next()).save()
+    current, disk = Gallery.load(place), Disk(folder)
+    with disk.recording():
+        place.switch(current.store)
+    after = len(disk.log)
+    with disk.recording():
+        place.roll_back()
+    number = 0
+    for upto in range(len(disk.log) + 1):
+        for state in disk.states(upto):
+            number += 1
+            there = sizes(disk, state, tmp_path / str(number))
+            assert there["g"] in (12, 9)
+            assert upto != after or there == {"g": 9, "g.previous": 12}
+            assert upto != len(disk.log) or there == {"g": 12, "g.next": 9}
+
+
+def test_an_index_of_another_kind_or_size_is_refused(tmp_path):
+    flat, graph = small("flat"), small("hnsw")
+    for one, other in ((flat, graph), (graph, flat)):
+        one.save(tmp_path / "g")
+        _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
+        gallery_file.write_gallery(tmp_path / "g", other.store.index.parts, header, arrays)
+        with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+            Gallery.load(tmp_path / "g")
+    small().save(tmp_path / "g")
+    _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
+    keys, features = np.arange(12), vectors(12)
+    distances = faiss.IndexIDMap(faiss.IndexFlatL2(8))
+    distances.add_with_ids(features, keys)
+    bare = faiss.IndexFlatIP(8)
+    bare.add(features)
+    fewer = faiss.IndexIDMap(faiss.IndexFlatIP(8))
+    fewer.add_with_ids(features[:11], keys[:11])
+    faiss.copy_array_to_vector(keys, fewer.id_map)
+    for index in (distances, bare, fewer):
+        gallery_file.write_gallery(tmp_path / "g", [index], header, arrays)
+        for mapped in (False, True):
+            with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+                Gallery.load(tmp_path / "g", memory_map=mapped)
 
 
 def test_unusable_files_are_named(tmp_path):
@@ -166,6 +312,10 @@ def test_unusable_files_are_named(tmp_path):
         ({"recall": [[1]]}, "recall is no list of pairs"),
         ({"names": {"identity": [[1, 2]]}}, "names.identity is no list of pairs"),
         ({"next_key": 11}, "keys do not ascend to below next_key"),
+        ({"next_key": 2**40}, "next_key is 1099511627776, above 4294967296"),
+        ({"names": None}, "it has no names"),
+        ({"whole": 1}, "whole is 1, not bool"),
+        ({"times": None}, "it has no times"),
         ({"keys": np.arange(12)[::-1]}, "keys do not ascend to below next_key"),
         ({"ids": None}, "it has no ids"),
         ({"ids": np.arange(5)}, r"ids has shape \(5,\) and type int64"),
@@ -207,42 +357,41 @@ def test_every_byte_of_the_index_counts(tmp_path, kind):
             Gallery.load(file)
 
 
-def save_without_checksum(gallery, path):
-    """As before there was one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gallery_file, "CHECKSUM", "unused")
-        gallery.save(path)
-
-
-@pytest.mark.parametrize(("kind", "shards"), [("flat", 1), ("flat", 3), ("hnsw", 1), ("hnsw", 2)])
-def test_without_a_checksum_the_keys_are_compared(tmp_path, kind, shards):
-    """Also in a file that is mapped, and so not read as a whole."""
-    file, ways = tmp_path / "g", (False, True)[: 1 if shards > 1 else 2]
-    gallery = small(kind, 60, shards=shards)
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_of_a_mapped_index_the_keys_are_compared(tmp_path, kind):
+    """It is not read as a whole, so nobody looks at its checksum."""
+    file = tmp_path / "g"
+    gallery = small(kind, 60)
     gallery.remove(names(5, 10))
-    save_without_checksum(gallery, file)
-    for mapped in ways:
-        found = Gallery.load(file, memory_map=mapped).search(vectors(4), 5, model="a1")
-        np.testing.assert_array_equal(found.paths, gallery.search(vectors(4), 5, model="a1").paths)
+    gallery.save(file)
+    found = Gallery.load(file, memory_map=True).search(vectors(4), 5, model="a1")
+    np.testing.assert_array_equal(found.paths, gallery.search(vectors(4), 5, model="a1").paths)
     whole = file.read_bytes()
-    place = whole.index(np.array([30, 30 + shards]).tobytes())  # of a key of the first part
+    place = whole.index(np.array([30, 31]).tobytes())  # of a key
     file.write_bytes(whole[:place] + b"\x3f" + whole[place + 1 :])
-    for mapped in ways:
-        with pytest.raises(InputError, match="g: index and labels do not belong together; build it again"):
-            Gallery.load(file, memory_map=mapped)
+    with pytest.raises(InputError, match="g: index and labels do not belong together; build it again"):
+        Gallery.load(file, memory_map=True)
 
 
 def test_codes_have_their_keys_compared(tmp_path):
     gallery = Gallery.build(vectors(10_000), names(10_000), model="a1", kind="ivfpq")
     gallery.remove(names(5, 10))
-    save_without_checksum(gallery, tmp_path / "g")
+    gallery.save(tmp_path / "g")
     assert len(Gallery.load(tmp_path / "g")) == len(Gallery.load(tmp_path / "g", memory_map=True)) == 9995
     labels = gallery.labels()
     gallery.store.everything = replace(labels, keys=np.where(labels.keys == 9999, 10_000, labels.keys))
     gallery.store.next_key += 1
-    save_without_checksum(gallery, tmp_path / "other")
+    gallery.save(tmp_path / "other")
     with pytest.raises(InputError, match="index and labels do not belong together"):
         Gallery.load(tmp_path / "other")
+
+
+def test_a_file_without_a_checksum_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery_file, "CHECKSUM", "unused")
+    small().save(tmp_path / "g")
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="g: not a gallery"):
+        Gallery.load(tmp_path / "g")
 
 
 def test_a_damaged_size_in_an_index_is_no_lack_of_memory(tmp_path, monkeypatch):

@@ -162,7 +162,6 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None)
     named = NamedGallery.load(where)
     doomed = {absolute(path) for path in paths}
     labels = named.gallery.labels()
-    named.keep_identities(labels.ids)  # once names were kept when their last image went
     if identity is not None:
         number = number_of(identity, named.identities, "identity", named.where)
         doomed |= set(labels.paths[labels.ids == number].tolist())

@@ -63,13 +63,17 @@ class NamedGallery:
         """
         gallery = Gallery.load(where, unfinished=unfinished)
         extras = gallery.about.extras
-        for what, older in (("identity", "identities"), ("camera", "cameras")):
-            if older in extras:  # once names were kept here, and their places were the numbers
-                gallery.about.names[what] = dict(enumerate(extras.pop(older).tolist()))
-        if not {"checkpoint", "flip"} <= extras.keys():
-            raise InputError(f"{where}: a gallery without the names of its identities; build it with tools/search.py")
+        if any(extras.get(name, np.empty(0)).shape != (1,) for name in ("checkpoint", "flip")):
+            raise InputError(f"{where}: does not say how its features were made; build it with tools/search.py")
         checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
-        return cls(gallery, str(where), checkpoint, flip, AdaptedNorm.from_arrays(extras))
+        statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
+        try:
+            if any(array.dtype.kind != "f" for array in statistics.values()):
+                raise ValueError("not numbers")
+            norm = AdaptedNorm.from_arrays(statistics)
+        except (KeyError, ValueError):
+            raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
+        return cls(gallery, str(where), checkpoint, flip, norm)
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: AdaptedNorm | None) -> dict[str, np.ndarray]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.gallery.faiss.gallery_file import Stamp, read_gallery, stamp, unchanged, write_gallery
+from lreid.files import real_path, remove_leftovers, second_name, sync_folder
+from lreid.gallery.faiss.gallery_file import COLUMNS, Stamp, read_gallery, stamp, unchanged, write_gallery
 from lreid.gallery.faiss.index import measure_recall
 from lreid.gallery.faiss.shards import Shards
 from lreid.gallery.filters import EVERYTHING, Filter
@@ -123,9 +123,9 @@ class FaissStore:
         Raises:
             InputError: it cannot be written, or another process has made or changed it in the meantime.
         """
-        path = Path(path or self.path or "")
-        if path == Path():
+        if path is None and self.path is None:
             raise InputError("a gallery that was built without a place is saved to a path; give one")
+        path = real_path(path or self.path or "")
         header = vars(self.about) | {
             "next_key": self.next_key,
             "recall": list(self.about.recall.items()),
@@ -133,12 +133,10 @@ class FaissStore:
             "paths": self.everything.paths.tolist(),
         }
         del header["extras"]
-        arrays = {name: getattr(self.everything, name) for name in ("keys", "ids", "cams", "times")}
+        arrays = {name: getattr(self.everything, name) for name in COLUMNS}
         extras = {f"extra_{name}": array for name, array in self.about.extras.items()}
-        seen = self.seen if path == self.path else None
-        if path == self.path and seen is None and path.exists():
-            raise InputError(f"{path}: is there already; another process has made it in the meantime")
-        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen)
+        seen, new = (self.seen, self.seen is None) if path == self.path else (None, False)
+        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new)
         self.path = path
 
     @classmethod
@@ -149,14 +147,12 @@ class FaissStore:
             InputError: as :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
         """
         indexes, header, arrays, seen = read_gallery(path, memory_map)
-        times = arrays.pop("times", np.full(len(arrays["keys"]), UNKNOWN))  # older files have none
-        labels = Labels(
-            arrays["keys"], arrays["ids"], arrays["cams"], times, np.array(header.pop("paths"), dtype=object)
-        )
+        columns = {name: arrays[name] for name in COLUMNS}
+        labels = Labels(**columns, paths=np.array(header.pop("paths"), dtype=object))
         extras = {name[6:]: array for name, array in arrays.items() if name.startswith("extra_")}
         next_key = header.pop("next_key")
         header["recall"] = dict(header["recall"])
-        header["names"] = {what: dict(names) for what, names in header.get("names", {}).items()}
+        header["names"] = {what: dict(names) for what, names in header["names"].items()}
         about = About(**header, extras=extras)
         index = Shards(about.kind if about.whole else "flat", indexes)
         return cls(index, labels, about, next_key, path, seen, memory_map)
@@ -174,9 +170,16 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """See :class:`lreid.gallery.store.Place`. The versions beside a file are called FILE.next and FILE.previous."""
+    """See :class:`lreid.gallery.store.Place`. The versions beside a file are called FILE.next and FILE.previous.
+
+    Make one with :meth:`named`, which follows symbolic links: what is done to a gallery is done to the file itself.
+    """
 
     path: Path
+
+    @classmethod
+    def named(cls, path: str) -> FilePlace:
+        return cls(real_path(path))
 
     def __str__(self) -> str:
         return str(self.path)
@@ -185,6 +188,8 @@ class FilePlace:
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
+        for each in (self, self.next(), self.previous()):
+            remove_leftovers(each.path.parent, each.path.name)
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
@@ -196,7 +201,11 @@ class FilePlace:
         return self.path.stat().st_size
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be deleted ({error.strerror})") from None
+        sync_folder(self.path.parent, self.path)
 
     def next(self) -> FilePlace:
         return FilePlace(self.path.with_name(f"{self.path.name}.next"))
@@ -221,11 +230,15 @@ class FilePlace:
         try:
             if seen is None:
                 chosen.rename(self.path)
-                return
-            with unchanged(self.path, seen), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
-                second = Path(folder, "gallery")
-                os.link(self.path, second)
-                second.replace(aside)
-                chosen.replace(self.path)
+            else:
+                with unchanged(self.path, seen):  # so the second name of it is no leftover to others
+                    second = second_name(self.path)
+                    try:
+                        second.replace(aside)
+                        chosen.replace(self.path)
+                    finally:
+                        with contextlib.suppress(OSError):
+                            second.unlink()  # still there if a try before has set the same file aside
         except OSError as error:
             raise InputError(f"{self.path}: cannot be replaced ({error}); it is as it was") from None
+        sync_folder(self.path.parent, self.path)

@@ -6,43 +6,43 @@ into memory; a zip archive is found from its end. So ``faiss.read_index`` and ``
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import filelock
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import misfit
-from lreid.gallery.faiss.index import KINDS, import_faiss, keys_in
+from lreid.files import finish, make_folder, misfit, remove_leftovers, sync_folder, unfinished
+from lreid.gallery.faiss.index import KINDS, import_faiss, keys_in, require_kind
 
 FORMAT = 1
-# What is known of a gallery, in the notation of lreid.files.misfit; older files lack what may be left out.
+# What is known of a gallery, in the notation of lreid.files.misfit.
 HEADER = {
     "model": str,
     "kind": str,
     "recall": [list],
     "threshold": (int, float, type(None)),
     "false_accept_rate": (int, float, type(None)),
-    "names?": {str: [list]},
-    "shards?": int,
-    "whole?": bool,
+    "names": {str: [list]},
+    "shards": int,
+    "whole": bool,
     "next_key": int,
     "paths": [str],
 }
-COLUMNS = ("keys", "ids", "cams", "times")  # older files have no times
-CHECKSUM = "index_crc32"  # an array of its own, which versions of lreid that do not compare it pass over
+COLUMNS = ("keys", "ids", "cams", "times")
+CHECKSUM = "index_crc32"  # an array of its own
+MOST_KEYS = 2**32  # images ever added, which a filter keeps a bit of each for
 Stamp = tuple[int, ...]  # which file this is, and in which state
 
 
-def stamp(path: str | Path) -> Stamp:
-    """Tells whether a file was replaced or changed.
+def stamp(path: str | Path | int) -> Stamp:
+    """Tells whether a file, by name or open, was replaced or changed.
 
     Raises:
         OSError: there is no such file.
@@ -63,7 +63,7 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{path}: was taken away while this command worked; nothing was written") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        filelock.lock_descriptor(descriptor)
         if stamp(path) != seen:  # also if it was replaced while this process waited for the lock
             raise InputError(
                 f"{path}: another process has changed it in the meantime; nothing was written, run this again"
@@ -74,56 +74,64 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
 
 
 def write_gallery(
-    path: str | Path,
+    path: Path,
     indexes: list[Any],
     header: dict[str, Any],
     arrays: dict[str, np.ndarray],
     seen: Stamp | None = None,
+    *,
+    new: bool = False,
 ) -> Stamp:
     """Writes through a temporary file beside ``path``, so that a reader never sees half a gallery.
 
+    When this returns, a power cut does not undo it. Only its owner can read a file that is new.
+
     Args:
-        path: the file; one that exists is replaced when the new one is complete.
+        path: the file; one that exists is replaced when the new one is complete, which takes over its mode and owner.
         indexes: faiss indexes.
         header: values that JSON can hold.
         arrays: numeric arrays by name.
         seen: of the file that these were read from; if another process has replaced that, nothing is written.
+        new: there must not be a file yet.
 
     Returns:
         The stamp of the new file.
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the file is not the one that was read; what
-            was there before stays.
+            was there before stays. Or "done, but": it is written, and the disk does not confirm it.
     """
-    path = Path(path)
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(descriptor)
-        temporary = Path(name)
-        _write_indexes(indexes, name)
-        with open(temporary, "r+b") as file:
-            checksum = _crc32(file, os.stat(name).st_size)
+        make_folder(path.parent)
+        remove_leftovers(path.parent, path.name)
+        with unfinished(path, private=True) as file:
+            _write_indexes(indexes, file.name)
+            checksum = _crc32(file, os.stat(file.name).st_size)
             text = json.dumps(header | {"format": FORMAT}).encode()
             kept: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
             kept[CHECKSUM] = np.array(checksum)
             np.savez(file, **kept)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        if seen is None:
-            temporary.replace(path)
-            return stamp(path)
-        with unchanged(path, seen):
-            temporary.replace(path)
-            return stamp(path)
+            finish(file, path)
+            written = stamp(file.fileno())
+            if new:
+                _create(path, file.name)
+            elif seen is None:
+                os.replace(file.name, path)
+            else:
+                with unchanged(path, seen):
+                    os.replace(file.name, path)
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
         raise InputError(f"{path}: cannot be written ({error}); what was saved before is whole") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    sync_folder(path.parent, path)
+    return written
+
+
+def _create(path: Path, source: str) -> None:
+    """A file gets its name, which of several processes only one can do."""
+    try:
+        os.link(source, path)
+    except FileExistsError:
+        raise InputError(f"{path}: is there already; another process has made it in the meantime") from None
 
 
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
@@ -143,8 +151,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
             end = min(part.header_offset for part in archive.zip.infolist())  # of the index
-            checksum = arrays.pop(CHECKSUM, None)
-            whole = memory_map or checksum is None or checksum == _crc32(file, end)
+            checksum = int(arrays.pop(CHECKSUM))
+            whole = memory_map or checksum == _crc32(file, end)
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
@@ -154,14 +162,18 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise InputError(f"{path}: a gallery of another version of lreid; build it again")
     if fault := misfit(header, HEADER) or _fault(header, arrays):
         raise InputError(f"{path}: not a gallery of this version of lreid ({fault}); build it again")
-    shards = header.get("shards", 1)
+    shards = header["shards"]
     if memory_map and shards > 1:
         raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
     try:
         if not whole:
             raise ValueError("its checksum is wrong")
         indexes = _read_indexes(str(path), shards, memory_map)
-        kind = header["kind"] if header.get("whole", True) else "flat"
+        kind = header["kind"] if header["whole"] else "flat"
+        for index in indexes:
+            require_kind(index, kind)
+        if len({index.d for index in indexes}) > 1:
+            raise ValueError("its parts have different widths")
         keys = [keys_in(index, kind) for index in indexes]
     except Exception:  # faiss reports damage as errors of any kind, MemoryError among them
         raise InputError(f"{path}: its index is damaged; build it again") from None
@@ -175,15 +187,14 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     """The first thing that does not fit in header and columns of the right types; None if all does."""
-    known = {name.removesuffix("?") for name in HEADER}
-    if strange := sorted(header.keys() - known):
+    if strange := sorted(header.keys() - HEADER.keys()):
         return f"{strange[0]} is not known"
     if header["kind"] not in KINDS:
         return f"kind is {header['kind']!r}"
-    if header.get("shards", 1) < 1:
+    if header["shards"] < 1:
         return f"shards is {header['shards']}"
     pairs: dict[str, tuple[Any, Any]] = {"recall": (header["recall"], (int, float))}
-    pairs |= {f"names.{what}": (names, str) for what, names in header.get("names", {}).items()}
+    pairs |= {f"names.{what}": (names, str) for what, names in header["names"].items()}
     for key, (values, form) in pairs.items():
         if not all(len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], form) for pair in values):
             return f"{key} is no list of pairs of a number and what it is for"
@@ -191,14 +202,15 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     for name in COLUMNS:
         column = arrays.get(name)
         if column is None:
-            if name != "times":
-                return f"it has no {name}"
-        elif column.shape != (count,) or column.dtype != np.int64:
+            return f"it has no {name}"
+        if column.shape != (count,) or column.dtype != np.int64:
             return f"{name} has shape {column.shape} and type {column.dtype}, not {(count,)} and int64"
     keys = arrays["keys"]
     first, last = (keys[0], keys[-1]) if count else (0, -1)
     if first < 0 or last >= header["next_key"] or (keys[1:] <= keys[:-1]).any():
         return "keys do not ascend to below next_key"
+    if header["next_key"] > MOST_KEYS:
+        return f"next_key is {header['next_key']}, above {MOST_KEYS}"
     return None
 
 

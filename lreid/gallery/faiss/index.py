@@ -99,6 +99,23 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     return index
 
 
+def require_kind(index: Any, kind: str) -> None:
+    """Refuses an index of another kind, or one that does not score by inner product.
+
+    Raises:
+        ValueError: it is none of :func:`new_index`.
+    """
+    faiss = import_faiss()
+    inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+    wanted = {"flat": faiss.IndexFlatIP, "hnsw": faiss.IndexHNSWFlat, "ivfpq": faiss.IndexIVFPQ}[kind]
+    if type(inner) is not wanted or (kind == "ivfpq") != (inner is index):
+        raise ValueError(f"it is {type(inner).__name__}, not {wanted.__name__}")
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT or inner.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise ValueError("it does not score by inner product")
+    if (index.d, index.ntotal) != (inner.d, inner.ntotal):
+        raise ValueError("its keys are not as many as its vectors")
+
+
 def keys_in(index: Any, kind: str) -> np.ndarray:
     """``(N,)`` int64 keys of all images in the order of their rows; ``ivfpq`` has no rows and gives them ascending."""
     faiss = import_faiss()

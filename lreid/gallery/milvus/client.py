@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
+
 from lreid.errors import InputError
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
@@ -220,8 +222,6 @@ def parts_of(values: Any, size: int) -> Iterator[Any]:
 
 def _require_free(path: str) -> None:
     """Milvus Lite tells only that it failed; these are the reasons."""
-    import fcntl
-
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
     if Path(path).is_file():
@@ -230,13 +230,11 @@ def _require_free(path: str) -> None:
     if not lock.exists():
         return
     with open(lock) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not filelock.lock_descriptor(file.fileno(), blocking=False):
             raise InputError(
                 f"{path}: another process has this database; wait for it, or serve it to several with "
                 "milvus-lite server --host 127.0.0.1 and name it milvus:http://127.0.0.1:PORT"
-            ) from None
+            )
 
 
 def _line(error: Exception) -> str:
