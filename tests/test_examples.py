@@ -15,6 +15,7 @@ import lreid
 from lreid import methods
 from lreid.data import datasets
 from lreid.errors import InputError
+from lreid.models import backbones
 
 
 @pytest.fixture
@@ -24,6 +25,7 @@ def run(
     """What an example prints, and its variables. Names that it registers are gone afterwards."""
     monkeypatch.setattr(methods, "_registered", {})
     monkeypatch.setattr(datasets, "_registered", {})
+    monkeypatch.setattr(backbones, "_registered", {})
 
     def call(name: str, *arguments: str) -> tuple[str, dict]:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
@@ -45,7 +47,7 @@ def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> Non
     for example in examples:
         assert f'run("{example.name}")' in tested
         assert f"python examples/{example.name}" in example.read_text(encoding="utf-8")
-    assert len(examples) == 5
+    assert len(examples) == 6
 
 
 def test_the_names_of_the_package() -> None:
@@ -118,6 +120,14 @@ def test_own_dataset(run: Callable[..., tuple[str, dict]]) -> None:
     results = variables["results"]
     assert results["galleries"][0]["valid_queries"] == 16
     assert results["mAP"][-1][0] > 12.5  # by chance: a fair share of eight people
+
+
+def test_own_backbone(run: Callable[..., tuple[str, dict]]) -> None:
+    said, variables = run("own_backbone.py")
+    assert re.findall(r"after (plaza ./2): mAP", said) == ["plaza 1/2", "plaza 2/2"]
+    assert "2 images, 64 numbers each" in said
+    assert variables["results"]["config"]["MODEL.BACKBONE"] == "patches"
+    assert variables["results"]["mAP"][0][0] > 10  # by chance: some 7 among twenty people
 
 
 def test_own_loss(run: Callable[..., tuple[str, dict]]) -> None:

@@ -1,6 +1,6 @@
 """Networks from images to feature vectors."""
 
-from lreid.models.backbones import build_backbone
+from lreid.models.backbones import build_backbone, register_backbone
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
@@ -17,6 +17,7 @@ __all__ = [
     "ProjectionHead",
     "build_backbone",
     "frozen_copy",
+    "register_backbone",
     "restored_teacher",
     "teacher_state",
 ]

@@ -11,34 +11,44 @@ import torch
 from torch import Tensor, nn
 
 from lreid.data.images import fit_image, read_image
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.models.backbones import build_backbone
+from lreid.models.weights import load_weights
 
 
 class Embedder(nn.Module):
     """A backbone with global average pooling, and a neck on request; knows the size and the normalisation of its input.
 
     Args:
-        backbone: name, see :func:`lreid.models.build_backbone`.
-        weights: ``none``, ``imagenet``, ``zoo:NAME`` or a file.
+        backbone: name, see :func:`lreid.models.build_backbone`; or a network of one's own that maps (B, 3, H, W) float
+            images to (B, dim, h, w) maps or (B, dim) vectors.
+        weights: ``none``, ``imagenet``, ``zoo:NAME`` or a file; of a network of one's own those that it has are kept.
+        dim: width of the features of a network of one's own, if it has no attribute ``dim``.
         height, width: input size in pixels.
         mean, std: of RGB values in [0, 1], three each.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
 
+    Raises:
+        ArgumentError: the backbone is unknown or tells no ``dim``, or weights cannot be had.
+        InputError: weights that do not fit.
+
     Attributes:
+        dim: width of the features.
         precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast; None is float32.
             Features are float32 either way, so that losses are.
         teacher_precision: that of its frozen copies.
     """
 
+    dim: int
     mean: Tensor  # (1, 3, 1, 1), of RGB values in [0, 255]
     std: Tensor
 
     def __init__(
         self,
-        backbone: str = "resnet50",
+        backbone: str | nn.Module = "resnet50",
         weights: str = "none",
         *,
+        dim: int | None = None,
         height: int = 256,
         width: int = 128,
         mean: Sequence[float] = (0.485, 0.456, 0.406),
@@ -46,8 +56,15 @@ class Embedder(nn.Module):
         neck: bool = False,
     ) -> None:
         super().__init__()
-        self.backbone, self.dim = build_backbone(backbone, weights)
-        self.name, self.height, self.width = backbone, height, width
+        self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
+        if isinstance(backbone, str):
+            backbone = build_backbone(backbone, weights)
+        elif weights != "none":
+            load_weights(backbone, weights)
+        dim = dim or getattr(backbone, "dim", None)
+        if not isinstance(dim, int):
+            raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
+        self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
         self.precision: torch.dtype | None = None
         self.teacher_precision: torch.dtype | None = None
         self.neck: nn.Module = nn.Identity()
@@ -86,7 +103,7 @@ class Embedder(nn.Module):
         Args:
             images: n images: paths, uint8 RGB arrays (H, W, 3) of any size, one array or tensor
                 (n, H, W, 3) of uint8, or a float tensor (n, 3, H, W) that is normalised already.
-            flip: add the features of the mirrored images, as DwoPP's evaluation does.
+            flip: add the features of the flipped images, as DwoPP's evaluation does.
             batch_size: images a forward pass.
 
         Returns:
@@ -144,8 +161,9 @@ def _rgb(image: Any) -> np.ndarray:
     return array
 
 
-def _misfit(came: np.ndarray | Tensor) -> InputError:
-    return InputError(
-        f"images: one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
-        "(H, W, 3) each, or a normalised float tensor (n, 3, H, W)"
+def _misfit(came: np.ndarray | Tensor) -> ArgumentError:
+    return ArgumentError(
+        "images",
+        f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
+        "(H, W, 3) each, or a normalised float tensor (n, 3, H, W)",
     )

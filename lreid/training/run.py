@@ -143,35 +143,37 @@ def with_method_defaults(cfg: CfgNode) -> CfgNode:
 def benchmark_of(cfg: CfgNode) -> Benchmark:
     """The benchmark that a config describes."""
     bench = cfg.BENCHMARK
-    return build_benchmark(
-        bench.NAME,
-        train=bench.TRAIN,
-        unseen=bench.UNSEEN,
-        root=cfg.DATA.ROOT,
-        tasks_per_dataset=bench.TASKS_PER_DATASET,
-        pool=bench.POOL,
-        identities=bench.IDENTITIES,
-        order=bench.ORDER,
-        order_seed=bench.ORDER_SEED,
-        unseen_galleries=bench.UNSEEN_GALLERIES,
-        splits=bench.SPLITS,
-        split_seed=bench.SPLIT_SEED,
-        cameras=bench.CAMERAS,
-        synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
-    )
+    with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
+        return build_benchmark(
+            bench.NAME,
+            train=bench.TRAIN,
+            unseen=bench.UNSEEN,
+            root=cfg.DATA.ROOT,
+            tasks_per_dataset=bench.TASKS_PER_DATASET,
+            pool=bench.POOL,
+            identities=bench.IDENTITIES,
+            order=bench.ORDER,
+            order_seed=bench.ORDER_SEED,
+            unseen_galleries=bench.UNSEEN_GALLERIES,
+            splits=bench.SPLITS,
+            split_seed=bench.SPLIT_SEED,
+            cameras=bench.CAMERAS,
+            synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
+        )
 
 
 def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
     """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
-    return Embedder(
-        cfg.MODEL.BACKBONE,
-        cfg.MODEL.WEIGHTS if pretrained else "none",
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        mean=cfg.INPUT.MEAN,
-        std=cfg.INPUT.STD,
-        neck=method_class(cfg.METHOD.NAME).neck,
-    )
+    with naming_keys("MODEL"):
+        return Embedder(
+            cfg.MODEL.BACKBONE,
+            cfg.MODEL.WEIGHTS if pretrained else "none",
+            height=cfg.INPUT.HEIGHT,
+            width=cfg.INPUT.WIDTH,
+            mean=cfg.INPUT.MEAN,
+            std=cfg.INPUT.STD,
+            neck=method_class(cfg.METHOD.NAME).neck,
+        )
 
 
 def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:

@@ -12,9 +12,10 @@ import torch
 import torchvision
 from entries import write_card
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from lreid.errors import InputError
-from lreid.models import Embedder, build_backbone
+from lreid.errors import ArgumentError, InputError
+from lreid.models import Embedder, backbones, build_backbone, register_backbone
 
 
 @pytest.mark.parametrize(
@@ -28,23 +29,23 @@ from lreid.models import Embedder, build_backbone
     ],
 )
 def test_the_last_stage_has_no_stride(name: str, dim: int, shape: tuple[int, int]) -> None:
-    network, width = build_backbone(name)
+    network = build_backbone(name)
     with torch.no_grad():
         maps = network.eval()(torch.zeros(2, 3, 64, 32))
-    assert width == dim and maps.shape == (2, dim, *shape)  # 1/8 for the small one, 1/16 for the others
+    assert network.dim == dim and maps.shape == (2, dim, *shape)  # 1/8 for the small one, 1/16 for the others
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_plain_torchvision_weights_load(tmp_path: Path, name: str) -> None:
     source = torchvision.models.get_model(name)
     torch.save(source.state_dict(), tmp_path / "weights.pth")
-    network, _ = build_backbone(name, str(tmp_path / "weights.pth"))
+    network = build_backbone(name, str(tmp_path / "weights.pth"))
     assert torch.equal(network.resnet.layer4[1].conv1.weight, source.layer4[1].conv1.weight)
 
 
 def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
     source = torchvision.models.resnet50().eval()
-    network, _ = build_backbone("resnet50")
+    network = build_backbone("resnet50")
     network.resnet.load_state_dict(source.state_dict(), strict=False)
     images = torch.randn(2, 3, 64, 32)
     for module in (network.eval().resnet.layer4[0].conv2, network.resnet.layer4[0].downsample[0]):
@@ -56,7 +57,7 @@ def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(torchvision.models.resnet34().state_dict(), tmp_path / "r34.pth")
-    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*set MODEL.BACKBONE"):
+    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*take the backbone that"):
         build_backbone("resnet50", str(tmp_path / "r34.pth"))
 
 
@@ -70,7 +71,7 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
     source = torchvision.models.resnet18()
     state = {key: value for key, value in source.state_dict().items() if key != "bn1.num_batches_tracked"}
     torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, tmp_path / "r18.pth")
-    network, _ = build_backbone("resnet18", str(tmp_path / "r18.pth"))
+    network = build_backbone("resnet18", str(tmp_path / "r18.pth"))
     assert torch.equal(network.resnet.conv1.weight, source.conv1.weight)
     assert told() == {
         "resnet.fc.weight is left out",
@@ -81,9 +82,9 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
 
 @pytest.mark.parametrize("name", ["small", {"name": "small"}, {0: torch.zeros(1)}, None])
 def test_weights_beside_the_name_of_their_model(tmp_path: Path, name: object) -> None:
-    source, _ = build_backbone("small")
+    source = build_backbone("small")
     torch.save({"model": name, "state_dict": source.state_dict()}, tmp_path / "small.pth")
-    network, _ = build_backbone("small", str(tmp_path / "small.pth"))
+    network = build_backbone("small", str(tmp_path / "small.pth"))
     for key, value in network.state_dict().items():
         assert torch.equal(value, source.state_dict()[key]), key
 
@@ -122,14 +123,14 @@ def test_training_starts_from_the_backbone_of_a_model(
     if source == "zoo":
         write_card(tmp_path / "model.json", (tmp_path / "model.safetensors").read_bytes())
         weights = f"zoo:{tmp_path / 'model.json'}"
-    network, _ = build_backbone("small", weights)
+    network = build_backbone("small", weights)
     for key, value in network.state_dict().items():
         assert torch.equal(value, state[f"backbone.{key}"]), key
     assert {name.split(" ")[0] for name in told()} == {key for key in state if key.startswith("neck.")}
 
 
 def test_half_precision_becomes_single(tmp_path: Path) -> None:
-    network, _ = build_backbone("small", "zoo:dwopp-synthetic-10")
+    network = build_backbone("small", "zoo:dwopp-synthetic-10")
     assert {value.dtype for value in network.parameters()} == {torch.float32}
     with pytest.raises(InputError, match="zoo:dwopp-synthetic-10: does not fit this backbone: .*missing"):
         build_backbone("resnet18", "zoo:dwopp-synthetic-10")
@@ -141,7 +142,7 @@ def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callabl
     source = models.build_model("osnet_x0_25", num_classes=7, loss="softmax", pretrained=False)
     checkpoint = {"state_dict": source.state_dict(), "epoch": 3, "rank1": kind(0.9), "optimizer": {"state": {}}}
     torch.save(checkpoint, tmp_path / "model.pth.tar-3")
-    network, _ = build_backbone("torchreid:osnet_x0_25", str(tmp_path / "model.pth.tar-3"))
+    network = build_backbone("torchreid:osnet_x0_25", str(tmp_path / "model.pth.tar-3"))
     state = network.network.state_dict()
     for key, value in source.state_dict().items():
         assert key.startswith("classifier") or torch.equal(value, state[key]), key
@@ -149,9 +150,9 @@ def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callabl
 
 
 def test_bad_names() -> None:
-    with pytest.raises(InputError, match="unknown backbone 'resnet5'; the nearest known one is resnet50"):
+    with pytest.raises(InputError, match="backbone is 'resnet5'; the nearest known one is resnet50"):
         build_backbone("resnet5")
-    with pytest.raises(InputError, match="no ImageNet weights"):
+    with pytest.raises(ArgumentError, match="weights are imagenet, but small has no ImageNet weights"):
         build_backbone("small", "imagenet")
     with pytest.raises(InputError, match="gone.pth: no such file"):
         build_backbone("resnet18", "gone.pth")
@@ -162,14 +163,76 @@ def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatc
         raise OSError("Connection refused")
 
     monkeypatch.setattr(torchvision.models, "get_model", refuse)
-    with pytest.raises(InputError, match=r"fetch https://.*resnet50.*\.pth elsewhere and set MODEL.WEIGHTS"):
+    with pytest.raises(InputError, match=r"fetch https://.*resnet50.*\.pth elsewhere and name that file"):
         build_backbone("resnet50", "imagenet")
 
 
 def test_torchreid_networks_are_adapted() -> None:
     pytest.importorskip("torchreid")
-    network, dim = build_backbone("torchreid:osnet_x0_25")
+    network = build_backbone("torchreid:osnet_x0_25")
     images = torch.zeros(2, 3, 64, 32)
-    assert network.train()(images).shape == network.eval()(images).shape == (2, dim)
+    assert network.train()(images).shape == network.eval()(images).shape == (2, network.dim)
     with pytest.raises(InputError, match="torchreid:osnet_x9"):
         build_backbone("torchreid:osnet_x9")
+
+
+class Patches(nn.Module):
+    """A network of one's own: a linear map of patches."""
+
+    dim = 6
+
+    def __init__(self, imagenet: bool = False) -> None:
+        super().__init__()
+        self.imagenet = imagenet
+        self.conv = nn.Conv2d(3, self.dim, 4, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.conv(images)  # (B, 6, H/4, W/4)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone afterwards."""
+    monkeypatch.setattr(backbones, "_registered", {})
+
+
+def test_registered_networks_are_built_by_name(registry: None) -> None:
+    assert register_backbone("patches")(Patches) is Patches
+    model = Embedder("patches", height=8, width=4)
+    assert (model.name, model.dim, model.backbone.imagenet) == ("patches", 6, False)
+    images = torch.randn(2, 3, 8, 4)
+    torch.testing.assert_close(model(images), model.backbone(images).mean((2, 3)))
+    assert build_backbone("patches", "imagenet").imagenet
+    with pytest.raises(ArgumentError, match="backbone is 'patch'; the nearest known one is patches"):
+        build_backbone("patch")
+    register_backbone("patches")(lambda: nn.Identity())  # a cell that is run twice
+    assert isinstance(build_backbone("patches"), nn.Identity)
+
+
+def test_a_family_is_given_the_rest_of_the_name(registry: None) -> None:
+    @register_backbone("wide:")
+    def wide(name: str) -> nn.Module:
+        network = Patches()
+        network.dim = int(name)
+        return network
+
+    assert build_backbone("wide:12").dim == 12
+    with pytest.raises(ArgumentError, match="backbone is 'wide'; the nearest known one is wide:"):
+        build_backbone("wide")
+
+
+@pytest.mark.parametrize("name", ["small", "resnet50", "torchreid:"])
+def test_names_of_the_package_are_not_taken(registry: None, name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"name is {name}, which comes with lreid"):
+        register_backbone(name)
+
+
+def test_a_network_of_ones_own_needs_no_name(tmp_path: Path) -> None:
+    source = Patches()
+    torch.save(source.state_dict(), tmp_path / "patches.pth")
+    model = Embedder(Patches(), str(tmp_path / "patches.pth"), height=8, width=4, neck=True)
+    assert (model.name, model.dim, model.neck.num_features) == ("Patches", 6, 6)
+    assert torch.equal(model.backbone.conv.weight, source.conv.weight)
+    assert Embedder(nn.Flatten(), dim=96, height=8, width=4).extract(np.zeros((2, 8, 4, 3), np.uint8)).shape == (2, 96)
+    with pytest.raises(ArgumentError, match="dim is not given, and Flatten has no attribute dim"):
+        Embedder(nn.Flatten())

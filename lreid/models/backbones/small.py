@@ -37,3 +37,6 @@ def _block(width_in: int, width_out: int, stride: int) -> BasicBlock:
             nn.Conv2d(width_in, width_out, 1, stride=stride, bias=False), nn.BatchNorm2d(width_out)
         )
     return BasicBlock(width_in, width_out, stride, shortcut)
+
+
+BACKBONES = {"small": SmallResNet}

@@ -1,0 +1,97 @@
+"""Backbones by name: those of the files of this folder, and those that a script of one's own registers.
+
+Every file holds ``BACKBONES``: what builds the network of each name. A name with a ``:`` at its end stands for all that
+begin with it, and its builder is given the rest. A builder gives a module from (B, 3, H, W) float images to
+(B, dim, h, w) maps or (B, dim) vectors, with an attribute ``dim``; if it takes an argument ``imagenet``, it is told
+whether ImageNet weights are wanted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from torch import nn
+
+from lreid.errors import ArgumentError
+from lreid.models.weights import load_weights
+
+Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
+
+_registered: dict[str, Callable[..., nn.Module]] = {}
+
+
+def register_backbone(name: str) -> Callable[[Builder], Builder]:
+    """Makes a network outside this package known as ``MODEL.BACKBONE``, as long as the process lives.
+
+    A checkpoint of such a run is loaded again where the network is registered again. In a notebook a cell that is run
+    twice puts the new one in the place of the old one.
+
+    Args:
+        name: of one network, or with a ``:`` at its end of a family.
+
+    Returns:
+        A decorator of its builder: a class, or a function that gives a module.
+
+    Raises:
+        ArgumentError: a file of this package has that name.
+    """
+    if name in _from_files():
+        raise ArgumentError("name", f"is {name}, which comes with lreid; register a network under another name")
+
+    def decorate(builder: Builder) -> Builder:
+        _registered[name] = builder
+        return builder
+
+    return decorate
+
+
+@cache
+def _from_files() -> dict[str, Callable[..., nn.Module]]:
+    files = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return {name: builder for file in files for name, builder in file.BACKBONES.items()}
+
+
+def backbone_names() -> list[str]:
+    """Names of all backbones, and what the names of families begin with, sorted."""
+    return sorted(_from_files() | _registered)
+
+
+def build_backbone(name: str, weights: str = "none") -> nn.Module:
+    """A backbone by name.
+
+    Args:
+        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``small``, ``torchreid:NAME``, or one that was
+            registered.
+        weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
+            torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), or a file: a state dict of
+            torchvision or torchreid, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left out.
+
+    Returns:
+        A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``
+        is the width of the features.
+
+    Raises:
+        ArgumentError: an unknown name (the nearest is told), or weights that cannot be had.
+        InputError: a file that does not fit.
+    """
+    family, colon, rest = name.partition(":")
+    builder = (_from_files() | _registered).get(family + colon)
+    if builder is None:
+        known = backbone_names()
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ArgumentError("backbone", f"is {name!r}; the nearest known one is {nearest} (all: {', '.join(known)})")
+    options = {}
+    if "imagenet" in inspect.signature(builder).parameters:
+        options["imagenet"] = weights == "imagenet"
+    elif weights == "imagenet":
+        raise ArgumentError("weights", f"are imagenet, but {name} has no ImageNet weights; take none or a file")
+    network = builder(*[rest] * bool(colon), **options)
+    if weights not in ("imagenet", "none"):
+        load_weights(network, weights)
+    return network

@@ -1,0 +1,48 @@
+"""ResNets of torchvision without their last stride (BoT, DMML), with or without its ImageNet weights."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torchvision
+from torch import Tensor, nn
+from torchvision.models import ResNet
+
+from lreid.errors import ArgumentError
+
+
+class FeatureMap(nn.Module):
+    """A torchvision ResNet up to its last feature map (its own forward flattens after pooling)."""
+
+    inner = "resnet."
+
+    def __init__(self, resnet: ResNet) -> None:
+        super().__init__()
+        self.dim = resnet.fc.in_features
+        resnet.avgpool = resnet.fc = nn.Identity()
+        self.resnet = resnet
+
+    def forward(self, images: Tensor) -> Tensor:
+        net = self.resnet
+        maps = net.maxpool(net.relu(net.bn1(net.conv1(images))))  # (B, 64, H/4, W/4)
+        return net.layer4(net.layer3(net.layer2(net.layer1(maps))))  # (B, dim, H/16, W/16)
+
+
+def _build(name: str, imagenet: bool) -> nn.Module:
+    try:
+        network = torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
+    except OSError as error:  # no network, or the download broke off
+        url = torchvision.models.get_weight(f"ResNet{name[6:]}_Weights.IMAGENET1K_V1").url
+        raise ArgumentError(
+            "weights",
+            f"imagenet cannot be downloaded ({error}); fetch {url} elsewhere and name that file, or take none to start "
+            "from random weights",
+        ) from None
+    # The last stage keeps the resolution of the one before it: stride 1 instead of 2 (BoT, DMML).
+    first = network.layer4[0]
+    (first.conv2 if hasattr(first, "conv3") else first.conv1).stride = (1, 1)
+    first.downsample[0].stride = (1, 1)
+    return FeatureMap(network)
+
+
+BACKBONES = {name: partial(_build, name) for name in ("resnet18", "resnet34", "resnet50", "resnet101")}

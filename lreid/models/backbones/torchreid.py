@@ -1,0 +1,50 @@
+"""Networks of torchreid, such as ``torchreid:osnet_x1_0``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from lreid.errors import ArgumentError
+
+
+class TorchreidFeatures(nn.Module):
+    """What a network of torchreid says beside its logits."""
+
+    inner = "network."
+    dim: int
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        output = self.network(images)
+        return output[1] if isinstance(output, tuple) else output  # (B, dim)
+
+
+def build(name: str, *, imagenet: bool) -> nn.Module:
+    """A network of torchreid by its name there; the ImageNet weights are those of its own choice."""
+    try:  # the package on PyPI nests its modules one level deeper than its authors' own
+        from torchreid.reid.models import build_model
+    except ImportError:
+        try:
+            from torchreid.models import build_model
+        except ImportError as error:
+            raise ArgumentError(
+                "backbone",
+                f"torchreid:{name}: torchreid cannot be imported ({error}); install it with: "
+                "pip install torchreid==0.2.5",
+            ) from None
+    try:
+        # With the triplet loss the network returns (logits, features) in training and features else.
+        network = build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
+    except KeyError as error:
+        raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
+    adapter = TorchreidFeatures(network)
+    with torch.no_grad():
+        adapter.dim = adapter.eval()(torch.zeros(1, 3, 256, 128)).shape[1]
+    return adapter.train()
+
+
+BACKBONES = {"torchreid:": build}
