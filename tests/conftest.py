@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,13 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def repository() -> Path:
     """The top of the source tree."""
     return REPOSITORY
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    """Sums of one thread and of two differ in their last bits, so no test may leave another number behind."""
+    import torch  # now that it sees OMP_NUM_THREADS
+
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)

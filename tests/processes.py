@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-PATIENCE = 600.0  # seconds after which a process hangs for certain, however busy the machine is
+PATIENCE = 1800.0  # seconds after which a process hangs for certain, however busy the machine is
 
 
 def start(function: Callable[[], Any], **environment: str) -> int:

@@ -129,5 +129,6 @@ def test_without_test_images_of_trained_classes_nothing_is_trained(home: Path, t
 def test_alignment_with_the_memory_is_kept(unbroken: Path, home: Path, tmp_path: Path) -> None:
     first, second = json.loads((unbroken / "results.json").read_text())["alignment"]
     assert set(first) == {"0"} and set(second) <= {"0", "1"} and second
-    assert all(0.5 < value <= 1 for row in (first, second) for value in row.values())  # nearly equal squares
+    values = [value for row in (first, second) for value in row.values()]
+    assert min(values) > 0.5 and max(values) < 1 + 1e-6  # nearly equal squares
     assert train(config(home, name="dmml_ft"), tmp_path / "run")["alignment"] == [{}, {}]

@@ -49,10 +49,8 @@ def one_update(images: Tensor, targets: Tensor) -> list[Tensor]:
 def test_a_divided_network_is_the_whole_one(tmp_path: Path, count: int) -> None:
     images = torch.randn(7, 3, 32, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     targets = torch.randn(7, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     expected = one_update(images, targets)
-    torch.set_num_threads(threads)
     for results in together(count, lambda: one_update(images, targets), tmp_path):
         for result, value in zip(results, expected, strict=True):
             torch.testing.assert_close(result, value, rtol=1e-9, atol=1e-9)

@@ -44,6 +44,12 @@ def last_model(folder: Path) -> dict[str, torch.Tensor]:
     return read_tensors(folder / "checkpoints" / "task-03.pt")["model"]
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """As in the processes that are killed: another number of threads rounds in another way."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("unbroken") / "run"
