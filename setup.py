@@ -13,12 +13,13 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["lreid", "lreid.*"]),
-    package_data={"lreid": ["configs/*/*.yaml", "weights/*"]},
+    package_data={"lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*"]},
     install_requires=[
         "torch>=2.6",
         "torchvision>=0.19",
         "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
         "filelock>=3.30",  # locks open files, and forked processes do not hold them
+        "jinja2>=3.1",
         "matplotlib>=3.8",
         "numpy>=1.26",
         "pillow>=10",

@@ -16,6 +16,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from markupsafe import Markup
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.apps.cli import run_tool
@@ -24,7 +26,6 @@ from lreid.apps.visual import picture_sections
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
 from lreid.report.groups import grouped, require_one_run_a_seed
-from lreid.report.ranked import RANKED_STYLE
 from lreid.report.results import Results
 
 
@@ -43,7 +44,7 @@ def main(args: argparse.Namespace) -> None:
         write_report(run)
     if args.html or args.pictures:
         pictures = _pictures(folders, runs, args.blur) if args.pictures else []
-        write_page(args.html or folders[0] / "report.html", runs, more=pictures, style=RANKED_STYLE)
+        write_page(args.html or folders[0] / "report.html", runs, more=pictures)
 
 
 def _folders(named: list[Path]) -> list[Path]:
@@ -65,10 +66,10 @@ def _folders(named: list[Path]) -> list[Path]:
     return list(folders.values())
 
 
-def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[str]:
+def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[Markup]:
     """Sections about the first run of each group."""
     groups = grouped(runs)
-    sections = []
+    sections: list[Markup] = []
     for group in groups:
         folder = next(each for each, run in zip(folders, runs, strict=True) if run is group.runs[0])
         where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""
@@ -92,5 +93,5 @@ if __name__ == "__main__":
         help="on it, or on the page of a single run: ranked matches, activation maps and a map of features; needs the "
         "checkpoints and the data, and of several seeds takes the first",
     )
-    parser.add_argument("--blur", action="store_true", help="smear the pictures, to show them around")
+    parser.add_argument("--blur", action="store_true", help="blur the images, to show them around")
     sys.exit(run_tool(parser, main))

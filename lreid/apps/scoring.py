@@ -27,7 +27,7 @@ from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.report.results import number
+from lreid.report.tables import number
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.training.run import benchmark_of, evaluator_of, pick_device
 from lreid.zoo import PREFIX

@@ -1,4 +1,4 @@
-"""The rankings of a tested model as pictures."""
+"""The rankings of a tested model as images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery, Record
 from lreid.evaluation.scoring import RANKS, Ranking
 from lreid.report import ranked
-from lreid.report.results import number
+from lreid.report.tables import number
 
 
 def page_section(
@@ -31,27 +31,27 @@ def page_section(
         rankings: of :func:`lreid.evaluation.scoring.hardest_rankings`.
         figures: of :func:`lreid.evaluation.scoring.score`.
         names: of identities by number; None where the numbers are their names.
-        blur: smear the pictures.
-        look: gives the picture (H, W, 3) uint8 of a path.
+        blur: blur the images.
+        look: gives the image (H, W, 3) uint8 of a path.
     """
     query, gallery = (each.records for each in images)
     looked_for = {record.pid for record in query}
 
-    def picture(record: Record) -> ranked.Picture:
+    def tile(record: Record) -> ranked.Tile:
         who = str(record.pid) if names is None else names.get(record.pid, "nobody")
         who = "nobody" if record.pid not in looked_for and record.pid == 0 else f"id {who}"
         labels = (who, f"cam {record.camid}") if record.camid >= 0 else (who,)
-        return ranked.Picture(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
+        return ranked.Tile(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
 
     def verdict(record: Record, pid: int) -> ranked.Verdict:
         return "right" if record.pid == pid else "wrong" if record.pid in looked_for else "distractor"
 
     shown = [
         ranked.RankedQuery(
-            picture(query[each.query]),
+            tile(query[each.query]),
             f"AP {number(each.ap)} %, first of {each.num_matches} right at rank {each.first_match}",
             [
-                ranked.Match(rank, f"{value:.3f}", verdict(gallery[row], query[each.query].pid), picture(gallery[row]))
+                ranked.Match(rank, f"{value:.3f}", verdict(gallery[row], query[each.query].pid), tile(gallery[row]))
                 for rank, row, value in zip(each.ranks, each.rows, each.scores, strict=True)
             ],
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import torch
+from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
@@ -25,8 +25,10 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
-from lreid.report import page, ranked
-from lreid.report.scatter import Dot, common_box, dot_keys, scatter
+from lreid.report import ranked
+from lreid.report.chart_sections import Chart
+from lreid.report.rendering import render
+from lreid.report.svg import Dot, common_box, dot_keys, scatter
 from lreid.retrieval.arrays import unit_rows
 from lreid.training.run import benchmark_of, evaluator_of, pick_device
 
@@ -35,8 +37,8 @@ ON_THE_MAP = 10  # identities
 PER_IDENTITY = 12  # images of each, at most
 
 
-def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[str]:
-    """Sections for :func:`lreid.report.html.write_page`, for each test set of a run.
+def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Markup]:
+    """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 
     Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
     these; and a map of test identities by the model before the last task and after it.
@@ -44,10 +46,10 @@ def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[
     Args:
         run: a run folder with checkpoints; its data must be there.
         where: behind the titles, to tell runs apart.
-        blur: smear the pictures.
+        blur: blur the images.
 
     Returns:
-        HTML, which needs :data:`lreid.report.ranked.RANKED_STYLE`.
+        HTML.
 
     Raises:
         InputError: there is no checkpoint, or the data is not there.
@@ -75,12 +77,12 @@ def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[
         if (attended := _Attended(model)).has_maps:
             shown = page_section(test, images, found[:LOOKED_INTO], figures, None, blur, look=attended)
             note = (
-                "The same pictures; bright where the last feature map is long (Euclidean norm over its channels, each "
-                "picture from its least to its greatest). It shows where the model finds much, not why it ranks so."
+                "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
+                "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}{where}", note=note))
         maps.append(_feature_maps(test, images, models, where))
-    return [*ranked.ranked_sections(rankings), *maps]
+    return [ranked.ranked_sections(rankings), *maps]
 
 
 @torch.inference_mode()
@@ -152,7 +154,9 @@ class _Attended:
         return picture if heat is None else overlay(picture, heat[0])
 
 
-def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str) -> str:
+def _feature_maps(
+    test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str
+) -> Markup:
     """The section with identities of a test set in the plane, by each model."""
     query = images[0]
     everybody = sorted(set(query.pids.tolist()))
@@ -168,23 +172,22 @@ def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Map
     points, share = common_plane(*(model.extract(pictures) for model in models.values()))
     cameras = sorted({record.camid for *_, record in rows})
     box = common_box(*points)
-    drawn = []
+    charts = []
     for title, places in zip(models, points, strict=True):
         dots = [
             Dot(x, y, colour, cameras.index(record.camid), f"id {record.pid}, cam {record.camid}")
             for (x, y), (colour, _, record) in zip(places.tolist(), rows, strict=True)
         ]
-        chart = scatter(dots, box, f"{title}: features of {len(dots)} images")
-        drawn.append(f"<figure><figcaption>{escape(title.capitalize())}</figcaption>{chart}</figure>")
+        charts.append(Chart(title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images")))
     note = (
         f"{len(rows)} images of {len(identities)} test identities (colours) by {len(cameras)} cameras (shapes). "
         f"Features of unit length, on two principal components, the same for all maps; {100 * share:.0f} % of the "
         "variance is along these."
     )
     legend = dot_keys([f"id {pid}" for pid in identities], shapes=False)
-    legend += " " + dot_keys([f"cam {camera}" for camera in cameras], shapes=True)
-    body = f'<p class="keys">{legend}</p><div class="charts">{"".join(drawn)}</div>'
-    return page.section(f"Map of features, {test.name}{where}", note, body)
+    legend += dot_keys([f"cam {camera}" for camera in cameras], shapes=True)
+    title = f"Map of features, {test.name}{where}"
+    return render("charts.html", title=title, note=note, legend=legend, charts=charts, table=None)
 
 
 def _last_checkpoints(run: Path) -> dict[int, Path]:

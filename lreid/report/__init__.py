@@ -1,6 +1,6 @@
 """Tables, plots and an HTML page, all made from the ``results.json`` of a run."""
 
-from lreid.report.html import write_page, write_report
+from lreid.report.page import write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve
 from lreid.report.results import read_results
 from lreid.report.tables import comparison_table, task_table

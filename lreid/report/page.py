@@ -1,99 +1,132 @@
-"""What every page is made of: the frame, sections, and tables that scroll in a box of their own."""
+"""One page about a run, or about many: a single HTML file that needs no network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
 
-from lreid.report.script import SCRIPT
-from lreid.report.style import STYLE
+from markupsafe import Markup
+
+from lreid.files import write_text
+from lreid.report.chart_sections import (
+    accuracy,
+    alignment,
+    drift,
+    feature_gradients,
+    forgetting,
+    gallery_curves,
+    learning_curves,
+    losses,
+)
+from lreid.report.groups import grouped
+from lreid.report.rendering import render
+from lreid.report.results import Results, read_results
+from lreid.report.table_sections import (
+    cards,
+    comparison,
+    cost,
+    differing_keys,
+    hardest,
+    protocol,
+    results_matrix,
+    settings,
+)
+from lreid.report.tables import counted
+
+MOST_NAMED = 4  # methods whose names have room in a title
+
+SECTIONS = (
+    learning_curves,
+    results_matrix,
+    gallery_curves,
+    accuracy,
+    alignment,
+    forgetting,
+    losses,
+    drift,
+    feature_gradients,
+    hardest,
+    differing_keys,
+    protocol,
+)
 
 
-class Figure(NamedTuple):
-    """A number in a table: how it is written, and what it is sorted by; None stays last."""
-
-    text: str
-    value: float | None
-
-
-class Row(NamedTuple):
-    """A line of a table.
-
-    Attributes:
-        name: what the filter of the page looks at; empty where it shall leave the line alone.
-        cells: words as they are, numbers as :class:`Figure`; the first is the head of the line.
-    """
-
-    name: str
-    cells: Sequence[str | Figure]
-
-
-def document(title: str, body: Iterable[str], *, style: str = "") -> str:
-    """A whole HTML page that needs no network; with the script where a table can be sorted.
+def write_report(run_dir: str | Path) -> Path:
+    """Writes ``report.html`` into a run folder from the ``results.json`` in it.
 
     Args:
-        title: of the page and, by the caller, its heading; escaped here.
-        body: parts of ``<main>``, HTML.
-        style: more style, behind that of all pages.
+        run_dir: the run folder; the run may be unfinished.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: there are no results to read, or the page cannot be written.
     """
-    content = "\n".join(filter(None, body))
-    script = f"<script>{SCRIPT}</script>\n" if '<table class="sortable' in content else ""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{content}\n</main>\n{script}</body>\n</html>\n"
+    path = Path(run_dir) / "report.html"
+    write_page(path, [read_results(Path(run_dir) / "results.json")])
+    return path
+
+
+def write_page(path: Path, runs: Sequence[Results], *, more: Sequence[Markup] = ()) -> None:
+    """Writes a page about runs.
+
+    The page is whole in itself, readable on a phone and without JavaScript, and follows the reader's light or dark
+    mode. It is written to a temporary file and renamed. Runs are averaged as
+    :func:`lreid.report.groups.grouped` says; benchmarks have sections of their own.
+
+    Args:
+        path: of the page.
+        runs: contents of ``results.json``; of unfinished runs too.
+        more: sections with images, HTML.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    groups = grouped(runs)
+    names = list(dict.fromkeys(group.benchmark for group in groups))
+    benchmarks = []
+    for name in names:
+        here = [group for group in groups if group.benchmark == name]
+        where = f", {name}" if len(names) > 1 else ""
+        sections = filter(None, (make(here, where) for make in SECTIONS))
+        benchmarks.append(("; ".join(group.name for group in here), list(sections)))
+    page = render(
+        "report.html",
+        title=_title(runs),
+        intro=_intro(runs),
+        unfinished=_unfinished(runs),
+        cards=cards(runs[0]) if len(runs) == 1 else [],
+        tables=[comparison(groups), cost(groups)] if len(runs) > 1 else [],
+        benchmarks=benchmarks,
+        more=more,
+        settings=settings(runs),
     )
+    write_text(path, page)
 
 
-def section(title: str, note: str, body: str, *, kind: str = "") -> str:
-    """A card with a heading and a line about what it shows; nothing where the body is empty.
+def _title(runs: Sequence[Results]) -> str:
+    methods, benchmarks = (list(dict.fromkeys(run[key] for run in runs)) for key in ("method", "benchmark"))
+    who = ", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods"
+    where = ", ".join(benchmarks) if len(benchmarks) <= MOST_NAMED else f"{len(benchmarks)} benchmarks"
+    return f"{who} on {where}"
 
-    Args:
-        title: text.
-        note, body: HTML.
-        kind: class of the section, for its style.
-    """
-    if not body:
+
+def _intro(runs: Sequence[Results]) -> str:
+    conventions = ", ".join(dict.fromkeys(run["ap"] for run in runs))
+    figures = f"All figures in per cent; {conventions} average precision."
+    if len(runs) == 1:
+        (run,) = runs
+        return f"Seed {run['seed']}, {len(run['tasks'])} tasks, {counted(len(run['galleries']), 'test set')}. {figures}"
+    seeds = sorted({str(run["seed"]) for run in runs}, key=lambda seed: (len(seed), seed))
+    return f"{len(runs)} runs, {counted(len(seeds), 'seed')} ({', '.join(seeds)}). {figures}"
+
+
+def _unfinished(runs: Sequence[Results]) -> str:
+    unfinished = [run for run in runs if len(run["mAP"]) < len(run["tasks"])]
+    if not unfinished:
         return ""
-    told = f'<p class="soft">{note}</p>\n' if note else ""
-    kind = f' class="{kind}"' if kind else ""
-    return f"<section{kind}>\n<h2>{escape(title)}</h2>\n{told}{body}\n</section>"
-
-
-def scroll(content: str, title: str, kind: str = "") -> str:
-    """A box that scrolls sideways, by keyboard too, so that the page does not."""
-    return (
-        f'<div class="{f"scroll {kind}".strip()}" tabindex="0" role="region" aria-label="{escape(title)}">'
-        f"{content}</div>"
-    )
-
-
-def table(title: str, heads: Sequence[str], rows: Sequence[Row], *, compared: bool = False) -> str:
-    """A table that is sorted by a click on a head.
-
-    Args:
-        title: for screen readers.
-        heads: text, one a column.
-        rows: see :class:`Row`.
-        compared: its lines are what the filter counts.
-    """
-    numbers = [all(isinstance(row.cells[column], Figure) for row in rows) for column in range(len(heads))]
-    classes = [' class="number"' if is_number else "" for is_number in numbers]
-    head = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for text, kind in zip(heads, classes, strict=True))
-    kind = "sortable list compared" if compared else "sortable list"
-    lines = "\n".join(_line(row) for row in rows)
-    return scroll(f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table>', title)
-
-
-def _line(row: Row) -> str:
-    first, *others = row.cells
-    cells = [
-        f'<td data-value="{"" if cell.value is None else f"{cell.value:.6g}"}">{escape(cell.text)}</td>'
-        if isinstance(cell, Figure)
-        else f'<td class="text">{escape(cell)}</td>'
-        for cell in others
-    ]
-    name = f' data-name="{escape(row.name)}"' if row.name else ""
-    return f'<tr{name}><th scope="row" title="{escape(str(first))}">{escape(str(first))}</th>{"".join(cells)}</tr>'
+    if len(runs) == 1:
+        (run,) = runs
+        return f"Unfinished: {len(run['mAP'])} of {len(run['tasks'])} tasks are done."
+    return f"{len(unfinished)} of {len(runs)} runs are not finished; they stand in lines of their own."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,16 +150,3 @@ def average(results: Results, metric: str, row: int, kind: Kind) -> float | None
 def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
     """The :func:`average` after every finished task."""
     return [average(results, metric, row, kind) for row in range(len(results[metric]))]
-
-
-def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
-    """A figure for reading; a dash where there is none."""
-    if value is None or math.isnan(value):
-        return "–"
-    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
-    return text if float(text) else text.lstrip("+-")  # no -0.0
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 test set``, ``2 test sets``."""
-    return f"{count} {noun}" + "s" * (count != 1)

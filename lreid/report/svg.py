@@ -1,15 +1,32 @@
-"""Charts as SVG. Colours come from classes: the style sheet of the page has them for light and dark."""
+"""Line charts and scatter plots as SVG. Colours come from classes: the style sheet has them for light and dark."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import NamedTuple
 
-WIDTH, HEIGHT = 360, 220  # user units; about the pixels on a phone
+import numpy as np
+from markupsafe import Markup, escape
+
+from lreid.report.rendering import render
+
+WIDTH, HEIGHT = 360, 220  # of a line chart, user units; about the pixels on a phone
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 36  # margins around the plot
+SIZE, MARGIN = 360, 12  # of a scatter plot
 COLOURS = 10  # of the style sheet
+
+# Around the origin, about as large to the eye as a circle of radius 4.
+SHAPES = (
+    "M-4 0A4 4 0 1 0 4 0A4 4 0 1 0-4 0Z",  # circle
+    "M-3.6-3.6H3.6V3.6H-3.6Z",  # square
+    "M0-5L4.6 3.4H-4.6Z",  # triangle
+    "M0-5L5 0L0 5L-5 0Z",  # diamond
+    "M-1.5-5H1.5V-1.5H5V1.5H1.5V5H-1.5V1.5H-5V-1.5H-1.5Z",  # plus
+    "M0 5L-4.6-3.4H4.6Z",  # triangle on its head
+    "M-5-3.2L-3.2-5L0-1.8L3.2-5L5-3.2L1.8 0L5 3.2L3.2 5L0 1.8L-3.2 5L-5 3.2L-1.8 0Z",  # cross
+    "M-5-2H5V2H-5Z",  # bar
+)
 
 Point = tuple[float, float]
 
@@ -48,7 +65,7 @@ def line_chart(
     dots: bool = False,
     y_max: float = math.inf,
     mark: float | None = None,
-) -> str:
+) -> Markup:
     """A chart of lines over a y axis that holds 0.
 
     Args:
@@ -116,21 +133,71 @@ def line_chart(
                 for x, y in known
             )
         parts.append("</g>")
-    return "".join([*parts, "</svg>"])
+    return Markup("".join([*parts, "</svg>"]))
 
 
-def keys(lines: Sequence[Line]) -> str:
-    """What each line is, as HTML below one another or side by side."""
-    return " ".join(
-        f'<span class="key {line.style}" data-name="{escape(line.name)}">{escape(line.label or line.name)}</span>'
-        for line in lines
-    )
+def line_keys(lines: Sequence[Line]) -> Markup:
+    """The legend of lines, HTML."""
+    return render("legend.html", lines=lines, dots=())
 
 
 def spread_ticks(count: int, most: int = 10) -> list[tuple[float, str]]:
     """Ticks for tasks ``1 .. count``, at most about ``most`` of them."""
     step = math.ceil(count / most)
     return [(task, str(task)) for task in range(1, count + 1) if (task - 1) % step == 0]
+
+
+class Dot(NamedTuple):
+    """A point: its place, its colour and its shape (numbers, taken again from the first on), and what it stands for."""
+
+    x: float
+    y: float
+    colour: int
+    shape: int
+    label: str
+
+
+def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
+    """Dots in a square whose axes have one scale.
+
+    Args:
+        dots: see :class:`Dot`.
+        box: left, bottom, right and top end of what is shown, as of :func:`common_box`.
+        title: for screen readers.
+
+    Returns:
+        An ``<svg>`` element.
+    """
+    left, bottom, right, top = box
+    scale = (SIZE - 2 * MARGIN) / max(right - left, top - bottom, 1e-12)
+    middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
+    parts = [
+        f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}">',
+        f'<path class="grid" d="M1 1H{SIZE - 1}V{SIZE - 1}H1Z"/>',
+    ]
+    for dot in dots:
+        x, y = SIZE / 2 + scale * (dot.x - middle_x), SIZE / 2 - scale * (dot.y - middle_y)
+        parts.append(
+            f'<path class="dot line-{dot.colour % COLOURS}" transform="translate({x:.1f} {y:.1f})" '
+            f'd="{SHAPES[dot.shape % len(SHAPES)]}"><title>{escape(dot.label)}</title></path>'
+        )
+    return Markup("".join([*parts, "</svg>"]))
+
+
+def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
+    """The smallest box around several sets of points (n, 2): left, bottom, right, top."""
+    together = np.concatenate(points)
+    (left, bottom), (right, top) = together.min(0), together.max(0)
+    return float(left), float(bottom), float(right), float(top)
+
+
+def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
+    """The legend of the shapes of dots, or of their colours, HTML."""
+    dots = [
+        (name, "" if shapes else f" line-{place % COLOURS}", SHAPES[place % len(SHAPES) if shapes else 0])
+        for place, name in enumerate(names)
+    ]
+    return render("legend.html", lines=(), dots=dots)
 
 
 def _tick(value: float, step: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
-from lreid.report.results import KINDS, Results, average, is_trained, number
+from lreid.report.results import KINDS, Results, average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -301,3 +302,16 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int
         style: a table format of the package tabulate.
     """
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
+
+
+def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
+    """A figure for reading; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    return text if float(text) else text.lstrip("+-")  # no -0.0
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 test set``, ``2 test sets``."""
+    return f"{count} {noun}" + "s" * (count != 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lreid.evaluation.summary import summarise
-from lreid.report.forgetting import gallery_figures, task_changes
+from lreid.report.chart_sections import gallery_figures, task_changes
 
 
 def drawn(results, seed=0):

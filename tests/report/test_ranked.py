@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from lreid.errors import InputError
-from lreid.report.ranked import HEIGHT, VERDICTS, Match, Picture, RankedQuery, Section, thumbnail, write_ranked
+from lreid.report.ranked import HEIGHT, VERDICTS, Match, RankedQuery, Section, Tile, thumbnail, write_ranked
 
 
 def noise(height: int, width: int) -> np.ndarray:
@@ -15,14 +15,14 @@ def noise(height: int, width: int) -> np.ndarray:
 
 
 def page(tmp_path: Path, *matches: Match, **options: object) -> str:
-    query = Picture(thumbnail(noise(8, 4)), "q.jpg", ("id 1", "cam <2>"))
+    query = Tile(thumbnail(noise(8, 4)), "q.jpg", ("id 1", "cam <2>"))
     section = Section("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
     write_ranked(tmp_path / "page.html", "A <title>", ["line one"], [section])
     return (tmp_path / "page.html").read_text()
 
 
 def match(rank: int, verdict: str, jpeg: bytes | None = b"jpeg") -> Match:
-    return Match(rank, "0.875", verdict, Picture(jpeg, f"{rank}.jpg", (f"id {rank}",)))
+    return Match(rank, "0.875", verdict, Tile(jpeg, f"{rank}.jpg", (f"id {rank}",)))
 
 
 def test_every_verdict_has_a_sign_a_frame_and_a_line_in_the_legend(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_a_later_match_stands_behind_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_picture_that_is_gone(tmp_path: Path) -> None:
+def test_an_image_that_is_gone(tmp_path: Path) -> None:
     body = page(tmp_path, match(1, "", jpeg=None)).split("<main>")[1]
-    assert body.count("picture not found") == 1 and body.count("<img") == 1  # that of the query
+    assert body.count("image not found") == 1 and body.count("<img") == 1  # that of the query
     assert 'class="legend"' not in body and 'class="sign' not in body
 
 
-def test_wide_pictures_get_wide_tiles(tmp_path: Path) -> None:
+def test_wide_images_get_wide_tiles(tmp_path: Path) -> None:
     assert '<section class="wide">' in page(tmp_path, wide=True)
     assert '<section class="wide">' not in page(tmp_path)
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lreid.errors import InputError
-from lreid.report.results import average, curve, number, read_results
+from lreid.report.results import average, curve, read_results
 
 
 def test_reads_a_run_folder_or_its_file(results, run_folder):
@@ -71,19 +71,3 @@ def test_seen_mean_takes_only_trained_domains(results):
     assert curve(run, "mAP", "unseen") == [2.0, 12.0, 22.0, 32.0]
     assert average(run, "rank1", 2, "seen") == 40.5
     assert average(results(unseen=()), "mAP", 0, "unseen") is None
-
-
-@pytest.mark.parametrize(
-    ("value", "signed", "text"),
-    [
-        (12.34, False, "12.3"),
-        (12.34, True, "+12.3"),
-        (-0.01, True, "0.0"),
-        (-0.01, False, "0.0"),
-        (-1.25, True, "-1.2"),
-        (None, False, "–"),
-        (float("nan"), True, "–"),
-    ],
-)
-def test_numbers_for_reading(value, signed, text):
-    assert number(value, signed=signed) == text

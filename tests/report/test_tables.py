@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lreid.report import comparison_table, task_table
-from lreid.report.tables import WIDTH, cross_model_table, score_table
+from lreid.report.tables import WIDTH, cross_model_table, number, score_table
 
 
 def line_of(table, start):
@@ -243,3 +243,19 @@ def test_cross_model_table() -> None:
         "task-01             41.2        3.0",
         "task-10              4.0       50.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "signed", "text"),
+    [
+        (12.34, False, "12.3"),
+        (12.34, True, "+12.3"),
+        (-0.01, True, "0.0"),
+        (-0.01, False, "0.0"),
+        (-1.25, True, "-1.2"),
+        (None, False, "–"),
+        (float("nan"), True, "–"),
+    ],
+)
+def test_numbers_for_reading(value, signed, text):
+    assert number(value, signed=signed) == text

@@ -72,16 +72,16 @@ def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: 
 
 
 def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
-    """The queries of :func:`lreid.apps.search.query` and the images found for them, ``blur`` smears the pictures."""
+    """The queries of :func:`lreid.apps.search.query` and the images found for them, ``blur`` blurs them."""
     wide = []
 
-    def picture(path: str, labels: tuple[str, ...]) -> ranked.Picture:
+    def tile(path: str, labels: tuple[str, ...]) -> ranked.Tile:
         try:
             image = read_image(path)
-        except InputError:  # the gallery outlives its pictures
-            return ranked.Picture(None, path, labels)
+        except InputError:  # the gallery outlives its images
+            return ranked.Tile(None, path, labels)
         wide.append(image.shape[1] > image.shape[0])
-        return ranked.Picture(ranked.thumbnail(image, blur=blur), path, labels)
+        return ranked.Tile(ranked.thumbnail(image, blur=blur), path, labels)
 
     def labels(match: dict[str, Any]) -> tuple[str, ...]:
         camera = () if match["camera"] is None else (f"cam {match['camera']}",)
@@ -90,14 +90,14 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
     rankings = [
         ranked.RankedQuery(
-            picture(answer["image"], (Path(answer["image"]).name,)),
+            tile(answer["image"], (Path(answer["image"]).name,)),
             verdict(answer, results["threshold"], results["false_accept_rate"]),
             [
                 ranked.Match(
                     match["rank"],
                     f"{match['score']:.3f}",
                     verdicts[match["identity"] and match["known"]],
-                    picture(match["path"], labels(match)),
+                    tile(match["path"], labels(match)),
                 )
                 for match in answer["matches"]
             ],

@@ -68,7 +68,7 @@ def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery:
         assert answer["unknown"] is None and answer["identity"] == identity(images[best[0]])
     assert json.loads((tmp_path / "out" / "matches.json").read_text()) == results
     page = (tmp_path / "out" / "matches.html").read_text()
-    assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "picture not found" not in page
+    assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "image not found" not in page
 
 
 def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_pictures_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> 
     next(copies.iterdir()).unlink()
     search.query(file, [world / "query"], tmp_path / "out", device="cpu")
     page = (tmp_path / "out" / "matches.html").read_text()
-    assert page.count("picture not found") == 40 and page.count("<img") == 40 * 4
+    assert page.count("image not found") == 40 and page.count("<img") == 40 * 4
 
 
 def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from lreid import report
 from lreid.errors import InputError
 from lreid.report import write_page, write_report
-from lreid.report.script import SCRIPT
 
 VOID = {"meta", "path", "input", "br"}
 
@@ -131,7 +132,8 @@ def test_page_needs_no_network(results, run_folder):
     assert not {tag for tag, _ in page.tags} & {"link", "iframe", "img"}
     assert not any(name in attributes for _, attributes in page.tags for name in ("src", "href"))
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
-    assert f"<script>{SCRIPT}</script>" in text
+    for name in ("style.css", "script.js"):
+        assert (Path(report.__file__).parent / "static" / name).read_text() in text
 
 
 def test_runs_of_one_config_are_one_line_of_each_table(results, tmp_path):
@@ -228,10 +230,10 @@ def test_drift_has_a_chart_for_each_set_of_images(results, tmp_path):
     assert "Drift" not in read_page(tmp_path / "b.html", [results(drift=[])]).text
 
 
-def test_pull_of_the_loss_is_drawn_where_images_were_stored(results, tmp_path):
+def test_feature_gradients_are_shown_where_images_were_stored(results, tmp_path):
     switches = [{"task": task, "stored": [None, None], "incoming": [0.2, 0.4]} for task in (1, 2)]
     text = read_page(tmp_path / "a.html", [results(gradient_norms=switches)]).text
-    assert "Pull of the loss" in text and "incoming images" in text and "stored images" not in text
+    assert "Feature-gradient norm" in text and "incoming images" in text and "stored images" not in text
     switches[1]["stored"] = [0.5, 0.25]
     assert "stored images" in read_page(tmp_path / "b.html", [results(gradient_norms=switches)]).text
     assert "<polyline" in (tmp_path / "b.html").read_text().split("<figcaption>stored images")[1].split("</figure>")[0]

@@ -1,10 +1,6 @@
-"""The script of pages with tables that can be sorted; without it they stand in the order that they were written in."""
-
-from __future__ import annotations
-
-# Heads become buttons. A cell is sorted by its data-value where it has one, else by its text; cells with an empty one
-# stay last. The filter hides whatever has a data-name that lacks one of the words: rows, lines, keys, matrices.
-SCRIPT = """
+/* Makes tables sortable and brings the filter; without it they stand in the order that they were written in.
+   Heads become buttons. A cell is sorted by its data-value where it has one, else by its text; cells with an empty one
+   stay last. The filter hides whatever has a data-name that lacks one of the words: rows, lines, keys, matrices. */
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => {
@@ -31,11 +27,10 @@ if (filter) {
   const rows = named.filter(each => each.closest("table.compared"));
   filter.classList.remove("off");
   filter.querySelector("input").addEventListener("input", event => {
-    const words = event.target.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const each of named)
       each.classList.toggle("off", !words.every(word => each.dataset.name.toLowerCase().includes(word)));
     const shown = rows.filter(row => !row.classList.contains("off")).length;
     told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
   });
 }
-"""

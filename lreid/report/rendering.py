@@ -1,0 +1,80 @@
+"""Render HTML from the templates of this package; whatever a run or a user named is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lreid.report.tables import number
+
+
+class Cell(NamedTuple):
+    """A number in a table: how it is written, and what it is sorted by; None stays last."""
+
+    text: str
+    value: float | None
+
+
+class Row(NamedTuple):
+    """A line of a table.
+
+    Attributes:
+        name: what the filter of the page looks at; empty where it shall leave the line alone.
+        cells: words as they are, numbers as :class:`Cell`; the first is the head of the line, a word.
+    """
+
+    name: str
+    cells: Sequence[str | Cell]
+
+
+class Table(NamedTuple):
+    """A table that is sorted by a click on a head.
+
+    Attributes:
+        title: for screen readers.
+        heads: one a column.
+        rows: see :class:`Row`.
+        compared: its lines are what the filter counts.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Row]
+    compared: bool = False
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds nothing but numbers."""
+        return all(isinstance(row.cells[column], Cell) for row in self.rows)
+
+
+def render(template: str, **values: Any) -> Markup:
+    """A template with its values, as HTML that other templates take in as it is.
+
+    Args:
+        template: file in ``templates/``.
+        values: what it is to show; all that is not :class:`Markup` is escaped.
+
+    Raises:
+        jinja2.UndefinedError: the template needs another value.
+    """
+    return Markup(_ENVIRONMENT.get_template(template).render(values))
+
+
+def _static(name: str) -> Markup:
+    """The content of a file in ``static/``, for pages that are to need no other file."""
+    return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("lreid.report"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+_ENVIRONMENT.globals["static"] = _static
+_ENVIRONMENT.filters["number"] = number

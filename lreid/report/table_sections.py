@@ -1,0 +1,278 @@
+"""Sections of figures and facts: tables of all groups, results matrices, the hardest identities, protocol, settings.
+
+Those that take ``where`` are about the groups of one benchmark; it stands behind the title to tell benchmarks apart. A
+section is empty where there is nothing to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from lreid.report.groups import Group, labels
+from lreid.report.rendering import Cell, Row, Table, render
+from lreid.report.results import KINDS, Results, average, is_trained
+from lreid.report.tables import COST, FIGURES, Column, counted, group_figures, number, spread_text
+
+HARDEST = 15  # identities listed
+PLAIN = (
+    ("seen_mAP", "mAP, seen"),
+    ("seen_rank1", "Rank-1, seen"),
+    ("unseen_mAP", "mAP, unseen"),
+    ("unseen_rank1", "Rank-1, unseen"),
+    ("mean_over_tasks_mAP", "mAP, mean over tasks"),
+    ("forward_transfer", "forward transfer"),
+)
+SIGNED = (
+    ("forgetting", "forgetting per task"),
+    ("plasticity", "plasticity per task"),
+    ("backward_transfer", "backward transfer"),
+)
+
+
+class Card(NamedTuple):
+    """A figure of the summary in large; ``tone`` is the class of its colour, ``good``, ``bad`` or none."""
+
+    text: str
+    label: str
+    tone: str = ""
+
+
+def cards(results: Results) -> list[Card]:
+    """Figures of the summary; forgetting and its like with their sign, coloured by it."""
+    summary = results["summary"]
+    shown = [Card(number(summary[key]), label) for key, label in PLAIN if summary.get(key) is not None]
+    for key, label in SIGNED:
+        if (value := summary.get(key)) is not None:
+            shown.append(Card(number(value, signed=True), label, "good" if value > 0 else "bad" if value < 0 else ""))
+    return shown
+
+
+def comparison(groups: Sequence[Group]) -> Markup:
+    """The figures after the last task."""
+    note = (
+        "After the last task; mean ± standard deviation over seeds (n - 1). Runs of another protocol, config or AP "
+        "convention stand in lines of their own. forgetting and plasticity: per task."
+    )
+    return render("table.html", title="Comparison", note=note, table=_group_table("Comparison", groups, FIGURES))
+
+
+def cost(groups: Sequence[Group]) -> Markup:
+    """Exemplars, time and memory."""
+    if all(mean is None for spreads in group_figures(groups, COST) for mean, _ in spreads):
+        return Markup()
+    note = "Times are of the processor where a run has them, else of the clock."
+    return render("table.html", title="Cost", note=note, table=_group_table("Cost", groups, COST))
+
+
+def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
+    """A line a group. Benchmark and AP convention, which the head of the page names, only where these differ."""
+    names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
+    figures = group_figures(groups, columns)
+    spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
+    cells: dict[str, Sequence[str | Cell]] = {"method": [group.method for group in groups]}
+    cells |= {head: each for head, each in names.items() if len(set(each)) > 1}
+    cells |= {
+        column.title: [Cell(spread_text(*spread, column.digits, column.signed), spread[0]) for spread in each]
+        for column, each in spreads.items()
+        if any(mean is not None for mean, _ in each)
+    }
+    cells["tasks"] = [group.tasks for group in groups]
+    cells["n"] = [Cell(str(len(group.runs)), len(group.runs)) for group in groups]
+    rows = [Row(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)]
+    return Table(title, list(cells), rows, compared=columns is FIGURES)
+
+
+def results_matrix(groups: Sequence[Group], where: str) -> Markup:
+    """The matrix of each group, the mean over its runs; of several groups each can be opened."""
+    known = [
+        (group, label, mean_results(group.runs))
+        for group, label in zip(groups, labels(groups), strict=True)
+        if group.runs[0]["mAP"]
+    ]
+    if not known:
+        return Markup()
+    largest = max(max(row) for *_, results in known for row in results["mAP"]) or 1
+    several = len(groups) > 1
+    matrices = [
+        {
+            "name": group.name,
+            "title": label if several else "Results matrix",
+            "runs": counted(len(group.runs), "run"),
+            "heads": _matrix_heads(results),
+            "rows": [
+                (task, _matrix_cells(results, row, largest))
+                for row, task in enumerate(results["tasks"][: len(results["mAP"])])
+            ],
+        }
+        for group, label, results in known
+    ]
+    note = "mAP after every task, Rank-1 below it. Dashed and slanted: before the domain was trained."
+    return render("matrix.html", title=f"Results matrix{where}", note=note, matrices=matrices, several=several)
+
+
+def mean_results(runs: Sequence[Results]) -> Results:
+    """The first of the runs, with the mean of all in its matrices ``mAP`` and ``rank1``.
+
+    Args:
+        runs: of one group, so their matrices are alike.
+    """
+    return runs[0] | {
+        metric: [
+            [sum(values) / len(values) for values in zip(*rows, strict=True)]
+            for rows in zip(*(run[metric] for run in runs), strict=True)
+        ]
+        for metric in ("mAP", "rank1")
+    }
+
+
+def _matrix_heads(results: Results) -> list[tuple[str, str]]:
+    """Name and kind of each column: of galleries, and of the means over them."""
+    heads = [(gallery["name"], gallery["kind"]) for gallery in results["galleries"]]
+    return heads + [("mean", kind) for kind in KINDS if any(each == kind for _, each in heads)]
+
+
+def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, Any]]:
+    """A line of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1``, and the ``depth`` of the colour."""
+    cells: list[dict[str, Any]] = []
+    for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
+        kind = "trained" if gallery["kind"] != "seen" or is_trained(gallery, row) else "before"
+        cells.append({"kind": kind, "mAP": value, "rank1": rank1, "depth": 0.06 + 0.5 * value / largest})
+    for kind in KINDS:
+        if any(gallery["kind"] == kind for gallery in results["galleries"]):
+            means = {metric: average(results, metric, row, kind) for metric in ("mAP", "rank1")}
+            cells.append({"kind": "mean", **means})
+    return cells
+
+
+def hardest(groups: Sequence[Group], where: str) -> Markup:
+    """The identities with the lowest AP after the last task, mean over the finished runs of all groups.
+
+    Conventions of AP have lists of their own. Merged test sets are left out: their people are in other ones too.
+    """
+    runs = [run for group in groups for run in group.runs]
+    conventions = list(dict.fromkeys(run["ap"] for run in runs))
+    return Markup("\n").join(
+        _hardest([run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else ""))
+        for ap in conventions
+    )
+
+
+def _hardest(runs: Sequence[Results], where: str) -> Markup:
+    runs = [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
+    people: dict[tuple[str, Any], list[tuple[float, float]]] = {}  # AP now, best AP of each run
+    for run in runs:
+        own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
+        for gallery, history in run.get("identity_ap", {}).items():
+            if gallery in own and history["ap"]:
+                best = map(max, zip(*history["ap"], strict=True))
+                for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
+                    people.setdefault((gallery, identity), []).append((now, top))
+    if not people:
+        return Markup()
+    means = [
+        {
+            "gallery": gallery,
+            "identity": identity,
+            "now": fmean(now for now, _ in each),
+            "best": fmean(top for _, top in each),
+        }
+        for (gallery, identity), each in people.items()
+    ]
+    means.sort(key=lambda person: person["now"])
+    over = f", mean over {len(runs)} runs" if len(runs) > 1 else ""
+    note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
+    return render("hardest.html", title=f"Hardest identities{where}", note=note, people=means[:HARDEST])
+
+
+def differing_keys(groups: Sequence[Group], where: str) -> Markup:
+    """The keys of the config in which the groups of a benchmark differ."""
+    configs = [group.runs[0].get("config") or {} for group in groups]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = [
+        Row("", [key, *(str(config.get(key, "–")) for config in configs)])
+        for key in keys
+        if key != "METHOD.NAME" and any(config.get(key) != configs[0].get(key) for config in configs)
+    ]
+    if not rows or len(groups) < 2:
+        return Markup()
+    title = "Config keys that differ"
+    note = "Keys of the config whose values are not the same in all runs; a dash where a run does not have the key."
+    table = Table(title, ["key", *labels(groups)], rows)
+    return render("table.html", title=f"{title}{where}", note=note, table=table)
+
+
+def protocol(groups: Sequence[Group], where: str) -> Markup:
+    """What was tested and how: runs are to be compared where all of this is the same."""
+    runs = [run for group in groups for run in group.runs]
+    configs = [run.get("config") or {} for run in runs]
+    galleries = {
+        gallery["name"]: f"{counted(gallery['queries'], 'query').replace('querys', 'queries')} in {gallery['gallery']}"
+        for run in runs
+        for gallery in run["galleries"]
+        if "queries" in gallery
+    }
+    entries: list[tuple[str, Any]] = [
+        ("fingerprint", _distinct(run.get("protocol") for run in runs)),
+        ("average precision", _distinct(run["ap"] for run in runs)),
+        ("metric", _distinct(config.get("EVAL.METRIC") for config in configs)),
+        ("camera filter", _distinct(_switch(config.get("EVAL.CAMERA_FILTER")) for config in configs)),
+        ("flipped images added", _distinct(_switch(config.get("EVAL.FLIP")) for config in configs)),
+        ("cameras", _distinct(config.get("BENCHMARK.CAMERAS") for config in configs)),
+        *(("test set " + name, told) for name, told in galleries.items()),
+    ]
+    return _facts(f"Protocol{where}", entries)
+
+
+def settings(runs: Sequence[Results]) -> Markup:
+    """What was run and with which versions; of one run also what it cost."""
+    entries: list[tuple[str, Any]] = [
+        ("method", _distinct(run["method"] for run in runs)),
+        ("benchmark", _distinct(run["benchmark"] for run in runs)),
+        ("seed", _distinct(run["seed"] for run in runs)),
+    ]
+    if len(runs) == 1:
+        (run,) = runs
+        seconds = run.get("seconds", {})
+        memory = run.get("peak_memory_mib")
+        entries += [
+            ("stored exemplars", run.get("exemplars")),
+            ("skipped images", run.get("skipped_images")),
+            ("training time", _duration(seconds.get("train"))),
+            ("evaluation time", _duration(seconds.get("evaluate"))),
+            ("training speed", _rate(run.get("images_per_second"))),
+            ("peak memory", f"{memory} MiB" if memory else None),
+        ]
+    packages = dict.fromkeys(name for run in runs for name in run.get("versions", {}))
+    entries += [(name, _distinct(run.get("versions", {}).get(name) for run in runs)) for name in packages]
+    return _facts("Settings and versions", entries)
+
+
+def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> Markup:
+    """What is known of the entries."""
+    known = [(name, value) for name, value in entries if value is not None]
+    return render("facts.html", title=title, note="", facts=known) if known else Markup()
+
+
+def _distinct(values: Iterable[Any]) -> str | None:
+    """Each value once, with commas; None where there is none."""
+    return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def _duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _rate(images_per_second: float | None) -> str | None:
+    return None if images_per_second is None else f"{images_per_second:.0f} images/s"
