@@ -1,63 +1,13 @@
-"""What the episodic losses share: a batch split into support and queries, prototypes, and distances."""
+"""What several families of losses share: distances, safe roots, log-probabilities, and checks of shapes."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 Metric = Literal["sqeuclidean", "euclidean", "cosine"]
-
-
-class Episode(NamedTuple):
-    """Which rows of a batch are support and which are queries. N classes, at most S supports each, Q queries.
-
-    Attributes:
-        support: rows of the supports, by class; one with fewer than S repeats its last. ``(N, S)`` int64
-        weight: 1 / number of supports of the class, 0 where one is repeated. ``(N, S)`` float64
-        query: rows of the queries, class by class. ``(Q,)`` int64
-        target: class of each query, ``0 .. N-1`` in ascending order of the labels. ``(Q,)`` int64
-    """
-
-    support: Tensor
-    weight: Tensor
-    query: Tensor
-    target: Tensor
-
-
-def split_episode(labels: Tensor, num_support: int, device: torch.device | None = None) -> Episode:
-    """Takes the first ``num_support`` rows of each label as its support and the rest as queries.
-
-    The split is built on the CPU: labels that are there cost no wait for the GPU, labels on the GPU one.
-
-    Args:
-        labels: ``(B,)`` integers, in any order.
-        num_support: rows of each label that are support, at least 1. A label with no more rows has no query.
-        device: where the result goes; the device of ``labels`` by default.
-
-    Raises:
-        ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or there is no query at all.
-    """
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
-    if num_support < 1:
-        raise ValueError(f"num_support must be at least 1, got {num_support}")
-    device = device or labels.device
-    _, target, counts = torch.unique(labels.cpu(), return_inverse=True, return_counts=True)
-    rows = torch.argsort(target, stable=True)  # (B,) class by class, each class in batch order
-    starts = counts.cumsum(0) - counts  # (N,) where each class begins in rows
-    rank = torch.arange(len(rows)) - starts[target[rows]]  # (B,) 0, 1, … within each class
-    query = rows[rank >= num_support]  # (Q,)
-    if len(query) == 0:
-        raise ValueError(
-            f"the batch of {len(rows)} holds no query: no label has more than num_support = {num_support} rows"
-        )
-    slot = torch.arange(num_support)  # (S,)
-    support = rows[starts[:, None] + slot.minimum(counts[:, None] - 1)]  # (N, S)
-    filled = (slot < counts[:, None]).double()  # (N, S)
-    weight = filled / filled.sum(1, keepdim=True)
-    return Episode(*(part.to(device, non_blocking=True) for part in (support, weight, query, target[query])))
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -82,53 +32,34 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
     if metric == "sqeuclidean":
         return squared_distances(a, b)
     if metric == "euclidean":
-        return _root(squared_distances(a, b))
+        return safe_root(squared_distances(a, b))
     raise ValueError(f"unknown metric {metric!r}; use sqeuclidean, euclidean or cosine")
 
 
-def prototypes(features: Tensor, episode: Episode) -> Tensor:
-    """Mean support of each class, ``(B, D)`` to ``(N, D)``."""
-    return (features[episode.support] * episode.weight[:, :, None]).sum(1)
-
-
-def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuclidean") -> Tensor:
-    """Similarity of each query to the prototype of each class (DwoPP, Eqs. 5 and 7).
-
-    Args:
-        features: ``(B, D)``.
-        episode: the split of the batch, on the same device.
-        metric: ``sqeuclidean`` (the official code) or ``euclidean`` (as printed): the negative distance of
-            the raw features. ``cosine``: cosine similarity to the prototype, after each dimension was scaled
-            by its length over the supports of the class; the official code normalises along that axis, not
-            along the features.
-
-    Returns:
-        ``(Q, N)`` float64.
-
-    Raises:
-        ValueError: unknown metric.
-    """
-    features = features.double()
-    queries, centers = features[episode.query], prototypes(features, episode)  # (Q, D), (N, D)
-    if metric == "cosine":
-        centers = _over(centers, _root(prototypes(features.square(), episode)))
-        queries, centers = unit(queries), unit(centers)
-    return -distances(queries, centers, metric)
-
-
-def _root(squared: Tensor) -> Tensor:
+def safe_root(squared: Tensor) -> Tensor:
     """Square root whose gradient at 0 is 0; numbers that rounding took below 0 count as 0."""
     zero = squared <= 0
     return squared.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
-def _over(vectors: Tensor, lengths: Tensor) -> Tensor:
+def safe_quotient(vectors: Tensor, lengths: Tensor) -> Tensor:
+    """Vectors over lengths; what has the length 0 stays."""
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
 def unit(vectors: Tensor) -> Tensor:
     """Rows scaled to unit length; a row of zeros stays."""
-    return _over(vectors, _root(vectors.square().sum(1, keepdim=True)))
+    return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
+
+
+def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
+    """Log-softmax of each row of ``scores / temperature``, in float64.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+    """
+    check_temperature(temperature)
+    return (scores.double() / temperature).log_softmax(1)
 
 
 def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None:
@@ -141,6 +72,22 @@ def check_alike(one: Tensor, other: Tensor, names: str, shape: str = "(B, D)") -
     """Raises ValueError unless both have two dimensions and the same shape, which is called ``shape``."""
     if one.ndim != 2 or one.shape != other.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(one.shape)} and {tuple(other.shape)}")
+
+
+def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
+    """Raises ValueError unless they are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
+    student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
+    if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
+        raise ValueError(
+            "student_logits must be (B, K) and teacher_logits (B, K_old) with K_old <= K, "
+            f"got shapes {student} and {teacher}"
+        )
+
+
+def check_temperature(temperature: float) -> None:
+    """Raises ValueError unless it is above 0."""
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
 
 
 def to_loss(value: Tensor, features: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, check_rows, to_loss
-from lreid.losses.relations import check_temperature, log_probabilities, mean_cross_entropy
+from lreid.losses._ops import check_alike, check_rows, check_temperature, log_probabilities, to_loss
+from lreid.losses.relations import mean_cross_entropy
 from lreid.losses.supcon import is_among
 
 

@@ -35,7 +35,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 
 
 def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
-    """Contrast Scoring: how far the projection of an image is from that of its mirror image.
+    """Contrast Scoring: how far the projection of an image is from that of its flipped image.
 
     ``1 - cosine``. A high score means that the model does not yet know the image well. No other augmentation
     is used, so that the score depends on the image and the model alone.

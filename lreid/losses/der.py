@@ -1,11 +1,10 @@
-"""Dark Experience Replay: the answers that a stored image once had are kept."""
+"""Dark Experience Replay: the logits that a stored image once had are kept."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses._ops import to_loss
-from lreid.losses.lwf import check_logits
+from lreid.losses._ops import check_logits, to_loss
 
 
 def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:

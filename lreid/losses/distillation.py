@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Episode, Metric, check_alike, check_rows, prototype_logits, split_episode, to_loss
-from lreid.losses.relations import log_probabilities
+from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss
+from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
 MIXTURE = 1e-5  # share of the uniform distribution at temperatures other than 1, in the official code
 
@@ -26,7 +26,7 @@ def dwpp_loss(
     """Distillation with positive pairs (DwPP) over one episode.
 
     A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``,
-    with ``z`` from :func:`~lreid.losses._ops.prototype_logits`. The loss is the mean over the queries of
+    with ``z`` from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
     ``sum_c p_old log(p_old / p_new)``, with both distributions floored at ``prob_floor``; entries of the
     student below the floor have no gradient. Everything is computed in float64 and from log-probabilities.
 

@@ -7,7 +7,8 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import Metric, check_rows, distances, prototypes, split_episode, to_loss
+from lreid.losses._ops import Metric, check_rows, distances, to_loss
+from lreid.losses.episodes import prototypes, split_episode
 
 
 def dmml_loss(

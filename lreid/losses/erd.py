@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_rows, prototypes, split_episode
+from lreid.losses._ops import check_rows
 from lreid.losses.distillation import dwpp_loss
+from lreid.losses.episodes import prototypes, split_episode
 from lreid.losses.ida import discriminant_alignment_loss
 
 

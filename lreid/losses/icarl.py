@@ -1,4 +1,4 @@
-"""iCaRL: one sigmoid for each class, with the previous model's answers as targets of the old classes."""
+"""iCaRL: one sigmoid for each class, with the previous model's sigmoids as targets of the old classes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_rows, to_loss
-from lreid.losses.lwf import check_logits
+from lreid.losses._ops import check_logits, check_rows, to_loss
 
 
 def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:

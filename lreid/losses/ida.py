@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses._ops import Metric, distances, to_loss
+from lreid.losses._ops import Metric, distances, log_probabilities, to_loss
 from lreid.losses.distillation import floored_kl
-from lreid.losses.relations import log_probabilities
 
 
 def discriminant_alignment_loss(

@@ -1,11 +1,10 @@
-"""Learning without Forgetting: the previous model's answers over the old classes are kept."""
+"""Learning without Forgetting: the previous model's softmax over the old classes is kept."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses._ops import to_loss
-from lreid.losses.relations import check_temperature
+from lreid.losses._ops import check_logits, check_temperature, to_loss
 
 
 def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
@@ -36,13 +35,3 @@ def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, 
     log_probs = (student_logits.double() / temperature).log_softmax(1)  # (B, K)
     loss = -(targets * log_probs[:, : targets.shape[1]]).sum(1).mean() * temperature**2
     return to_loss(loss, student_logits)
-
-
-def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
-    """Raises ValueError unless they are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
-    student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
-    if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
-        raise ValueError(
-            "student_logits must be (B, K) and teacher_logits (B, K_old) with K_old <= K, "
-            f"got shapes {student} and {teacher}"
-        )

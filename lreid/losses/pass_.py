@@ -12,17 +12,18 @@ ROTATIONS = 4  # classes that each label is split in; the first is the upright i
 
 
 def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Every image turned by 0, 90, 180 and 270 degrees, each turn a class of its own.
+    """Every image rotated by 0, 90, 180 and 270 degrees, each rotation a class of its own.
 
     Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR
-    2021, whose images are square. Our choice for others: quarter turns are resized to the size they had.
+    2021, whose images are square. Our choice for others: rotated by 90 or 270 degrees they are resized to the size
+    they had.
 
     Args:
         images: ``(B, C, H, W)`` float.
         labels: ``(B,)`` integers ``y``.
 
     Returns:
-        Images ``(4B, C, H, W)``, first all of them upright, then all turned by 90 degrees and so on, and their labels
+        Images ``(4B, C, H, W)``, first all of them upright, then all rotated by 90 degrees and so on, and their labels
         ``4y + k`` ``(4B,)``. Of a classifier with ``4K`` outputs, the columns ``0::4`` are the upright classes.
 
     Raises:
@@ -33,11 +34,11 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             f"images must be (B, C, H, W) and labels (B,), got shapes {tuple(images.shape)} and {tuple(labels.shape)}"
         )
     size = images.shape[2:]
-    turned = [images.rot90(turn, (2, 3)) for turn in range(ROTATIONS)]
+    rotated = [images.rot90(quarters, (2, 3)) for quarters in range(ROTATIONS)]
     if size[0] != size[1]:
-        turned[1::2] = [F.interpolate(image, size, mode="bilinear", antialias=True) for image in turned[1::2]]
-    turns = torch.arange(ROTATIONS, device=labels.device)
-    return torch.cat(turned), (ROTATIONS * labels + turns[:, None]).flatten()
+        rotated[1::2] = [F.interpolate(image, size, mode="bilinear", antialias=True) for image in rotated[1::2]]
+    quarters = torch.arange(ROTATIONS, device=labels.device)
+    return torch.cat(rotated), (ROTATIONS * labels + quarters[:, None]).flatten()
 
 
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, to_loss
+from lreid.losses._ops import check_alike, log_probabilities, to_loss
 
 
 def relation_distillation_loss(
@@ -82,22 +82,6 @@ def without_self(matrix: Tensor) -> Tensor:
     return matrix.gather(1, columns + (columns >= rows[:, None]))
 
 
-def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
-    """Log-softmax of each row of ``scores / temperature``, in float64.
-
-    Raises:
-        ValueError: the temperature is not above 0.
-    """
-    check_temperature(temperature)
-    return (scores.double() / temperature).log_softmax(1)
-
-
 def mean_cross_entropy(log_old: Tensor, log_new: Tensor) -> Tensor:
     """Cross-entropy from old to new log-probabilities ``(n, m)``, mean over the rows; 0 if there are none."""
     return -(log_old.exp() * log_new).sum() / max(len(log_new), 1)
-
-
-def check_temperature(temperature: float) -> None:
-    """Raises ValueError unless it is above 0."""
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")

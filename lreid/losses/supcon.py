@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import to_loss
-from lreid.losses.relations import check_temperature, log_relations, without_self
+from lreid.losses._ops import check_temperature, to_loss
+from lreid.losses.relations import log_relations, without_self
 
 
 def asymmetric_supcon_loss(

@@ -73,6 +73,5 @@ class BoTFineTuning(Method):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]

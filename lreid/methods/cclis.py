@@ -174,7 +174,6 @@ class CCLIS(Co2L):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.prototypes.grow(len(state["prototypes"]["weight"]) - len(self.prototypes))
         self.prototypes.load_state_dict(state["prototypes"])
         self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)
         self.current_weights = state["current_weights"].cpu()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.losses import decoupled_distillation_loss
-from lreid.losses._ops import prototype_logits, split_episode
+from lreid.losses.episodes import prototype_logits, split_episode
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
 

@@ -155,7 +155,6 @@ class ER(Method):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.classifier.grow(len(state["classifier"]["weight"]) - len(self.classifier))
         self.classifier.load_state_dict(state["classifier"])
         self.generator.set_state(state["generator"].cpu())
         self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])

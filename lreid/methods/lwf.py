@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder
+from lreid.models import Embedder, frozen_copy
 
 
 class LwF(BoTFineTuning):
@@ -40,7 +39,7 @@ class LwF(BoTFineTuning):
         super().__init__(model, **bot)
         self.weights = {"distill": distillation_weight}
         self.temperature = temperature
-        self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
+        self.old_classifier = frozen_copy(self.classifier)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         features = self.model(batch.images)  # (B, dim)
@@ -54,13 +53,11 @@ class LwF(BoTFineTuning):
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
-        self.old_classifier = copy.deepcopy(self.classifier).requires_grad_(False)
+        self.old_classifier = frozen_copy(self.classifier)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.old_classifier.grow(len(state["old_classifier"]["weight"]) - len(self.old_classifier))
         self.old_classifier.load_state_dict(state["old_classifier"])
-        self.old_classifier.requires_grad_(False)

@@ -5,7 +5,7 @@ from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
-from lreid.models.teacher import frozen_copy, restored_teacher, teacher_state
+from lreid.models.teacher import frozen_copy
 
 __all__ = [
     "CosineClassifier",
@@ -18,6 +18,4 @@ __all__ = [
     "build_backbone",
     "frozen_copy",
     "register_backbone",
-    "restored_teacher",
-    "teacher_state",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +31,12 @@ class GrowingClassifier(nn.Module):
         """Adds normally distributed rows for new identities; the others stay. ``weight`` is a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of every module; takes as many identities as the state has."""
+        room = self.weight.new_empty(len(state["weight"]), self.weight.shape[1])
+        self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
+        return super().load_state_dict(state, strict, assign)
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, dim) features to (B, classes) logits."""

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from oracles import distillation, golden_names, load_golden
 
 from lreid.losses import decoupled_distillation_loss, dwopp_loss, dwpp_loss
-from lreid.losses._ops import prototype_logits, split_episode
+from lreid.losses.episodes import prototype_logits, split_episode
 
 LOSSES = {"dwpp": dwpp_loss, "dwopp": dwopp_loss}
 UNEQUAL = [2, 0, 1, 2, 0, 2, 1, 0, 0, 2, 2, 3]  # class 1 has no query at 2 supports, class 3 one image only

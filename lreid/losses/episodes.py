@@ -1,0 +1,90 @@
+"""A batch as an episode: its rows split into support and queries, and the prototypes of its classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lreid.losses._ops import Metric, distances, safe_quotient, safe_root, unit
+
+
+class Episode(NamedTuple):
+    """Which rows of a batch are support and which are queries. N classes, at most S supports each, Q queries.
+
+    Attributes:
+        support: rows of the supports, by class; one with fewer than S repeats its last. ``(N, S)`` int64
+        weight: 1 / number of supports of the class, 0 where one is repeated. ``(N, S)`` float64
+        query: rows of the queries, class by class. ``(Q,)`` int64
+        target: class of each query, ``0 .. N-1`` in ascending order of the labels. ``(Q,)`` int64
+    """
+
+    support: Tensor
+    weight: Tensor
+    query: Tensor
+    target: Tensor
+
+
+def split_episode(labels: Tensor, num_support: int, device: torch.device | None = None) -> Episode:
+    """Takes the first ``num_support`` rows of each label as its support and the rest as queries.
+
+    The split is built on the CPU: labels that are there cost no wait for the GPU, labels on the GPU one.
+
+    Args:
+        labels: ``(B,)`` integers, in any order.
+        num_support: rows of each label that are support, at least 1. A label with no more rows has no query.
+        device: where the result goes; the device of ``labels`` by default.
+
+    Raises:
+        ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or there is no query at all.
+    """
+    if labels.ndim != 1:
+        raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
+    if num_support < 1:
+        raise ValueError(f"num_support must be at least 1, got {num_support}")
+    device = device or labels.device
+    _, target, counts = torch.unique(labels.cpu(), return_inverse=True, return_counts=True)
+    rows = torch.argsort(target, stable=True)  # (B,) class by class, each class in batch order
+    starts = counts.cumsum(0) - counts  # (N,) where each class begins in rows
+    rank = torch.arange(len(rows)) - starts[target[rows]]  # (B,) 0, 1, … within each class
+    query = rows[rank >= num_support]  # (Q,)
+    if len(query) == 0:
+        raise ValueError(
+            f"the batch of {len(rows)} holds no query: no label has more than num_support = {num_support} rows"
+        )
+    slot = torch.arange(num_support)  # (S,)
+    support = rows[starts[:, None] + slot.minimum(counts[:, None] - 1)]  # (N, S)
+    filled = (slot < counts[:, None]).double()  # (N, S)
+    weight = filled / filled.sum(1, keepdim=True)
+    return Episode(*(part.to(device, non_blocking=True) for part in (support, weight, query, target[query])))
+
+
+def prototypes(features: Tensor, episode: Episode) -> Tensor:
+    """Mean support of each class, ``(B, D)`` to ``(N, D)``."""
+    return (features[episode.support] * episode.weight[:, :, None]).sum(1)
+
+
+def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuclidean") -> Tensor:
+    """Similarity of each query to the prototype of each class (DwoPP, Eqs. 5 and 7).
+
+    Args:
+        features: ``(B, D)``.
+        episode: the split of the batch, on the same device.
+        metric: ``sqeuclidean`` (the official code) or ``euclidean`` (as printed): the negative distance of
+            the raw features. ``cosine``: cosine similarity to the prototype, after each dimension was scaled
+            by its length over the supports of the class; the official code normalises along that axis, not
+            along the features.
+
+    Returns:
+        ``(Q, N)`` float64.
+
+    Raises:
+        ValueError: unknown metric.
+    """
+    features = features.double()
+    queries, centers = features[episode.query], prototypes(features, episode)  # (Q, D), (N, D)
+    if metric == "cosine":
+        centers = safe_quotient(centers, safe_root(prototypes(features.square(), episode)))
+        queries, centers = unit(queries), unit(centers)
+    return -distances(queries, centers, metric)
