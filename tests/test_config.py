@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lreid.config import (
+    GROUPS,
+    KEYS,
     check_values,
     config_from_text,
     default_config,
     differing_keys,
+    find_config,
+    layers,
     load_config,
     method_options,
     method_title,
 )
 from lreid.errors import InputError
-from lreid.methods import build_method
+from lreid.methods import build_method, method_class, method_defaults
 from lreid.models import Embedder
 
 CONFIGS = sorted(
@@ -36,10 +41,107 @@ def test_every_shipped_config_loads(file: Path) -> None:
         assert file.stem == cfg.BENCHMARK.NAME
 
 
-def test_the_defaults_are_the_built_in_benchmark(repository: Path) -> None:
-    files = ["configs/benchmarks/synthetic-10.yaml", "configs/methods/dwopp.yaml"]
-    cfg = load_config([repository / file for file in files])
-    assert set(differing_keys(cfg, default_config())) <= {"METHOD.DISTILLATION_WEIGHT", "METHOD.TEMPERATURE"}
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_every_header_names_the_paper_and_the_command(file: Path, repository: Path) -> None:
+    header = re.match(r"(?:#.*\n)+", file.read_text(encoding="utf-8"))[0]
+    (command,) = re.findall(r"^#   (python tools/train.py.*(?:\\\n#.*)*)$", header, re.M)
+    named = [repository / each for each in re.findall(r"configs/[\w/-]+\.yaml", command)]
+    assert all(each.exists() for each in named)
+    # The one is the default, the other needs its recipe.
+    assert file in named or file.relative_to(repository / "configs").as_posix() in (
+        "benchmarks/synthetic-10.yaml",
+        "methods/contrast_scoring.yaml",
+    )
+    if file.parent.name != "benchmarks":
+        assert re.search(r"\b20[012]\d\b|Data Selection\"", header)  # year, or title where no year is known
+    assert max(map(len, header.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in CONFIGS if file.parent.name == "methods"], ids=lambda file: file.stem
+)
+def test_a_method_file_holds_departures_only(file: Path) -> None:
+    (_, keys), _ = layers([file])
+    defaults = method_defaults(method_class(keys.pop("METHOD.NAME")))
+    known = {name: key.default for name, key in KEYS.items()}
+    known |= {f"METHOD.{name.upper()}": default for name, default in defaults.items()}
+    assert all(value != known[name] for name, value in keys.items())
+
+
+def test_every_key_belongs_to_a_group_and_has_a_default_that_fits() -> None:
+    assert {name.rpartition(".")[0] for name in KEYS} == {"", *GROUPS}
+    assert not {name: fault for name, key in KEYS.items() if (fault := key.fault(key.default))}
+
+
+def test_the_defaults_are_the_built_in_benchmark() -> None:
+    assert differing_keys(load_config(["benchmarks/synthetic-10", "methods/dwopp"]), default_config()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["configs/benchmarks/vehicles.yaml", "benchmarks/vehicles", "vehicles", "vehicles.yaml"]
+)
+def test_configs_that_come_with_lreid_are_known_by_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config([name]).BENCHMARK.NAME == "vehicles"
+    Path("mine.yaml").write_text(f"_BASE_: {name}")
+    assert load_config(["mine.yaml"]).BENCHMARK.NAME == "vehicles"
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text("SEED: 3")  # a file here comes before
+    assert load_config([name]).SEED == 3
+
+
+def test_a_folder_does_not_hide_a_config(tmp_path: Path) -> None:
+    (tmp_path / "vehicles").mkdir()
+    assert find_config("vehicles", tmp_path).name == "vehicles.yaml"
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.json", "w.pt", "x.csv", "x#y.csv"):
+        (tmp_path / "exp" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "exp" / name).touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "exp" / "a.yaml").write_text(
+        "INPUT: {PIPELINE: a.json}\nMODEL: {WEIGHTS: w.pt}\nBENCHMARK:\n"
+        "  TRAIN: ['csv:x.csv', 'csv:x.csv#street', 'csv:x#y.csv', 'folder:../data', market1501, 'csv:gone.csv']\n"
+    )
+    (tmp_path / "top.yaml").write_text("_BASE_: exp/a.yaml")
+    (tmp_path / "b.yaml").write_text("INPUT: {PIPELINE: exp/a.json}")
+    monkeypatch.chdir(tmp_path)
+    for file in ("exp/a.yaml", "top.yaml"):
+        cfg = load_config([file])
+        found = [cfg.INPUT.PIPELINE, cfg.MODEL.WEIGHTS, *cfg.BENCHMARK.TRAIN]
+        exp = tmp_path / "exp"
+        assert found[:2] == [f"{exp}/a.json", f"{exp}/w.pt"]
+        assert found[2:5] == [f"csv:{exp}/x.csv", f"csv:{exp}/x.csv#street", f"csv:{exp}/x#y.csv"]
+        assert found[5:] == [f"folder:{tmp_path}/data", "market1501", "csv:gone.csv"]
+    Path("exp", "config.yaml").write_text(load_config(["top.yaml"]).dump())
+    monkeypatch.chdir("/")
+    saved = tmp_path / "exp" / "config.yaml"
+    assert differing_keys(load_config([saved]), load_config([tmp_path / "top.yaml"])) == []
+
+
+def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "exp" / "a.yaml").write_text("INPUT: {PIPELINE: here.json}\nMODEL: {WEIGHTS: none}\n")
+    (tmp_path / "here.json").touch()
+    monkeypatch.chdir(tmp_path)
+    assert load_config(["exp/a.yaml"]).INPUT.PIPELINE == "here.json"  # found from the working directory
+    assert load_config([], ["INPUT.PIPELINE", "here.json"]).INPUT.PIPELINE == "here.json"
+    assert load_config(["exp/a.yaml"]).MODEL.WEIGHTS == "none"
+
+
+def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("recipes/co2l", repository / "configs" / "recipes" / "co2l.yaml"):
+        name = load_config([file]).INPUT.PIPELINE
+        assert name == "configs/augmentations/simclr.yaml"
+    assert find_config(name).samefile(repository / name)
 
 
 def test_base_then_file_then_override(tmp_path: Path) -> None:
@@ -99,6 +201,9 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
         ("SEEED: 1", "unknown key SEEED; the nearest known one is SEED"),
         ("_BASE_: bad.yaml", "builds on itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
+        ("_BASE_: market1501-1", "the nearest of those that come with lreid is benchmarks/market1501-10$"),
+        ("_BASE_: co2l", "co2l: may be methods/co2l or recipes/co2l; write the folder, too"),
+        ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:

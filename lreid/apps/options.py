@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import COMMAND_LINE, GROUPS, KEYS, Key, layers, load_config
-from lreid.errors import InputError
+from lreid.config import COMMAND_LINE, GROUPS, KEYS, Key, layers, load_config, method_options
+from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
 LEARNS_FROM = {
@@ -48,10 +48,12 @@ def options_text(method: str) -> str:
     Raises:
         InputError: there is no such method.
     """
-    cls = method_class(method)
+    cfg = load_config(overrides=["METHOD.NAME", method])
+    cls = _class(cfg)
+    what = f"{cfg.METHOD.NAME} as configs/methods/{method}.yaml sets it. " if method != cfg.METHOD.NAME else ""
     summary = _plain((inspect.getdoc(cls) or "").partition("\n\n")[0])
-    lines = [*textwrap.wrap(f"{method}: {summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
-    for option, default in method_defaults(cls).items():
+    lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
+    for option, default in (method_defaults(cls) | method_options(cfg)).items():
         if option not in cls.unused:
             lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(cls, option, default)})"]
             lines += textwrap.wrap(_meaning(cls, option), 116, initial_indent="    ", subsequent_indent="    ")
@@ -77,7 +79,7 @@ def load_run_config(files: Sequence[str | Path] = (), overrides: Sequence[str] =
 
 def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Those of the keys that a source sets which the method of the config ignores, each with the reason."""
-    cls = method_class(cfg.METHOD.NAME)
+    cls = _class(cfg)
     groups = {name.partition(".")[0] for name in keys}
     defaults = method_defaults(cls)
     for name in keys:
@@ -90,6 +92,11 @@ def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
         elif group == "METHOD" and last.lower() in cls.unused and cfg.METHOD[last] != defaults[last.lower()]:
             yield name, "which inherits it and has no use for it"
+
+
+def _class(cfg: CfgNode) -> type[Method]:
+    with naming_keys("METHOD"):
+        return method_class(cfg.METHOD.NAME)
 
 
 def keys_page() -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 from yacs.config import CfgNode
 
 from lreid.checkpoint import load_model_state
-from lreid.config import CONFIGS, differing_keys, leaves, load_config
+from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
@@ -212,7 +212,7 @@ def command_of(cfg: CfgNode) -> str:
         file
         for file in (
             CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml",
-            CONFIGS / "methods" / f"{cfg.METHOD.NAME}.yaml",
+            CONFIGS / "methods" / f"{method_title(cfg)}.yaml",
         )
         if file.exists()
     ]
