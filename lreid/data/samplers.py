@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 
 class IdentitySampler:
@@ -36,11 +36,10 @@ class IdentitySampler:
             so many; they stand at the end of the batch. 0 draws all P from both alike.
 
     Raises:
-        InputError: there are fewer identities than a batch needs.
+        ArgumentError: there are fewer identities than a batch needs, or it would be empty.
     """
 
     num_support = 0  # supports of an identity in a block: the first so many images
-    group = "BATCH"  # of the config, for the error
 
     def __init__(
         self,
@@ -55,12 +54,12 @@ class IdentitySampler:
     ) -> None:
         labels, exemplars = np.asarray(labels), np.asarray(exemplars)
         self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-        if min(identities, images) < 1:
-            raise InputError(f"{self.group}: identities and images of a batch must be 1 or more")
+        _require_positive(identities=identities, images=images)
         if len(self.images) < identities:
-            raise InputError(
-                f"{self.group}.IDENTITIES: a batch needs {identities} identities, but task {task_name!r} has only "
-                f"{len(self.images)}; set it to {len(self.images)} or less, or make fewer tasks"
+            raise ArgumentError(
+                "identities",
+                f"is {identities}, but task {task_name!r} has only {len(self.images)}; set it to {len(self.images)} or "
+                "less, or make fewer tasks",
             )
         self.identities, self.images_each, self.seed = identities, images, seed
         self.batches_per_epoch = len(self.images) // identities
@@ -105,10 +104,8 @@ class EpisodeSampler(IdentitySampler):
         options: further ones of :class:`IdentitySampler`.
 
     Raises:
-        InputError: there are fewer identities than an episode needs.
+        ArgumentError: there are fewer identities than an episode needs, or it would be empty.
     """
-
-    group = "EPISODE"
 
     def __init__(
         self,
@@ -120,8 +117,7 @@ class EpisodeSampler(IdentitySampler):
         seed: Sequence[int],
         **options: Any,
     ) -> None:
-        if min(num_support, num_query) < 1:
-            raise InputError("EPISODE: SUPPORT and QUERY must be 1 or more")
+        _require_positive(num_support=num_support, num_query=num_query)
         super().__init__(labels, identities=identities, images=num_support + num_query, seed=seed, **options)
         self.num_support, self.num_query = num_support, num_query
 
@@ -147,7 +143,7 @@ class StreamSampler:
         seed: of the run and this task.
 
     Raises:
-        InputError: a segment or a run of less than one image.
+        ArgumentError: a segment or a run of less than one image.
     """
 
     num_support = 0
@@ -155,8 +151,7 @@ class StreamSampler:
     def __init__(
         self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, seed: Sequence[int]
     ) -> None:
-        if min(segment, correlation) < 1:
-            raise InputError("STREAM: SEGMENT and CORRELATION must be 1 or more")
+        _require_positive(segment=segment, correlation=correlation)
         labels = np.asarray(labels)
         self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         self.correlation, self.seed = correlation, seed
@@ -172,3 +167,9 @@ class StreamSampler:
         ]
         stream = np.concatenate([runs[number] for number in rng.permutation(len(runs))])
         return np.array_split(stream, self.batches_per_epoch)
+
+
+def _require_positive(**arguments: int) -> None:
+    for name, value in arguments.items():
+        if value < 1:
+            raise ArgumentError(name, f"is {value}; must be 1 or more")

@@ -14,7 +14,7 @@ import numpy as np
 from lreid.data.datasets import load_datasets, splits_of
 from lreid.data.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
 
@@ -57,27 +57,27 @@ def build_benchmark(
         split_seed: decides the random splits.
         cameras: ``"apart"`` or ``"same"``, for data sets that tell none (see
             :func:`lreid.data.layout.cameras_of_test`).
-        synthetic: size of the drawn data sets.
+        synthetic: size of the synthetic data sets.
 
     Returns:
         The benchmark; its test sets are those of ``train``, then those of ``unseen``.
 
     Raises:
-        InputError: a data set cannot be loaded, occurs twice, or has fewer identities than tasks; a number is
+        ArgumentError: a data set occurs twice, is for testing only, or has fewer identities than tasks; a number is
             out of range or a choice unknown.
+        InputError: a data set cannot be loaded.
     """
     if not train:
-        raise InputError("BENCHMARK.TRAIN is empty; name at least one data set")
-    if identities < 0:
-        raise InputError(f"BENCHMARK.IDENTITIES is {identities}; must be 0 (all) or more")
-    if splits < 0:
-        raise InputError(f"BENCHMARK.SPLITS is {splits}; must be 0 (all) or more")
-    for key, value, choices in (
-        ("UNSEEN_GALLERIES", unseen_galleries, ("separate", "merged", "both")),
-        ("CAMERAS", cameras, ("apart", "same")),
+        raise ArgumentError("train", "is empty; name at least one data set")
+    for argument, number in (("identities", identities), ("splits", splits)):
+        if number < 0:
+            raise ArgumentError(argument, f"is {number}; must be 0 (all) or more")
+    for argument, choice, choices in (
+        ("unseen_galleries", unseen_galleries, ("separate", "merged", "both")),
+        ("cameras", cameras, ("apart", "same")),
     ):
-        if value not in choices:
-            raise InputError(f"BENCHMARK.{key} is {value!r}; must be {' or '.join(choices)}")
+        if choice not in choices:
+            raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
 
     def load(name: str, split: int = 0) -> list[DataSet]:
         return load_datasets(name, root, synthetic, split=split, split_seed=split_seed, cameras=cameras)
@@ -91,9 +91,7 @@ def build_benchmark(
     _require_distinct(seen, [versions[0] for versions in others])
     for data_set in seen:
         if not data_set.train:
-            raise InputError(
-                f"{data_set.name}: is for testing only; name it in BENCHMARK.UNSEEN, not in BENCHMARK.TRAIN"
-            )
+            raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
     if identities:
         seen = [_first_identities(data_set, identities) for data_set in seen]
     if pool and len(seen) > 1:
@@ -143,7 +141,7 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
     ]
 
 
-def split_identities(data_set: DataSet, num_tasks: int, *, order: str, order_seed: int) -> list[list[int]]:
+def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
     """Cuts the training identities of a data set into tasks.
 
     All tasks get the same number; what is left over goes to the first one. That is the split of DwoPP (751
@@ -153,23 +151,21 @@ def split_identities(data_set: DataSet, num_tasks: int, *, order: str, order_see
         The identities of each task, in order.
 
     Raises:
-        InputError: there are fewer identities than tasks, ``num_tasks`` is not positive, or the order is
+        ArgumentError: there are fewer identities than tasks, the number of tasks is not positive, or the order is
             unknown.
     """
     pids = _identities(data_set.train)
-    if num_tasks < 1:
-        raise InputError(f"BENCHMARK.TASKS_PER_DATASET is {num_tasks}; must be 1 or more")
-    if num_tasks > len(pids):
-        raise InputError(
-            f"{data_set.name}: {len(pids)} training identities do not make {num_tasks} tasks; "
-            "lower BENCHMARK.TASKS_PER_DATASET"
+    if not 1 <= tasks_per_dataset <= len(pids):
+        raise ArgumentError(
+            "tasks_per_dataset",
+            f"is {tasks_per_dataset}; must be from 1 to {len(pids)}, as {data_set.name} has so many",
         )
     if order == "random":
         pids = [pids[i] for i in np.random.default_rng(order_seed).permutation(len(pids))]
     elif order != "ascending":
-        raise InputError(f"BENCHMARK.ORDER is {order!r}; must be ascending or random")
-    share, remainder = divmod(len(pids), num_tasks)
-    cuts = [0, *(remainder + share * number for number in range(1, num_tasks + 1))]
+        raise ArgumentError("order", f"is {order!r}; must be ascending or random")
+    share, remainder = divmod(len(pids), tasks_per_dataset)
+    cuts = [0, *(remainder + share * number for number in range(1, tasks_per_dataset + 1))]
     return [pids[start:end] for start, end in pairwise(cuts)]
 
 
@@ -227,8 +223,10 @@ def _require_distinct(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> Non
         return
     both = {data_set.name for data_set in seen} & {data_set.name for data_set in unseen}
     if twice[0] in both:
-        raise InputError(
-            f"{twice[0]}: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN; what is trained on is not unseen, "
-            "so name it in one of them"
+        raise ArgumentError(
+            "unseen", f"names {twice[0]}, which is trained on too; what is trained on is not unseen: leave it out"
         )
-    raise InputError(f"{twice[0]}: two data sets have this name; name each once, or rename one")
+    raise ArgumentError(
+        "unseen" if twice[0] in {data_set.name for data_set in unseen} else "train",
+        f"has two data sets of the name {twice[0]}; name each once, or rename one",
+    )

@@ -51,7 +51,7 @@ class Changes(NamedTuple):
     """What happens to the images of a batch; drawn on the CPU, so that it is the same wherever it is done.
 
     Attributes:
-        flips: (n,) bool, mirrored ones.
+        flips: (n,) bool, which images are flipped.
         boxes: (n, 4) int64: top, bottom, left and right of what is erased; an empty box erases nothing.
     """
 
@@ -60,7 +60,7 @@ class Changes(NamedTuple):
 
 
 class Augment:
-    """Mirrors, normalises and erases images of the input size, after a pipeline of albumentations if one is given.
+    """Flips, normalises and erases images of the input size, after a pipeline of albumentations if one is given.
 
     An image goes through each step while it is in the processor's cache, straight into its place in the batch: about
     six times as fast as the same steps in albumentations, and equal to the last bit.
@@ -165,7 +165,7 @@ class Augment:
         changed = self.pipeline(image=image.copy())["image"]  # a copy, as the images of a cache are read-only
         if changed.dtype != np.uint8 or changed.shape != image.shape:
             raise InputError(
-                f"{self.path}: INPUT.PIPELINE makes {changed.dtype} {tuple(changed.shape)} of an image uint8 "
+                f"{self.path}: the pipeline makes {changed.dtype} {tuple(changed.shape)} of an image uint8 "
                 f"{image.shape}; it must keep both: leave out Normalize and ToTensorV2, and resize after cropping"
             )
         return changed
@@ -185,10 +185,10 @@ def load_pipeline(path: str | Path) -> Any:
             warnings.simplefilter("error", UserWarning)  # an argument that it does not know
             return albumentations.load(path, data_format="yaml")  # JSON is YAML
     except OSError as error:
-        raise InputError(f"{path}: INPUT.PIPELINE cannot be read ({error.strerror})") from None
+        raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations looks nothing over before it builds
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{path}: INPUT.PIPELINE is no pipeline of albumentations ({type(error).__name__}: {reason}); "
+            f"{path}: is no pipeline of albumentations ({type(error).__name__}: {reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"
         ) from None

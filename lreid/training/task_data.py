@@ -14,7 +14,7 @@ from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Task
 from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.data.transforms import Augment
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.methods import Method
 from lreid.training import distributed
 
@@ -74,24 +74,27 @@ def task_sampler(
                 "has not; set STREAM.SEGMENT 0, or take another method, such as er"
             )
         segment = stream.SEGMENT or batch.IDENTITIES * batch.IMAGES
-        return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
+        with naming_keys("STREAM"):
+            return StreamSampler(labels, segment=segment, correlation=stream.CORRELATION, seed=seed)
     common: dict[str, Any] = {
         "seed": seed,
         "task_name": task.name,
         "exemplars": exemplars,
         "exemplar_share": method.exemplar_share or 0.0,
     }
-    sampler = (
-        IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
-        if method.batches == "identities"
-        else EpisodeSampler(
-            labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY, **common
+    group = "BATCH" if method.batches == "identities" else "EPISODE"
+    with naming_keys(group, num_support="EPISODE.SUPPORT", num_query="EPISODE.QUERY"):
+        sampler = (
+            IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
+            if group == "BATCH"
+            else EpisodeSampler(
+                labels, identities=episode.IDENTITIES, num_support=episode.SUPPORT, num_query=episode.QUERY, **common
+            )
         )
-    )
     images = sampler.identities * sampler.images_each
     if images % distributed.world():
         raise InputError(
-            f"{sampler.group}: a batch of {images} images cannot be dealt evenly to {distributed.world()} processes; "
-            f"change {sampler.group}.IDENTITIES or the number of processes"
+            f"{group}: a batch of {images} images cannot be dealt evenly to {distributed.world()} processes; "
+            f"change {group}.IDENTITIES or the number of processes"
         )
     return sampler

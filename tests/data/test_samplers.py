@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 
 def sampler(counts: list[int], **options: int) -> tuple[EpisodeSampler, np.ndarray]:
@@ -69,9 +69,9 @@ def test_all_identities_and_images_get_their_turn() -> None:
 
 
 def test_too_few_identities_are_named() -> None:
-    with pytest.raises(InputError, match="needs 4 identities, but task 'greek' has only 3; set it to 3 or less"):
+    with pytest.raises(ArgumentError, match="identities is 4, but task 'greek' has only 3; set it to 3 or less"):
         EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
-    with pytest.raises(InputError, match="must be 1 or more"):
+    with pytest.raises(ArgumentError, match="num_support is 0; must be 1 or more"):
         sampler([2, 2], identities=1, num_support=0, num_query=1)
 
 
@@ -146,5 +146,5 @@ def test_the_correlation_is_the_length_of_runs() -> None:
 
 
 def test_a_stream_of_nothing_at_a_time_is_refused() -> None:
-    with pytest.raises(InputError, match="STREAM"):
+    with pytest.raises(ArgumentError, match="segment is 0; must be 1 or more"):
         StreamSampler([0, 1], segment=0, correlation=1, seed=(0, 0))

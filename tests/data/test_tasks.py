@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lreid.data import tasks
 from lreid.data.records import DataSet, Record
 from lreid.data.tasks import build_benchmark, merge_tasks, pool_data_sets, split_identities
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 
 def make_data_set(name, pids, shuffle=None):
@@ -283,7 +283,7 @@ def test_both_ways_leave_the_average_to_the_single_ones(build_split):
 
 def test_a_set_for_testing_only_is_not_trained_on(build):
     tested = DataSet("tested", (), SETS["small"].query, SETS["small"].gallery)
-    with pytest.raises(InputError, match="tested: is for testing only; name it in BENCHMARK.UNSEEN"):
+    with pytest.raises(ArgumentError, match="train names tested, which is for testing only"):
         build(["tested"], sets={"tested": tested})
     assert build(["small"], unseen=["tested"], sets={"tested": tested}).tests[1].name == "tested"
 
@@ -330,21 +330,21 @@ def test_merge_tasks(build):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": []}, "BENCHMARK.TRAIN is empty"),
-        ({"tasks_per_dataset": 6}, "small: 5 training identities do not make 6 tasks"),
-        ({"tasks_per_dataset": 3, "identities": 2}, "small: 2 training identities do not make 3 tasks"),
-        ({"tasks_per_dataset": 0}, "BENCHMARK.TASKS_PER_DATASET is 0"),
-        ({"identities": -1}, "BENCHMARK.IDENTITIES is -1"),
-        ({"splits": -1}, "BENCHMARK.SPLITS is -1"),
-        ({"unseen_galleries": "all"}, "UNSEEN_GALLERIES is 'all'; must be separate or merged or both"),
-        ({"cameras": "none"}, "BENCHMARK.CAMERAS is 'none'; must be apart or same"),
-        ({"order": "descending"}, "BENCHMARK.ORDER is 'descending'; must be ascending or random"),
-        ({"train": ["small", "small"]}, "small: two data sets have this name"),
-        ({"unseen": ["veri", "veri"]}, "veri: two data sets have this name"),
-        ({"train": ["small", "veri"], "unseen": ["veri"]}, "veri: is in BENCHMARK.TRAIN and in BENCHMARK.UNSEEN"),
-        ({"train": ["small", "small"], "pool": True}, "small: two data sets have this name"),
+        ({"train": []}, "train is empty"),
+        ({"tasks_per_dataset": 6}, "tasks_per_dataset is 6; must be from 1 to 5, as small has"),
+        ({"tasks_per_dataset": 3, "identities": 2}, "tasks_per_dataset is 3; must be from 1 to 2, as small has"),
+        ({"tasks_per_dataset": 0}, "tasks_per_dataset is 0"),
+        ({"identities": -1}, "identities is -1"),
+        ({"splits": -1}, "splits is -1"),
+        ({"unseen_galleries": "all"}, "unseen_galleries is 'all'; must be separate or merged or both"),
+        ({"cameras": "none"}, "cameras is 'none'; must be apart or same"),
+        ({"order": "descending"}, "order is 'descending'; must be ascending or random"),
+        ({"train": ["small", "small"]}, "train has two data sets of the name small"),
+        ({"unseen": ["veri", "veri"]}, "unseen has two data sets of the name veri"),
+        ({"train": ["small", "veri"], "unseen": ["veri"]}, "unseen names veri, which is trained on too"),
+        ({"train": ["small", "small"], "pool": True}, "train has two data sets of the name small"),
     ],
 )
 def test_bad_input_is_named(build, changes, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         build(**changes)

@@ -149,20 +149,20 @@ PIPELINES = {
 def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
     content, reason = PIPELINES[how]
     (tmp_path / "mine.yaml").write_text(content)
-    with pytest.raises(InputError, match=f"mine.yaml: INPUT.PIPELINE is no pipeline.*{reason}") as error:
+    with pytest.raises(InputError, match=f"mine.yaml: is no pipeline.*{reason}") as error:
         Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
     assert "\n" not in str(error.value)
 
 
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none.yaml: INPUT.PIPELINE cannot be read"):
+    with pytest.raises(InputError, match="none.yaml: cannot be read as a pipeline"):
         Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "none.yaml")
 
 
 @pytest.mark.parametrize("step", [A.Normalize(p=1.0), A.CenterCrop(16, 16, p=1.0)])
 def test_a_pipeline_must_keep_size_and_kind(tmp_path: Path, step: A.BasicTransform) -> None:
     augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=saved(tmp_path, step))
-    with pytest.raises(InputError, match=r"mine.yaml: INPUT.PIPELINE makes .* it must keep both"):
+    with pytest.raises(InputError, match=r"mine.yaml: the pipeline makes .* it must keep both"):
         augment(IMAGES[:2], seed=0, progress=0.0)
 
 

@@ -152,7 +152,7 @@ def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callabl
 def test_bad_names() -> None:
     with pytest.raises(InputError, match="backbone is 'resnet5'; the nearest known one is resnet50"):
         build_backbone("resnet5")
-    with pytest.raises(ArgumentError, match="weights are imagenet, but small has no ImageNet weights"):
+    with pytest.raises(ArgumentError, match="weights is imagenet, but small has no ImageNet weights"):
         build_backbone("small", "imagenet")
     with pytest.raises(InputError, match="gone.pth: no such file"):
         build_backbone("resnet18", "gone.pth")

@@ -366,3 +366,19 @@ def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) ->
             assert 0 < curves["step"][0] == curves["since_switch"][0] < 2
     for entry in watched["gradient_norms"]:
         assert len(entry["stored"]) == len(entry["incoming"]) == 2 and min(entry["stored"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"BENCHMARK__TASKS_PER_DATASET": 99}, "BENCHMARK.TASKS_PER_DATASET is 99; must be from 1 to "),
+        ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets of the name"),
+        ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be from 0 to "),
+        ({"MODEL__BACKBONE": "smal"}, "MODEL.BACKBONE is 'smal'; the nearest known one is small"),
+        ({"MODEL__WEIGHTS": "imagenet"}, "MODEL.WEIGHTS is imagenet, but small has no ImageNet weights"),
+        ({"EPISODE__IDENTITIES": 99}, "EPISODE.IDENTITIES is 99, but task "),
+    ],
+)
+def test_what_is_wrong_with_an_argument_names_its_key(changes: dict[str, object], told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        train(config(**changes), tmp_path / "run")

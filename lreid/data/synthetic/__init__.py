@@ -1,10 +1,10 @@
-"""Re-ID images drawn by a program: people and vehicles, seen by cameras, in domains.
+"""Synthetic re-ID images, drawn by a program: people and vehicles, seen by cameras, in domains.
 
-A drawn image needs no file. Its address says all of it::
+A synthetic image needs no file. Its address says all of it::
 
     synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
 
-The *seed* chooses the population, the *domain* the place with its cameras, backgrounds and fashions.
+The *seed* chooses the population, the *domain* the site with its cameras, backgrounds and fashions.
 Identities are numbered in the order in which they appear over one season of :data:`SEASON` numbers.
 Fashion and daylight drift from its first to its last day, so an early and a late task differ as they
 do in a city; that is what makes a model forget.
@@ -26,7 +26,7 @@ from lreid.data.synthetic.domains import CAMERAS, DOMAINS, IN_FASHION, SEASON, d
 from lreid.data.synthetic.drawing import Dice, Pen
 from lreid.data.synthetic.people import Person, dress_person
 from lreid.data.synthetic.vehicles import Vehicle, build_vehicle
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 
 __all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "is_synthetic", "load_synthetic"]
 
@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"synthetic:([a-z-]+)" + 4 * r"/([0-9]{1,18})")
 
 
 def is_synthetic(path: str) -> bool:
-    """Whether a record's path is the address of a drawn image."""
+    """Whether a record's path is the address of a synthetic image."""
     return path.startswith("synthetic:")
 
 
@@ -55,7 +55,7 @@ def draw(address: str) -> np.ndarray:
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise InputError(f"{address!r}: not the address of a drawn image; write synthetic:plaza/0/17/2/5")
+        raise InputError(f"{address!r}: not the address of a synthetic image; write synthetic:plaza/0/17/2/5")
     name, (seed, identity, camera, shot) = match[1], map(int, match.groups()[1:])
     domain = domain_named(name)
     if identity >= SEASON or not 1 <= camera <= CAMERAS:
@@ -85,26 +85,27 @@ def load_synthetic(
         domain: a key of :data:`DOMAINS`.
         train_identities, test_identities: how many; ``pid`` is the identity's number in its address.
         images_per_identity: at least 3; they come from up to ``SEEN_BY`` cameras in turn.
-        distractors: gallery images of people or vehicles that nobody looks for, one each, with pid 0.
-        seed: another seed is another population in the same place.
+        distractors: gallery images of people or vehicles that are never queried, one each, with pid 0.
+        seed: another seed is another population in the same domain.
 
     Returns:
         The data set. Of each test identity, ``QUERIES`` images are queries and the rest is gallery; each
         query has a match under another camera.
 
     Raises:
-        InputError: the domain is unknown or a number is out of range.
+        ArgumentError: a number is out of range.
+        InputError: the domain is unknown.
     """
     domain_named(domain)
     most = SEASON // 3
-    for key, value, low, high in (
+    for argument, value, low, high in (
         ("train_identities", train_identities, 0, most),
         ("test_identities", test_identities, 0, most),
         ("distractors", distractors, 0, most),
         ("images_per_identity", images_per_identity, QUERIES + 1, 1000),
     ):
         if not low <= value <= high:
-            raise InputError(f"{key} of synthetic:{domain}: must be from {low} to {high}, not {value}")
+            raise ArgumentError(argument, f"of synthetic:{domain} is {value}; must be from {low} to {high}")
 
     def arrivals(count: int, turn: int) -> list[int]:
         # Of three who come one after the other, one is nobody, one is trained on and one looked for.

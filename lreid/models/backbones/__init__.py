@@ -90,7 +90,7 @@ def build_backbone(name: str, weights: str = "none") -> nn.Module:
     if "imagenet" in inspect.signature(builder).parameters:
         options["imagenet"] = weights == "imagenet"
     elif weights == "imagenet":
-        raise ArgumentError("weights", f"are imagenet, but {name} has no ImageNet weights; take none or a file")
+        raise ArgumentError("weights", f"is imagenet, but {name} has no ImageNet weights; take none or a file")
     network = builder(*[rest] * bool(colon), **options)
     if weights not in ("imagenet", "none"):
         load_weights(network, weights)
