@@ -11,6 +11,9 @@ from torch import Tensor
 
 from lreid.errors import InputError
 
+INT64_MAX = np.uint64(2**63 - 1)
+LOSING = 2**12  # squared norms over squared distances, from which on float32 keeps no three digits of the latter
+
 
 def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:
     """Features as a floating-point tensor, without a copy where dtype and device already fit.
@@ -30,6 +33,7 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
         try:
             array = np.asarray(values)
             array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))  # torch knows no other order
+            array = array.copy() if min(array.strides, default=0) < 0 else array  # a single row, reversed
             with warnings.catch_warnings():  # nobody writes to features, so an array may be read-only
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 values = torch.from_numpy(array)
@@ -97,6 +101,27 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
     return features, torch.where(squares > 0, squares.rsqrt(), 0.0)
 
 
+def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
+    """Features to be compared by Euclidean distance, ``(Q, D)`` and ``(G, D)``, in a type that tells neighbours apart.
+
+    Distances come from scalar products, in which nearest neighbours (of up to 256 gallery images) that are much nearer
+    to each other than to zero cancel out, and numbers below 2^-51 vanish in float32. These are computed in float64.
+
+    Raises:
+        InputError: as :func:`squared_norms`.
+    """
+    squared_norms(queries, "query features")  # only to refuse values that are not finite
+    squares = squared_norms(gallery, "gallery features")  # (G,)
+    limits = torch.finfo(squares.dtype)
+    some = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
+    apart = torch.cdist(some, some, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    nearest = apart.amin(1).square()  # (S,)
+    cancelling = some.square().sum(1).median() > LOSING * nearest.median()
+    if cancelling or gallery[squares < limits.tiny / limits.eps].any():
+        return queries.double(), gallery.double()
+    return queries, gallery
+
+
 def squared_norms(features: Tensor, name: str) -> Tensor:
     """Squared Euclidean norm of every row, which is also the cheapest look for values that are not finite.
 
@@ -121,7 +146,7 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """Identities or cameras as an ``(N,)`` int64 array.
 
     Raises:
-        InputError: not integers, or not one for each of the ``length`` feature rows.
+        InputError: not integers that fit into 64 bits with a sign, or not one for each of the ``length`` feature rows.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
@@ -133,6 +158,8 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
         raise InputError(f"{name}: expected {length}, one a feature row, got shape {values.shape}")
     if values.dtype.kind not in "iu":
         raise InputError(f"{name}: expected integers, got {values.dtype}")
+    if values.dtype == np.uint64 and (values > INT64_MAX).any():
+        raise InputError(f"{name}: {values.max()} is too large; integers are kept in 64 bits with a sign")
     return values.astype(np.int64)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
+from lreid.retrieval.arrays import as_comparable, positions, squared_norms, unit_rows
 from lreid.retrieval.scores import Metric, blocks, check_metric, full_precision
 
 
@@ -43,12 +43,11 @@ class KReciprocal:
         if self.k1 < 1 or not 1 <= self.k2 <= self.k1 + 1 or not 0 <= self.weight <= 1:
             raise InputError(f"{self}: needs k1 of at least 1, k2 from 1 to k1 + 1 and weight in [0, 1]")
         check_metric(metric)
-        squared_norms(queries, "query features")  # only to refuse values that are not finite
-        squared_norms(gallery, "gallery features")
-        features = torch.cat([queries, gallery])  # (N, D)
         if metric == "cosine":
-            features = unit_rows(features, "features")
-        return ReRankedScores(features, len(queries), self)
+            queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
+        else:
+            queries, gallery = positions(queries, gallery)
+        return ReRankedScores(torch.cat([queries, gallery]), len(queries), self)
 
 
 class SparseRows(NamedTuple):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import directions, squared_norms
+from lreid.retrieval.arrays import directions, positions, squared_norms
 
 BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
 
@@ -56,7 +56,7 @@ class Scorer:
             queries, _ = directions(queries, "query features")
             gallery, self.term = directions(gallery, "gallery features")  # (G,)
         else:
-            squared_norms(queries, "query features")  # only to refuse values that are not finite
+            queries, gallery = positions(queries, gallery)
             self.term = squared_norms(gallery, "gallery features") / 2
         self.queries, self.gallery, self.metric = queries, gallery, metric
         self.shape = len(queries), len(gallery)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.retrieval import evaluate
+from lreid.retrieval import KReciprocal, evaluate
 from lreid.retrieval.arrays import directions, unit_rows
 from lreid.retrieval.matches import _count_by_comparing, _count_by_sorting
 
@@ -250,3 +250,64 @@ def test_bad_input_is_named(change, message):
     }
     with pytest.raises(InputError, match=message):
         evaluate(**(arguments | change))
+
+
+def exact_map(queries, gallery, query_ids, gallery_ids):
+    """Of distances whose differences are taken before they are squared, in float64."""
+    distances = ((queries[:, None].astype(float) - gallery[None].astype(float)) ** 2).sum(2)
+    precisions = []
+    for row, pid in zip(distances, query_ids, strict=True):
+        found = np.flatnonzero(gallery_ids[np.argsort(row, kind="stable")] == pid)
+        precisions.append(np.mean(np.arange(1, len(found) + 1) / (found + 1)))
+    return np.mean(precisions)
+
+
+@pytest.mark.parametrize("rerank", [False, True])
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+@pytest.mark.parametrize(
+    "case", ["plain", "offset", "large offset", "two domains", "small", "tiny", "denormal", "one axis"]
+)
+def test_float32_features_far_from_zero_or_near_it_are_ranked_right(case, metric, rerank):
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((30, 16))
+    query_ids, gallery_ids = np.repeat(np.arange(30), 2), np.repeat(np.arange(30), 5)
+    queries, gallery = (means[ids] + 0.3 * rng.standard_normal((len(ids), 16)) for ids in (query_ids, gallery_ids))
+    change = {
+        "plain": lambda x, ids: x,
+        "offset": lambda x, ids: x + 300,
+        "large offset": lambda x, ids: x + 1e4,
+        "two domains": lambda x, ids: x + np.where(ids % 2, 1e4, -1e4)[:, None],
+        "small": lambda x, ids: x * 2.0**-60,
+        "tiny": lambda x, ids: x * 2.0**-110,
+        "denormal": lambda x, ids: x * 2.0**-135,
+        "one axis": lambda x, ids: np.c_[x, np.full(len(x), 3e4)],
+    }[case]
+    queries = change(queries, query_ids).astype(np.float32)
+    gallery = change(gallery, gallery_ids).astype(np.float32)
+    options = {"metric": metric, "camera_filter": False, "rerank": KReciprocal(k1=5, k2=3) if rerank else None}
+    result = evaluate(queries, gallery, query_ids, gallery_ids, **options)
+    if rerank:  # the definition of distances that are exact: those of float64
+        wide = [each.astype(float) - gallery.astype(float).mean(0) for each in (queries, gallery)]
+        scale = np.abs(wide[1]).max()
+        wanted = evaluate(*(each / scale for each in wide), query_ids, gallery_ids, **options).mAP
+    else:
+        wanted = exact_map(queries, gallery, query_ids, gallery_ids)
+    assert wanted > 0.9 and result.mAP == pytest.approx(wanted, abs=1e-3)
+
+
+def test_identities_that_do_not_fit_are_refused():
+    features = np.eye(2, dtype=np.float32)
+    for wrong in (2**63, 2**64 - 1):  # the last one would be -1, and so junk
+        with pytest.raises(InputError, match=f"gallery identities: {wrong} is too large"):
+            evaluate(features, features, [1, 2], np.array([1, wrong], np.uint64), camera_filter=False)
+    largest = np.array([1, 2**63 - 1], np.uint64)
+    assert evaluate(features, features, largest, largest, camera_filter=False).mAP == 1
+
+
+def test_arrays_may_run_backwards():
+    features, ids = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32), np.arange(4)
+    for rows in (4, 1):  # numpy calls a single row contiguous, backwards or not
+        for turned in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1], np.s_[::-2]):
+            part = features[:rows][turned]
+            own = ids[:rows][::-1][: len(part)]
+            assert evaluate(part, part, own, own, camera_filter=False).mAP == 1
