@@ -52,7 +52,8 @@ def add(args: argparse.Namespace) -> None:
 
 
 def remove(args: argparse.Namespace) -> None:
-    print(f"{args.gallery}: {search.remove(args.gallery, args.images, args.identity)} images removed")
+    removed = search.remove(args.gallery, args.images, args.identity, everywhere=args.everywhere)
+    print(f"{args.gallery}: {removed} images removed")
 
 
 def calibrate(args: argparse.Namespace) -> None:
@@ -156,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
     sub = command(remove, "delete images", "")
     sub.add_argument("images", nargs="*", metavar="IMAGE")
     sub.add_argument("--identity", metavar="NAME", help="all images of one identity")
+    sub.add_argument("--everywhere", action="store_true", help="also from the versions before and after")
 
     sub = command(calibrate, "set the threshold between known and unknown", "DIR|CSV", model="optional")
     sub.add_argument(

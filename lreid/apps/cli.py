@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from lreid.errors import InputError, Stopped
 
@@ -18,6 +20,27 @@ def one_line(message: str) -> str:
     if len(message) > LONGEST:
         message = f"{message[: LONGEST // 2]} … {message[-LONGEST // 2 :]}"
     return " ".join("".join(each if each.isprintable() else " " for each in message).split())
+
+
+def printable(text: str) -> str:
+    """Text for a terminal, in lines: escape codes, bytes that are no text and the like come out as ``\\x1b``."""
+    return "".join(
+        each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+class _Printable:
+    """A stream that names of people and files cannot command, whatever is in them."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None]) -> int:
@@ -38,12 +61,14 @@ def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace
         args.debug |= "--debug" in rest
         if rest := [each for each in rest if each != "--debug"]:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    output: Any = _Printable(sys.stdout)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=output)
     logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
     logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
-        tool(args)
+        with contextlib.redirect_stdout(output):
+            tool(args)
     except InputError as error:
         if args.debug:
             raise

@@ -139,7 +139,14 @@ class Place(Protocol):
     def bytes(self) -> int | None:
         """Its size on disk; None where nobody can tell."""
 
-    def delete(self) -> None: ...
+    def delete(self) -> None:
+        """Takes this version away; the others stay."""
+
+    def others(self) -> list[Any]:
+        """Places of all other versions that are there, older and newer ones."""
+
+    def beside(self) -> list[str]:
+        """Names of all that was kept besides this version: other ones, and files that a process is writing."""
 
     def next(self) -> Place: ...
 

@@ -41,6 +41,17 @@ def test_status_and_message(
     assert capsys.readouterr().err == message
 
 
+def test_names_do_not_command_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor do bytes that are no text end a command that has done its work."""
+
+    def tool(args: argparse.Namespace) -> None:
+        print("caf\udce9 \x1b[31m\u202eann\tis\nhere")
+
+    monkeypatch.setattr("sys.argv", ["tool.py"])
+    assert run_tool(argparse.ArgumentParser(), tool) == 0
+    assert capsys.readouterr().out == "caf\\udce9 \\x1b[31m\\u202eann\tis\nhere\n"
+
+
 def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["tool.py"])
     with pytest.raises(ZeroDivisionError):

@@ -146,10 +146,17 @@ def add(
     return len(pictures)
 
 
-def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None) -> int:
+def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
     """Deletes images and their features from a gallery: by path, or all of one identity.
 
     The name of an identity goes with its last image.
+
+    Args:
+        where: of the gallery.
+        paths: of images.
+        identity: the name of one.
+        everywhere: also from the versions beside it that ``reindex`` and ``rollback`` leave; no version needs to hold
+            all of them.
 
     Returns:
         How many were removed.
@@ -159,16 +166,28 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None)
     """
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or somebody by --identity")
-    named = NamedGallery.load(where)
-    doomed = {absolute(path) for path in paths}
-    labels = named.gallery.labels()
-    if identity is not None:
-        number = number_of(identity, named.identities, "identity", named.where)
-        doomed |= set(labels.paths[labels.ids == number].tolist())
-    named.gallery.remove(sorted(doomed))
-    named.keep_identities(labels.ids[[path not in doomed for path in labels.paths]])
-    named.gallery.save()
-    return len(doomed)
+    place = place_of(where)
+    versions = [NamedGallery.load(place)]
+    if everywhere:
+        versions += [NamedGallery.load(each, unfinished=True) for each in place.others()]
+    removed: set[str] = set()
+    for named in versions:
+        labels = named.gallery.labels()
+        named.keep_identities(labels.ids)  # an addition that was killed may have left names without images
+        doomed = {absolute(path) for path in paths}
+        if identity is not None and not (everywhere and identity not in named.identities.values()):
+            number = number_of(identity, named.identities, "identity", named.where)
+            doomed |= set(labels.paths[labels.ids == number].tolist())
+        if everywhere:
+            doomed &= set(labels.paths.tolist())
+        if doomed:
+            named.gallery.remove(sorted(doomed))
+            named.keep_identities(labels.ids[[path not in doomed for path in labels.paths]])
+            named.gallery.save()
+        removed |= doomed
+    if not removed:
+        raise InputError(f"{where}: holds nothing of what is to be removed, nor does a version beside it")
+    return len(removed)
 
 
 def calibrate(
@@ -330,7 +349,8 @@ def describe(where: Where) -> dict[str, Any]:
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.labels()
     norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
-    size = place_of(where).bytes()
+    place = place_of(where)
+    size = place.bytes()
     return {
         "images": len(labels),
         "identities": len(set(labels.ids.tolist()) - {UNKNOWN}),
@@ -345,6 +365,7 @@ def describe(where: Where) -> dict[str, Any]:
         "threshold": "none; see calibrate"
         if about.threshold is None or about.false_accept_rate is None
         else threshold_text(about.threshold, about.false_accept_rate),
+        "beside it": ", ".join(place.beside()) or "nothing",
     } | ({} if size is None else {"bytes": size})
 
 

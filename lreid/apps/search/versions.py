@@ -68,9 +68,14 @@ def reindex(
     new.keep_identities(before.ids)
     new.gallery.finish()
     place.switch(old.gallery.store)
-    now = NamedGallery.load(place)
-    work.catch_up(old.gallery.labels(), now, before)  # what others added in the moment before
-    return {"images": len(now.gallery), "extracted": work.extracted}
+    try:
+        now = NamedGallery.load(place)
+        work.catch_up(old.gallery.labels(), now, before)  # what others added in the moment before
+        return {"images": len(now.gallery), "extracted": work.extracted}
+    except InputError as error:
+        raise InputError(
+            f"{where}: done, but images that were added in the last moment may be missing ({error}); add them again"
+        ) from None
 
 
 class _Reindexing:
@@ -179,10 +184,10 @@ def roll_back(where: str | Path) -> str:
         InputError: there is no previous version.
     """
     place = place_of(where)
-    if place.previous().exists():
-        NamedGallery.load(place.previous())  # before it takes the place of one that can be used
+    # before it takes the place of one that can be used
+    model = NamedGallery.load(place.previous()).gallery.about.model if place.previous().exists() else ""
     place.roll_back()
-    return NamedGallery.load(place).gallery.about.model
+    return model
 
 
 def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import real_path, remove_leftovers, second_name, sync_folder
+from lreid.files import leftovers, real_path, remove_leftovers, second_name, sync_folder
 from lreid.gallery.faiss.gallery_file import COLUMNS, Stamp, read_gallery, stamp, unchanged, write_gallery
 from lreid.gallery.faiss.index import measure_recall
 from lreid.gallery.faiss.shards import Shards
@@ -206,6 +206,13 @@ class FilePlace:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be deleted ({error.strerror})") from None
         sync_folder(self.path.parent, self.path)
+
+    def others(self) -> list[FilePlace]:
+        return [each for each in (self.next(), self.previous()) if each.exists()]
+
+    def beside(self) -> list[str]:
+        unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
+        return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 
     def next(self) -> FilePlace:
         return FilePlace(self.path.with_name(f"{self.path.name}.next"))

@@ -49,7 +49,7 @@ class MilvusPlace:
         return cls(match["uri"], name)
 
     def __str__(self) -> str:
-        version = {0: "", 1: " (next version)", -1: " (previous version)"}[self.step]
+        version = {0: "", 1: " (next version)", -1: " (previous version)"}.get(self.step, f" (version {self.step:+})")
         named = "" if self.name == DEFAULT else f"/{self.name}"
         return f"{SCHEME}{self.uri}{named}{version}"
 
@@ -95,6 +95,19 @@ class MilvusPlace:
         if collection is not None:
             MilvusStore.drop(connection, self.name, collection)
 
+    def others(self) -> list[MilvusPlace]:
+        connection = connect(self.uri)
+        current = self._current(connection)
+        if current is None:
+            return []
+        versions = [re.fullmatch(rf"{self.name}_v(\d+)", each) for each in connection("list_collections")]
+        steps = sorted(int(match[1]) - _version(current) for match in versions if match)
+        places = [replace(self, step=step) for step in steps if step != self.step]
+        return [each for each in places if each.exists()]
+
+    def beside(self) -> list[str]:
+        return [str(each) for each in self.others()]
+
     def next(self) -> MilvusPlace:
         return replace(self, step=self.step + 1)
 
@@ -131,4 +144,8 @@ class MilvusPlace:
         current = self._current(connection)
         if current is None:
             return None
-        return f"{self.name}_v{int(current.rpartition('_v')[2]) + self.step}"
+        return f"{self.name}_v{_version(current) + self.step}"
+
+
+def _version(collection: str) -> int:
+    return int(collection.rpartition("_v")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -208,7 +209,59 @@ def test_a_name_goes_with_its_last_image(gallery: Path, world: Path) -> None:
     assert NamedGallery.load(gallery).cameras == named.cameras  # which are no people
 
 
-def test_a_name_that_an_earlier_version_left_goes_too(gallery: Path, world: Path) -> None:
+def test_removing_everywhere_reaches_the_versions_beside_a_gallery(gallery: Path, world: Path) -> None:
+    """Also where one of them was never completed, and where somebody is gone from the one in use already."""
+    versions = [gallery, *(gallery.with_name(f"{gallery.name}.{other}") for other in ("next", "previous"))]
+    for path in versions[1:]:
+        path.write_bytes(gallery.read_bytes())
+    unfinished = NamedGallery.load(versions[1])
+    unfinished.gallery.about.whole = False
+    unfinished.gallery.save()
+    half = gallery.with_name(f".{gallery.name}.previous.0123abcd.lreid")
+    half.write_bytes(gallery.read_bytes())
+    assert search.describe(gallery)["beside it"] == f"{versions[1]}, {versions[2]}" and not half.exists()
+    last = sorted((world / "gallery").iterdir())[-1]
+    person = identity(last)
+    search.remove(gallery, identity=person)
+    assert last.name.encode() in versions[2].read_bytes()
+    assert search.remove(gallery, identity=person, everywhere=True) == 6
+    images = sorted((world / "gallery").iterdir())
+    assert search.remove(gallery, [str(images[0]), str(images[1])], everywhere=True) == 2
+    for path in versions:
+        kept = NamedGallery.load(path, unfinished=True)
+        assert person not in kept.identities.values() and len(kept.gallery) == len(images) - 8
+        assert last.name.encode() not in path.read_bytes()
+    with pytest.raises(InputError, match="people.gallery: holds nothing of what is to be removed, nor does a version"):
+        search.remove(gallery, identity=person, everywhere=True)
+
+
+def test_statistics_and_origins_that_do_not_fit_are_told(gallery: Path) -> None:
+    bad = {"checkpoint": np.array([]), "flip": np.zeros((2, 2)), "norm/x": np.zeros(1), "norm/1/a": np.zeros(1)}
+    for name, array in (bad | {"norm/whole/a": np.array(["a"])}).items():
+        named = NamedGallery.load(gallery)
+        named.gallery.about.extras[name] = array
+        named.gallery.save(gallery.with_name("bad"))
+        with pytest.raises(InputError, match="bad: (does not say how|the statistics of its)"):
+            NamedGallery.load(gallery.with_name("bad"))
+
+
+def test_names_that_are_no_text_are_searched_and_shown(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9 \x1b[31m")
+    (folder / "ann").mkdir(parents=True)
+    image = folder / "ann" / "1.png"
+    image.write_bytes(sorted((world / "query").iterdir())[0].read_bytes())
+    images = search.list_images([folder], "")
+    search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
+    results = search.query(tmp_path / "g", [image], tmp_path / "out", device="cpu")
+    assert results["queries"][0]["matches"][0]["path"] == str(image)
+    assert json.loads((tmp_path / "out" / "matches.json").read_text())["queries"][0]["image"] == str(image)
+    assert "caf\\udce9 " in (tmp_path / "out" / "matches.html").read_text()
+    assert search.remove(tmp_path / "g", [str(image)]) == 1
+
+
+def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path) -> None:
     named = NamedGallery.load(gallery)
     named.identities[7] = "left over"
     named.gallery.save()

@@ -17,6 +17,7 @@ from lreid.apps.search.versions import migrate, reindex, roll_back
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Gallery
+from lreid.gallery.places import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
 
@@ -107,6 +108,26 @@ def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_
         roll_back(where)
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 0}  # it was all there
     assert NamedGallery.load(where).gallery.about.model == fingerprint(model)
+
+
+def test_what_goes_wrong_after_the_switch_is_told_as_done(world, new_place, monkeypatch):
+    where = new_place("g")
+    build(where, world)
+    load, switched = NamedGallery.load, []
+    switch, back = (getattr(type(place_of(where)), name) for name in ("switch", "roll_back"))
+
+    def load_until_switched(*arguments, **more):
+        if switched:
+            raise InputError("the disk is broken")
+        return load(*arguments, **more)
+
+    monkeypatch.setattr(NamedGallery, "load", load_until_switched)
+    for name, method in (("switch", switch), ("roll_back", back)):
+        monkeypatch.setattr(type(place_of(where)), name, lambda *args, method=method: switched.append(method(*args)))
+    with pytest.raises(InputError, match="g: done, but images that were added .* [(]the disk is broken[)]"):
+        reindex(where, world / "new.pt", device="cpu")
+    switched.clear()
+    assert roll_back(where) == fingerprint(load_model(world / "old.pt"))
 
 
 def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, monkeypatch, tmp_path):
