@@ -13,7 +13,9 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["lreid", "lreid.*"]),
-    package_data={"lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*"]},
+    package_data={
+        "lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*", "zoo/*.md"]
+    },
     install_requires=[
         "torch>=2.6",
         "torchvision>=0.19",

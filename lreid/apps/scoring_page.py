@@ -10,6 +10,7 @@ import numpy as np
 from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery, Record
 from lreid.evaluation.scoring import RANKS, Ranking
+from lreid.identities import DISTRACTOR
 from lreid.report import ranked
 from lreid.report.tables import number
 
@@ -38,8 +39,8 @@ def page_section(
     looked_for = {record.pid for record in query}
 
     def tile(record: Record) -> ranked.Tile:
-        who = str(record.pid) if names is None else names.get(record.pid, "nobody")
-        who = "nobody" if record.pid not in looked_for and record.pid == 0 else f"id {who}"
+        name = str(record.pid) if names is None else names.get(record.pid, "unknown")
+        who = "distractor" if record.pid == DISTRACTOR and DISTRACTOR not in looked_for else f"id {name}"
         labels = (who, f"cam {record.camid}") if record.camid >= 0 else (who,)
         return ranked.Tile(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
 

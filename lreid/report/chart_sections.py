@@ -41,7 +41,7 @@ class Chart(NamedTuple):
 
 
 def learning_curves(groups: Sequence[Group], where: str) -> Markup:
-    """mAP and Rank-1 after every task, averaged over seen and over unseen test sets.
+    """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
     One group has both averages in a chart, several have a chart for each. Methods that learn all tasks at once are
     level lines.
@@ -57,7 +57,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> Markup:
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> Markup:
-    """mAP after every task on each test set, where there are several; an upright line: its domain is trained."""
+    """Mean average precision on each of several test sets; an upright line stands where its domain is trained."""
     known = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in known}
     if len(kinds) < 2:
@@ -178,7 +178,7 @@ def drift(groups: Sequence[Group], where: str) -> Markup:
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> Markup:
-    """How hard the loss pulls at features of stored and of incoming images there."""
+    """Norm of the gradient of the loss by features of stored and of incoming images, in the same updates."""
     charts = [
         chart
         for name in names_in(groups, "gradient_norms", ("task",))
@@ -236,12 +236,12 @@ def task_chart(
     mark: float | None = None,
     y_max: float = 100,
 ) -> Chart:
-    """A figure of what was measured after every task.
+    """A chart of what was measured after every task.
 
     Args:
         groups: of one benchmark.
-        title: of the figure.
-        lines: see :func:`lines_of`; those of methods that learn all tasks at once are drawn level.
+        title: of the chart.
+        lines: see :func:`lines_of`; those of methods that learn all tasks at once are level lines.
         legend: name the lines below the title.
         mark: an upright line stands at this task.
         y_max: the axis ends there at the latest.

@@ -1,4 +1,4 @@
-"""Pictures of results as matplotlib figures; the caller saves them."""
+"""Plots of results as matplotlib figures; the caller saves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_IN_AXES = 4  # groups whose names have room within the axes
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """mAP and Rank-1 after every task, averaged over seen and over unseen galleries.
+    """Plot mAP and Rank-1 after every task, averaged over seen and over unseen galleries.
 
     Runs of one method with one config on one benchmark are one line, named by
     :func:`lreid.report.groups.group_names`: their mean, with a band of one standard deviation (n - 1). It ends where
@@ -28,7 +28,7 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
         runs: the content of one ``results.json``, or of several.
 
     Returns:
-        A figure with two axes. It is drawn without a display and leaves pyplot alone.
+        A figure with two axes. It needs no display and leaves pyplot alone.
     """
     runs = [runs] if isinstance(runs, dict) else list(runs)
     groups: dict[tuple[str, str], list[Results]] = {}

@@ -239,9 +239,9 @@ def _switches(run: Results) -> dict[str, float | None]:
         for name, curves in switch.items():
             if name != "task":
                 moved["stored" if name == "buffer" else "held_out"] += curves["step"]
-    pulls = run.get("gradient_norms") or []
+    norms = run.get("gradient_norms") or []
     return {f"drift_{name}": _mean(values) for name, values in moved.items()} | {
-        f"gradient_{name}": _mean([value for pull in pulls for value in pull.get(name, []) if value is not None])
+        f"gradient_{name}": _mean([value for switch in norms for value in switch.get(name, []) if value is not None])
         for name in ("stored", "incoming")
     }
 

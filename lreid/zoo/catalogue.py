@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Template
 from tabulate import tabulate
 
 from lreid.zoo.cards import Card
 
-INTRO = """\
-# Model zoo
-
-Trained models by name, wherever a checkpoint is asked for. Those without an address come with lreid and need no
-network.
-
-```
-python tools/zoo.py list
-python tools/test.py --checkpoint zoo:dwopp-synthetic-10
-python tools/search.py build my.gallery my/images --checkpoint zoo:dwopp-synthetic-10
-python tools/train.py MODEL.WEIGHTS zoo:dwopp-synthetic-10    # start from its backbone
-```
-
-```python
-import lreid
-
-model = lreid.load_model("dwopp-synthetic-10")
-features = model.extract(["a.jpg", "b.jpg"])
-```
-
-These models were trained to show and to test the software. Those trained on drawn, that is synthetic, images do not
-recognise anybody on photographs.
-
-mAP / Rank-1 in per cent, means over galleries; below, each gallery.
-"""
-
-OUTRO = """\
-## A zoo of your own
-
-`python tools/zoo.py publish RUN NAME --half --out my/zoo` makes an entry of a finished run: weights as safetensors, and
-a card whose figures are those of the weights as they are stored. With `LREID_ZOO_CARDS=my/zoo` it is found by its name,
-and from anywhere as `zoo:my/zoo/NAME.json`. `--url` names an address from which weights are downloaded that do not lie
-beside their card: broken downloads are taken up again, the SHA-256 is checked, and what was fetched is kept in
-`LREID_ZOO_CACHE`. `LREID_ZOO_MIRROR`, an address that begins with http, https or file, is asked first.
-
-`MODEL.WEIGHTS` also takes checkpoints of runs, `.safetensors` files, and state dicts of torchvision and torchreid;
-every tensor that is left out or missing is told.
-
-This page is written by `python tools/zoo.py page`, and `python tools/zoo.py verify` measures every model again.
-"""
+_TEMPLATE = Template(
+    Path(__file__).with_suffix(".md").read_text(encoding="utf-8"),
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
 def table(cards: Sequence[Card]) -> str:
@@ -70,7 +39,7 @@ def table(cards: Sequence[Card]) -> str:
 
 
 def _mean(card: Card, kind: str) -> str:
-    """mAP / Rank-1, means over the galleries of a kind."""
+    """Means of mAP / Rank-1 over the galleries of a kind."""
     found = [figures for figures in card.figures.values() if figures["kind"] == kind]
     if not found:
         return "–"
@@ -104,10 +73,11 @@ def markdown_page(cards: Sequence[Card]) -> str:
         )
         for card in cards
     ]
-    return "\n".join([INTRO, _markdown_table(heads, rows, left=4), "", *map(_section, cards), OUTRO])
+    return _TEMPLATE.render(table=_markdown_table(heads, rows, left=4), cards=[_section(card) for card in cards])
 
 
-def _section(card: Card) -> str:
+def _section(card: Card) -> dict[str, Any]:
+    """What the page tells of a card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (
@@ -123,9 +93,8 @@ def _section(card: Card) -> str:
     if card.url:
         facts["weights from"] = ", ".join([card.url, *card.mirrors])
     facts["SHA-256"] = f"`{card.sha256}`"
-    told = "\n".join(f"* {name}: {value}" for name, value in facts.items())
     table = _markdown_table(heads, rows, left=2)
-    return f"## {card.name}\n\n{card.title}.\n\n{table}\n\n{told}\n\n```\n{card.command}\n```\n"
+    return {"name": card.name, "title": card.title, "table": table, "facts": facts, "command": card.command}
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
