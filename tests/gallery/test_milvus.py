@@ -107,6 +107,39 @@ def test_who_is_killed_with_the_lock_keeps_others_waiting_for_a_while_only(serve
     assert len(gallery) == 13
 
 
+@pytest.mark.parametrize("engine", ["lite", "server"])
+def test_of_two_builders_one_makes_the_gallery_and_the_other_is_told(engine, request, monkeypatch):
+    """Two models in one collection would be compared with each other."""
+    where = (
+        request.getfixturevalue("lite_place") if engine == "lite" else f"{request.getfixturevalue('server').where}/two"
+    )
+    first = small(at=where)
+    with pytest.raises(InputError, match="somebody else is building"):
+        Gallery.build(vectors(3), names(3), model="b2", at=where)
+    first.add(vectors(1), ["more.jpg"], model="a1")
+    first.save()
+    with pytest.raises(InputError, match="is there already"):
+        small(at=where)
+    first.add(vectors(1), ["later.jpg"], model="a1")
+    first.save()
+    again = Gallery.load(where)
+    assert again.about.model == "a1" and len(again) == 14
+
+
+def test_who_has_lost_the_reservation_is_told(server, monkeypatch):
+    where = f"{server.where}/lost"
+    monkeypatch.setattr(milvus_client, "LEASE", 0.0)
+    slow = small(at=where)
+    monkeypatch.setattr(milvus_client, "LEASE", 90.0)
+    second = Gallery.build(vectors(3), names(3), model="b2", at=where)
+    for late in (lambda: slow.add(vectors(1), ["more.jpg"], model="a1"), slow.save):
+        with pytest.raises(InputError, match="somebody else is building lost"):
+            late()
+    second.save()
+    again = Gallery.load(where)
+    assert again.about.model == "b2" and sorted(again.labels().paths) == names(3)
+
+
 def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
     """At every call that a build makes: what was begun is not found as a gallery, and building again works."""
     calls = 0

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,8 @@ class Connection:
     def __init__(self, uri: str):
         self.uri = uri
         self.embedded = not uri.startswith(("http://", "https://"))
+        self.token = secrets.token_hex(8)
+        self.holders: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self.pymilvus = import_pymilvus()
         if self.embedded:
             _require_free(uri)
@@ -122,6 +126,53 @@ class Connection:
         yield
         self("drop_collection", lock)
 
+    def reserve(self, name: str, collection: str, holder: Any) -> None:
+        """Keeps a collection for who builds it, who calls this again and again; who is killed loses it after a while.
+
+        Args:
+            name: of the gallery.
+            collection: of the version that is built.
+            holder: whoever builds it in this process.
+
+        Raises:
+            InputError: somebody else builds it.
+        """
+        lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
+        told = InputError(
+            f"{self.uri}: somebody else is building {name}; wait for its end (the reservation of a killed "
+            f"builder lapses after {LEASE:.0f} seconds), or choose another name"
+        )
+        if self.embedded:  # so that no other process has the database
+            if self.holders.setdefault(lock, holder) is not holder:
+                raise told
+            return
+        lease = {"until": str(time.time() + LEASE), "by": by}
+        if self("has_collection", lock):
+            found = self("describe_collection", lock)["properties"]
+            left = float(found.get("until", 0)) - time.time()
+            if found.get("by") == by:
+                if left < LEASE / 2:
+                    with self.writing(name):
+                        self("alter_collection_properties", lock, lease)
+                return
+            if left > 0:
+                raise told
+            self("drop_collection", lock)
+        try:
+            self._create_lock(lock, lease)
+        except self.pymilvus.MilvusException:
+            raise told from None
+        if self("describe_collection", lock)["properties"].get("by") != by:
+            raise told
+
+    def release(self, collection: str) -> None:
+        """Ends what :meth:`reserve` began."""
+        lock = f"{collection}_builder"
+        if self.embedded:
+            self.holders.pop(lock, None)
+        else:
+            self("drop_collection", lock)
+
     def close(self) -> None:
         """Ends the connection; the database of Lite in this process is free for others."""
         _open.pop(self.uri, None)
@@ -132,14 +183,10 @@ class Connection:
             server_manager_instance.release_server(self.uri)
 
     def _take(self, lock: str) -> None:
-        schema = self.client.create_schema(auto_id=False)
-        schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
-        schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
         start = time.monotonic()
         while True:
             try:
-                until = {"until": str(time.time() + LEASE)}
-                self.client.create_collection(lock, schema=schema, properties=until, timeout=CALL)
+                self._create_lock(lock, {"until": str(time.time() + LEASE)})
                 return
             except self.pymilvus.MilvusException as error:
                 reason = error
@@ -155,6 +202,13 @@ class Connection:
                     f"it is done; the lock of a killed one lapses after {LEASE:.0f} seconds"
                 )
             time.sleep(0.05)
+
+    def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
+        """Makes a collection that only one can make, without rows."""
+        schema = self.client.create_schema(auto_id=False)
+        schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
+        schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
+        self.client.create_collection(lock, schema=schema, properties=properties, timeout=CALL)
 
     @contextmanager
     def _told(self, advice: str) -> Iterator[None]:

@@ -54,6 +54,7 @@ class MilvusStore:
         self.width = width
         self.meta = Meta(connection, name, collection)
         self._has_written = False
+        self._is_reserved = False  # while it is built
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -84,11 +85,17 @@ class MilvusStore:
         if about.kind not in INDEXES:
             raise InputError(f"{where}: index kind {about.kind!r} is not for Milvus; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
-        cls.drop(connection, name, collection)
         store = cls(connection, name, collection, where, in_use, about, vectors.shape[1])
-        connection.create(name, collection, list(FIELDS), store.width, INDEXES[about.kind])
-        store.meta.create(about, store.width)
-        store.add(vectors, labels)
+        store._is_reserved = True
+        store._require_reserved()
+        try:
+            cls.drop(connection, name, collection)
+            connection.create(name, collection, list(FIELDS), store.width, INDEXES[about.kind])
+            store.meta.create(about, store.width)
+            store.add(vectors, labels)
+        except BaseException:
+            connection.release(collection)
+            raise
         return store
 
     @classmethod
@@ -102,14 +109,20 @@ class MilvusStore:
     def save(self, path: Any = None) -> None:
         if path is not None:
             raise InputError(f"{self.where}: is in Milvus; tools/search.py migrate makes a file of it")
+        self._require_reserved()
         self.meta.write_names(self.about)
         self.meta.write_header(self.about, self.width)
         if self.connection.lite and self._has_written:  # which looks at rows that are not in segments yet one by one
             with self.connection.writing(self.name):
                 self.connection("flush", self.collection)
-        if self.in_use and self.about.whole and not self.connection("has_collection", self.name):
+        if not self._is_reserved:
+            return
+        if self.in_use and self.about.whole:
             with self.connection.writing(self.name):
-                self.connection("create_alias", self.collection, self.name)
+                self.connection("create_alias", self.collection, self.name)  # of several only one can do that
+        if self.about.whole or not self.in_use:
+            self.connection.release(self.collection)
+            self._is_reserved = False
 
     def finish(self) -> None:
         self.about.whole = True
@@ -122,6 +135,7 @@ class MilvusStore:
 
     def add(self, vectors: np.ndarray, labels: Labels) -> None:
         self._require_current()
+        self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
         if len(set(keys.tolist())) < len(keys):  # one in 2^63 for each pair
             raise InputError(f"{self.where}: two paths have one key; rename one of these images")
@@ -138,6 +152,7 @@ class MilvusStore:
         ]
         step = max(1, REQUEST // (4 * self.width + longest + 64))
         for start in range(0, len(rows), step):
+            self._require_reserved()
             with self.connection.writing(self.name):
                 self.connection("upsert", self.collection, rows[start : start + step])
         self._has_written = True
@@ -210,8 +225,12 @@ class MilvusStore:
         scores = np.array([hit["distance"] for hit in flat], dtype=np.float32).reshape(shape)
         return scores, _labels([hit["key"] for hit in flat], [hit["entity"] for hit in flat], shape)
 
+    def _require_reserved(self) -> None:
+        if self._is_reserved:
+            self.connection.reserve(self.name, self.collection, self)
+
     def _require_current(self) -> None:
-        if not (self.in_use and self.about.whole):
+        if self._is_reserved or not (self.in_use and self.about.whole):
             return
         now = self.connection("has_collection", self.name)
         now = now and self.connection("describe_alias", self.name)["collection_name"]

@@ -130,6 +130,19 @@ def test_what_goes_wrong_after_the_switch_is_told_as_done(world, new_place, monk
     assert roll_back(where) == fingerprint(load_model(world / "old.pt"))
 
 
+def test_removing_everywhere_reaches_all_versions(world, new_place):
+    where = new_place("g")
+    old = build(where, world)
+    reindex(where, world / "new.pt", device="cpu")
+    place = place_of(where)
+    assert place.beside() == [str(place.previous())] == [search.describe(where)["beside it"]]
+    name = next(iter(old.identities.values()))
+    assert search.remove(where, identity=name, everywhere=True) == 6
+    for each in (place, place.previous()):
+        left = NamedGallery.load(each)
+        assert len(left.gallery) == 30 and name not in left.identities.values()
+
+
 def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, monkeypatch, tmp_path):
     """While it works the gallery is searched by both models, and changed."""
     where = new_place("g")
