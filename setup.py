@@ -16,6 +16,7 @@ setup(
     package_data={
         "lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*", "zoo/*.md"]
     },
+    entry_points={"console_scripts": ["lreid = lreid.apps.cli:main"]},
     install_requires=[
         "torch>=2.6",
         "torchvision>=0.19",

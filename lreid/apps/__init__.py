@@ -1,1 +1,1 @@
-"""What the commands do: train, test, search, report, sweep, data, zoo, export."""
+"""What the commands do: a module for each, with its options (``add_arguments``) and its work (``run``)."""

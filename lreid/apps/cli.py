@@ -1,4 +1,4 @@
-"""What every command line tool does around its one call."""
+"""Run the console command ``lreid``: its list of commands, what their options share, and how each one ends."""
 
 from __future__ import annotations
 
@@ -7,12 +7,118 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError, Stopped
 
 LONGEST = 2000  # characters of an error that are shown
+
+COMMANDS = {  # modules of lreid.apps, which are imported when they are asked for
+    "train": "train a lifelong method on a benchmark, task after task",
+    "test": "test trained models: a table of figures and a page of ranked images",
+    "search": "index your own images and find who is on another one",
+    "report": "compare runs in a table and write their pages",
+    "sweep": "train methods x benchmarks x seeds x values of keys",
+    "data": "list, check and prepare data sets",
+    "zoo": "list, fetch, verify and publish trained models",
+    "export": "write a model as one file for other programs",
+}
+HELP = f"""usage: lreid COMMAND ...
+
+Lifelong person and vehicle re-identification.
+
+commands:
+{chr(10).join(f"  {name:8} {what}" for name, what in COMMANDS.items())}
+
+examples:
+  lreid train --out runs/first SEED 1
+  lreid test --checkpoint zoo:dwopp-synthetic-10 --query my/queries --gallery my/gallery
+  lreid search build people.gallery my/images --checkpoint zoo:dwopp-synthetic-10
+
+lreid COMMAND --help shows the options of a command."""
+
+
+def main() -> int:
+    """Runs the command that ``sys.argv`` names and gives its exit status, see :func:`run_tool`."""
+    name, *words = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print(HELP)
+        return 0
+    if name not in COMMANDS:
+        nearest = get_close_matches(name, COMMANDS, n=1, cutoff=0.0)[0]
+        print(f"lreid: {one_line(name)}: no such command; the nearest is {nearest}, --help lists all", file=sys.stderr)
+        return 2
+    return run_command(name, words, prog=f"lreid {name}")
+
+
+def run_command(name: str, words: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Runs one of ``COMMANDS``.
+
+    Args:
+        name: of the command.
+        words: its arguments; None takes those of ``sys.argv``.
+        prog: what usage and messages begin with; None takes the file name in ``sys.argv``.
+
+    Returns:
+        Exit status, see :func:`run_tool`.
+    """
+    command = import_module(f"lreid.apps.{name}")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=prog, description=command.__doc__, formatter_class=raw)
+    command.add_arguments(parser)
+    return run_tool(parser, command.run, words)
+
+
+def run_tool(
+    parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None], words: Sequence[str] | None = None
+) -> int:
+    """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
+
+    Args:
+        parser: of the tool; ``--debug`` is added to it.
+        tool: called with the parsed arguments.
+        words: the arguments; None takes those of ``sys.argv``.
+
+    Returns:
+        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM), 141 when nobody reads the output.
+    """
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    try:
+        args = parser.parse_intermixed_args(words)  # KEY VALUE pairs may stand between options
+    except TypeError:  # argparse cannot do that where there are subcommands, which do not know --debug either
+        args, rest = parser.parse_known_args(words)
+        args.debug |= "--debug" in rest
+        if rest := [each for each in rest if each != "--debug"]:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    output: Any = _Printable(sys.stdout)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=output)
+    logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
+    logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
+    try:
+        with contextlib.redirect_stdout(output):
+            tool(args)
+    except InputError as error:
+        if args.debug:
+            raise
+        print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
+        return 2
+    except Stopped as stop:
+        advice = "go on with --resume" if "resume" in args else "give the same command again to go on"
+        print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
+        return stop.status
+    except BrokenPipeError:  # who read the output has seen enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python flushes the rest at its end
+        return 141
+    except KeyboardInterrupt:
+        advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
+        print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
+        return 130
+    return 0
 
 
 def one_line(message: str) -> str:
@@ -43,46 +149,20 @@ class _Printable:
         return getattr(self.stream, name)
 
 
-def run_tool(parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None]) -> int:
-    """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
+def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "keys of the config and their values") -> None:
+    """Adds ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
     Args:
-        parser: of the tool; ``--debug`` is added to it.
-        tool: called with the parsed arguments.
-
-    Returns:
-        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM), 141 when nobody reads the output.
+        parser: of a command.
+        what: the files are for.
+        pairs: the ``KEY VALUE`` pairs are for.
     """
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    try:
-        args = parser.parse_intermixed_args()  # KEY VALUE pairs may stand between options
-    except TypeError:  # argparse cannot do that where there are subcommands, which do not know --debug either
-        args, rest = parser.parse_known_args()
-        args.debug |= "--debug" in rest
-        if rest := [each for each in rest if each != "--debug"]:
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    output: Any = _Printable(sys.stdout)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=output)
-    logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
-    logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
-    try:
-        with contextlib.redirect_stdout(output):
-            tool(args)
-    except InputError as error:
-        if args.debug:
-            raise
-        print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
-        return 2
-    except Stopped as stop:
-        advice = "go on with --resume" if "resume" in args else "give the same command again to go on"
-        print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
-        return stop.status
-    except BrokenPipeError:  # who read the output has seen enough, as head has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python flushes the rest at its end
-        return 141
-    except KeyboardInterrupt:
-        advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
-        print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
-        return 130
-    return 0
+    parser.add_argument(
+        "--config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=f"{what}; may be given several times, later files win",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")

@@ -1,15 +1,24 @@
-"""Networks for other programs: one file from images to features, in ONNX or the format of ``torch.export``.
+"""Write a model as one file for other programs: images in, features out.
 
-Both come from one program that ``torch.export`` traces, with any number of images. The ONNX file is made by torch's
-exporter for such programs. Its older one, which traces TorchScript, gives equal features here and takes a tenth of
-the seconds, but is deprecated and would be a second way to be checked.
+lreid export runs/mine-dwopp-seed0/checkpoints/task-05.pt --out mine.onnx    # uint8 images (n, H, W, 3)
+lreid export zoo:dwopp-synthetic-10 --out mine.onnx --normalise outside       # float images (n, 3, H, W)
+lreid export zoo:dwopp-synthetic-10 --out mine.pt2 --format torch             # for torch.export.load
+
+The file is compared with the model before it is written. It holds the neck, but not the resizing of images, which is
+PIL's bicubic one. Galleries are built and searched with mine.onnx as with the model: --checkpoint mine.onnx.
 """
+
+# Both formats come from one program that torch.export traces, with any number of images. The ONNX file is made by
+# torch's exporter for such programs. Its older one, which traces TorchScript, gives equal features here and takes a
+# tenth of the seconds, but is deprecated and would be a second way to be checked.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import io
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -20,6 +29,7 @@ from torch.export import ExportedProgram
 
 from lreid.errors import InputError
 from lreid.files import write_atomically
+from lreid.loading import load_model, model_config
 from lreid.models import Embedder
 from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
@@ -31,6 +41,37 @@ BATCHES = ({0: torch.export.Dim("n")},)  # any number of images
 OLDEST_OPSET = 18  # what torch writes; its conversion to older ones fails on means over axes
 
 Network = Callable[[Tensor], Tensor]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``lreid export``."""
+    parser.add_argument("model", metavar="CHECKPOINT|zoo:NAME", help="a trained model")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".onnx, or .pt2 for torch")
+    parser.add_argument("--format", choices=tuple(SUFFIXES), default="onnx", help="default: onnx")
+    parser.add_argument(
+        "--normalise",
+        choices=("inside", "outside"),
+        default="inside",
+        help="inside: the file takes uint8 RGB images; outside: normalised float ones (default: inside)",
+    )
+    parser.add_argument(
+        "--opset",
+        type=int,
+        default=OLDEST_OPSET,
+        metavar="N",
+        help=f"version of ONNX's operators (default: {OLDEST_OPSET})",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Writes the file and says how far its features are from the model's."""
+    for name in ("onnxscript", "onnx_ir"):  # torch's exporter tells its passes by them
+        logging.getLogger(name).setLevel(logging.WARNING)
+    model, config = load_model(args.model), model_config(args.model).dump()
+    difference = export(model, args.out, form=args.format, normalise=args.normalise, opset=args.opset, config=config)
+    size = args.out.stat().st_size / 2**20
+    print(f"{args.out}: {model.name}, {model.height} x {model.width} pixels to {model.dim} numbers, {size:.1f} MiB;")
+    print(f"its features differ from the model's by {difference:.0e} of the largest one")
 
 
 def export(

@@ -1,11 +1,21 @@
-"""Many runs, one table: methods times benchmarks times seeds times values of keys."""
+"""Train methods x benchmarks x seeds x values of keys; write one table and one plot of learning curves.
+
+    lreid sweep --out runs/synthetic-10                     # the table of the README
+    lreid sweep --config configs/benchmarks/synthetic-domains.yaml --out runs/domains
+    lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
+    lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
+
+Goes on where it stopped: finished runs are not made again. A run that fails does not stop the others.
+"""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +29,7 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 from yacs.config import CfgNode
 
+from lreid.apps.cli import add_config
 from lreid.apps.options import load_run_config
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.errors import InputError, Stopped, naming_keys
@@ -32,12 +43,91 @@ from lreid.training.signals import StopSignals
 
 logger = logging.getLogger("lreid")
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-TRAIN = REPOSITORY / "tools" / "train.py"
 # Named always: without a file, a run that is taken up again takes the config that it was begun with.
 DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
+
+EPILOG = """the ablations of DwoPP (BMVC 2022), here on the built-in benchmark; --config takes another one:
+
+  Figure 4 (a), the weight of the distillation, and (b, c), the temperature, between the ends that the text names:
+    lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight
+    lreid sweep --methods dwopp dwpp --vary METHOD.TEMPERATURE 0.1 0.5 1 2 10 --out runs/temperature
+  Table 3, positive and negative pairs decoupled (beta -1 stands for 1 - rho, which is DwPP):
+    lreid sweep --methods decoupled --vary METHOD.ALPHA,METHOD.BETA 0,1 0.1,0.9 0.3,0.7 0.5,0.5 1,0 1,-1 \\
+        --out runs/decoupled METHOD.TEMPERATURE 1.0
+  Figure 6, three random orders of the identities:
+    lreid sweep --vary BENCHMARK.ORDER_SEED 0 1 2 --seeds 0 --out runs/orders BENCHMARK.ORDER random
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``lreid sweep``."""
+    parser.epilog = EPILOG
+    add_config(parser, "config of all runs (default: the built-in benchmark)", "keys of the config for all runs")
+    parser.add_argument(
+        "--benchmarks",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="config files of which each run takes one, on top of --config",
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=["dmml_ft", "dwpp", "dwopp", "joint"],
+        metavar="NAME",
+        help="methods (default: dmml_ft dwpp dwopp joint)",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="seeds (default: 0 1 2)")
+    parser.add_argument(
+        "--vary",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="KEY VALUE VALUE ...: runs with each value; given again, every value with every other. "
+        "KEY,KEY V,V V,V ...: keys that vary together",
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: %(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of the runs to be made")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Makes the runs and prints the table, or prints their commands."""
+    if args.jobs < 1:
+        raise InputError(f"--jobs {args.jobs}: must be 1 or more")
+    vary = {key: values for key, *values in args.vary}
+    for key, values in vary.items():
+        if not values:
+            raise InputError(f"--vary {key}: name the values that it shall have")
+    for key, count in Counter(key for keys, *_ in args.vary for key in keys.split(",")).items():
+        if count > 1:
+            raise InputError(f"--vary {key}: is named {count} times; give all its values at once")
+    runs = plan(
+        args.out,
+        args.methods,
+        args.seeds,
+        files=args.config,
+        benchmarks=args.benchmarks,
+        vary=vary,
+        overrides=args.overrides,
+    )
+    if args.dry_run:
+        for each in runs:
+            if not each.is_finished():
+                print(shlex.join(each.command))
+        return
+    table, failed = sweep(runs, args.out, jobs=args.jobs, key=next(iter(vary)) if len(vary) == 1 else "")
+    print(table)
+    for folder, reason in failed.items():
+        print(f"{folder}: {reason}", file=sys.stderr)
+    if failed:
+        raise InputError(
+            f"{len(failed)} of {len(runs)} runs failed; mend what is said above, then give the same command again"
+        )
 
 
 def read_run(folder: str | Path) -> dict[str, Any]:
@@ -75,7 +165,8 @@ class PlannedRun:
     def command(self) -> list[str]:
         """The command line that makes the run or goes on with it."""
         files = [word for file in self.files for word in ("--config", str(file))]
-        return [sys.executable, str(TRAIN), "--resume", "--out", str(self.folder), *files, *self.overrides]
+        train = [sys.executable, "-m", "lreid", "train"]
+        return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
 
     def is_finished(self) -> bool:
         """Whether the folder holds all tasks of this run; one of another config is not this run."""
@@ -210,7 +301,8 @@ def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]]) -> st
             return ""
     except InputError as error:
         return str(error)
-    environment = dict(os.environ)
+    # The same lreid as here, wherever it lies and whatever lies in the current folder.
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1")
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
     with subprocess.Popen(
@@ -228,7 +320,7 @@ def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]]) -> st
     if process.returncode < 0:
         return f"killed by {signal.Signals(-process.returncode).name}"
     lines = told.strip().splitlines() or [f"exit status {process.returncode}"]
-    return lines[-1].removeprefix("train.py: ")
+    return lines[-1].removeprefix("lreid train: ")
 
 
 def _save(figure: Figure, path: Path) -> None:

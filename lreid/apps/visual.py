@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from lreid import load_model
-from lreid.apps.scoring_page import page_section
+from lreid.apps.rankings import page_section
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import config_from_text
 from lreid.data.images import Images, read_image

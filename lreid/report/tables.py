@@ -179,7 +179,7 @@ def score_table(results: dict[str, Any]) -> str:
     """The figures of models on test sets, in per cent: a row for each checkpoint, test set and variant; notes below.
 
     Args:
-        results: the content of ``test.json``, see :func:`lreid.apps.scoring.score_checkpoints`.
+        results: the content of ``test.json``, see :func:`lreid.apps.test.score_checkpoints`.
     """
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = ["mAP", "mINP", "R1", "R5", "R10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]

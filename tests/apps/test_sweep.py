@@ -116,9 +116,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def __init__(self, command: list[str], **_: Any) -> None:
             super().__init__(self)
             folders.append(Path(command[command.index("--out") + 1]).name)
-            monkeypatch.setattr(sys, "argv", command[1:])
+            assert command[:4] == [sys.executable, "-m", "lreid", "train"]
+            monkeypatch.setattr(sys, "argv", command[2:])
             with contextlib.redirect_stderr(io.StringIO()) as self.told, pytest.raises(SystemExit) as end:
-                runpy.run_path(command[1], run_name="__main__")
+                runpy.run_module("lreid", run_name="__main__")
             self.returncode = end.value.code
 
         def communicate(self) -> tuple[None, str]:

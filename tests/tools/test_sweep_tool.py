@@ -88,7 +88,7 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     lines = capsys.readouterr().out.splitlines()
     assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
     words = shlex.split(lines[1])
-    assert words[1].endswith("train.py") and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
+    assert words[1:4] == ["-m", "lreid", "train"] and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
     assert words[-10:] == [
         "METHOD.NAME",
         "decoupled",

@@ -1,4 +1,4 @@
-"""The rankings of a tested model as images."""
+"""Show the rankings of a tested model as images, on the pages of ``lreid test`` and ``lreid report``."""
 
 from __future__ import annotations
 

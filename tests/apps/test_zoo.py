@@ -15,8 +15,8 @@ from tiny import TINY
 
 import lreid
 from lreid import zoo
-from lreid.apps import publish as publishing
-from lreid.apps.publish import TestSets, command_of, publish, stored
+from lreid.apps import zoo as publishing
+from lreid.apps.zoo import TestSets, command_of, publish, stored
 from lreid.config import differing_keys, load_config
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkpoints import write_checkpoint, write_images
 
-from lreid.apps.scoring import score_checkpoints
+from lreid.apps.test import score_checkpoints
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
 from lreid.data.synthetic import load_synthetic
@@ -86,7 +86,7 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
         assert found["mAP"] != plain["mAP"]
     assert any(note.startswith("transductive") for note in everything["notes"])
     assert (
-        "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no stranger passes"
+        "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no impostor passes"
         in everything["notes"]
     )
 
@@ -115,7 +115,7 @@ def test_what_is_written(run: Path, everything: dict) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Own images in folders named after people: no cameras, and one stray image of nobody."""
+    """Own images in folders named after people: no cameras, and one stray image of a distractor."""
     folder = tmp_path_factory.mktemp("own")
     drawn = load_synthetic("plaza", train_identities=1, test_identities=5, images_per_identity=4, distractors=1, seed=1)
     known = [record for record in drawn.gallery if record.pid]

@@ -1,12 +1,23 @@
-"""The door of the zoo's makers: a finished run becomes an entry, and entries are measured again."""
+"""List trained models by name, find their weights, check their figures, and add models.
+
+lreid zoo list
+lreid zoo show dwopp-synthetic-10
+lreid zoo fetch dwopp-synthetic-10      # downloads the weights where they are not here, says where they are
+lreid zoo verify                        # evaluates each model on its benchmark, compares with its card
+lreid zoo publish runs/my-run my-model --half --out my/zoo
+lreid zoo page                          # writes MODEL_ZOO.md
+
+lreid/zoo/__init__.py tells of LREID_ZOO_CARDS, LREID_ZOO_CACHE and LREID_ZOO_MIRROR.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +32,7 @@ from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.files import write_atomically
+from lreid.files import write_atomically, write_text
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
@@ -35,7 +46,9 @@ from lreid.training.run import (
     recorded_config,
     with_method_defaults,
 )
-from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card
+from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
+from lreid.zoo.catalogue import describe, markdown_page, table
+from lreid.zoo.weights import weights_file
 
 logger = logging.getLogger("lreid")
 
@@ -43,6 +56,90 @@ logger = logging.getLogger("lreid")
 TOLERANCE = {"mAP": 0.1, "rank1": 1.0, "rank5": 1.0, "rank10": 1.0}
 
 Figures = dict[str, dict[str, Any]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``lreid zoo``."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, action: Callable[[argparse.Namespace], None], what: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what)
+        sub.set_defaults(action=action)
+        return sub
+
+    command("list", _list, "all models")
+    command("show", _show, "one card").add_argument("name", metavar="NAME", help="of a model")
+    sub = command("fetch", _fetch, "download weights and say where they are")
+    sub.add_argument("name", metavar="NAME", help="of a model")
+    sub = command("verify", _verify, "evaluate models and compare with their cards")
+    sub.add_argument("name", metavar="NAME", nargs="?", help="of a model (default: all)")
+    sub = command("publish", _publish, "make an entry of a finished run")
+    sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    sub.add_argument("name", metavar="NAME", help="of the entry")
+    sub.add_argument("--title", default="", help="one line for people (default: method and benchmark)")
+    sub.add_argument("--half", action="store_true", help="store weights in 16 bits")
+    sub.add_argument("--start-only", action="store_true", help="a network to start training from")
+    sub.add_argument("--licence", default="MIT", help="of the weights (default: MIT)")
+    sub.add_argument("--url", action="append", default=[], help="address of the weights; more are mirrors")
+    sub.add_argument(
+        "--out", type=Path, default=BUNDLED, metavar="DIR", help="folder of the entry (default: lreid/weights)"
+    )
+    sub = command("page", _page, "write MODEL_ZOO.md")
+    sub.add_argument(
+        "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="the page (default: MODEL_ZOO.md)"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Does what the chosen command says."""
+    args.action(args)
+
+
+def _list(args: argparse.Namespace) -> None:
+    print(f"{table(cards())}\n\nmAP / Rank-1 in per cent, means over galleries; show NAME tells more")
+
+
+def _show(args: argparse.Namespace) -> None:
+    print(describe(_found(args.name)))
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    print(weights_file(_found(args.name)))
+
+
+def _verify(args: argparse.Namespace) -> None:
+    faults, tests = [], TestSets()
+    for card in [_found(args.name)] if args.name else cards():
+        figures, wrong = tests.verify(card)
+        for gallery, each in figures.items():
+            print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
+        faults += [f"{card.name}: {fault}" for fault in wrong]
+    if faults:
+        raise InputError(f"{'; '.join(faults)}; publish again, or look for what has changed")
+    print("as on the cards")
+
+
+def _publish(args: argparse.Namespace) -> None:
+    card = publish(
+        args.run,
+        args.name,
+        title=args.title,
+        half=args.half,
+        start_only=args.start_only,
+        licence=args.licence,
+        urls=args.url,
+        folder=args.out,
+    )
+    print(describe(card))
+
+
+def _page(args: argparse.Namespace) -> None:
+    write_text(args.out, markdown_page([card for card in cards() if card.file.parent == BUNDLED]))
+    print(args.out)
+
+
+def _found(name: str) -> Card:
+    return find(name.removeprefix(PREFIX))
 
 
 def publish(

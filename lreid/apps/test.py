@@ -1,10 +1,22 @@
-"""The door of testing: from checkpoints and test sets to figures and a page of ranked pictures."""
+"""Test trained models: figures as a table and JSON, ranked images as a page.
+
+lreid test --checkpoint runs/my-run/checkpoints/task-10.pt             # on the benchmark of its run
+lreid test --checkpoint runs/my-run                                    # after every task
+lreid test --checkpoint zoo:dwopp-synthetic-10                         # a model of the zoo
+lreid test --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
+lreid test --checkpoint task-10.pt --query my/queries --gallery my/gallery
+lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm camera --rerank
+lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # any key of the config
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +24,8 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.apps.scoring_page import page_section
+from lreid.apps.cli import add_config
+from lreid.apps.rankings import page_section
 from lreid.checkpoint import task_checkpoints
 from lreid.config import check_values, differing_keys, load_config
 from lreid.data.images import Images
@@ -27,7 +40,7 @@ from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.report.tables import number
+from lreid.report.tables import cross_model_table, number, score_table
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.training.run import benchmark_of, evaluator_of, pick_device
 from lreid.zoo import PREFIX
@@ -37,6 +50,63 @@ logger = logging.getLogger("lreid")
 SHOWN = 30  # rankings a test set on the page
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
+
+KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``lreid test``."""
+    parser.add_argument(
+        "--checkpoint",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="checkpoints, zoo:NAME, or run folders for all their finished tasks",
+    )
+    add_config(parser, "another benchmark than that of the run")
+    parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
+    parser.add_argument("--gallery", type=Path, metavar="DIR", help="folder of your gallery")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write test.json and ranked.html (default: RUN/test)"
+    )
+    parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
+    parser.add_argument("--expand", action="store_true", help="also with query expansion")
+    parser.add_argument(
+        "--adapt-norm",
+        choices=("gallery", "camera"),
+        help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera",
+    )
+    parser.add_argument(
+        "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
+    )
+    parser.add_argument("--blur", action="store_true", help="blur the images of the page")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Tests, writes both files and prints the table."""
+    if (args.query is None) != (args.gallery is None):
+        raise InputError("--query and --gallery go together; give both")
+    if args.query and args.csv:
+        raise InputError("--csv and --query are two ways to name images; give one of them")
+    # The list of checkpoints takes in the KEY VALUE pairs that follow it.
+    files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
+    results = score_checkpoints(
+        [Path(file) for file in files],
+        args.out,
+        config=args.config,
+        overrides=args.checkpoint[len(files) :] + args.overrides,
+        folders=(args.query, args.gallery) if args.query else None,
+        csv=args.csv,
+        adapt_norm=args.adapt_norm,
+        rerank=args.rerank,
+        expand=args.expand,
+        cross_model=args.cross_model,
+        blur=args.blur,
+    )
+    print(f"\n{score_table(results)}")
+    if args.cross_model:
+        print(f"\n{cross_model_table(results)}")
 
 
 def score_checkpoints(
@@ -68,14 +138,14 @@ def score_checkpoints(
         rerank: more rows, with k-reciprocal re-ranking.
         expand: more rows, with expanded queries.
         cross_model: the mAP of every model's queries in every model's gallery as well.
-        blur: smear the pictures of the page.
+        blur: blur the images of the page.
 
     Returns:
         The content of ``test.json``; all in per cent:
 
         * ``rows``: figures of :func:`lreid.evaluation.scoring.score` for each ``checkpoint``, ``test`` and ``variant``
           (``plain``, ``expanded queries``, ``re-ranked``, ``adapt-norm gallery`` …); ``transductive`` marks those that
-          look at all queries together or adapt to the gallery's pictures;
+          look at all queries together or adapt to the gallery's images;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
         * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
@@ -160,8 +230,8 @@ def score_checkpoints(
         f"Checkpoint {checkpoints[last]}. For each query the nearest images of the gallery, hardest queries first.",
         f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
     ]
-    ranked.write_ranked(out / "ranked.html", f"Ranked pictures, {last}", intro, sections)
-    logger.info("figures in %s, pictures in %s", out / "test.json", out / "ranked.html")
+    ranked.write_ranked(out / "ranked.html", f"Ranked images, {last}", intro, sections)
+    logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
     return results
 
 
@@ -339,7 +409,7 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
         if figures["open_set"] and rates:
             notes.append(
                 f"{test.name}: {len(test.query)} queries are too few for {' and '.join(rates)} false accepts; "
-                "instead no stranger passes"
+                "instead no impostor passes"
             )
     if any(row["transductive"] for row in rows):
         notes.append(
