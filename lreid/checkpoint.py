@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from lreid import results
 from lreid.errors import InputError
 from lreid.files import misfit, read_tensors, write_atomically
-from lreid.report.results import results_fault
 
 logger = logging.getLogger("lreid")
 
@@ -110,7 +110,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
     """Looks whether a run can go on from a checkpoint; what its method remembers only that method can tell."""
-    fault = misfit(state, FORM | {"config": str}) or results_fault(state["results"])
+    fault = misfit(state, FORM | {"config": str}) or results.fault(state["results"])
     if fault is None:
         done, at = len(state["results"]["mAP"]), state["position"]
         if at["task"] != done or min(at.values()) < 0:

@@ -1,4 +1,4 @@
-"""The door of use: a trained network by the name of its file, or of an entry of the zoo."""
+"""Load a trained model: by the name of its file, or of an entry of the zoo."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from yacs.config import CfgNode
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state
 from lreid.config import config_from_text
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
-from lreid.training.run import model_of
 
 
 def load_model(source: str | Path) -> Embedder:
@@ -33,9 +32,32 @@ def load_model(source: str | Path) -> Embedder:
     if _is_onnx(source):
         return OnnxEmbedder(source).eval()
     state = read_checkpoint(source)
-    model = model_of(config_from_text(state["config"], str(source)), pretrained=False)
+    # Whether there is a neck the weights tell, so that a model of somebody's own method loads without its class.
+    model = network_of(config_from_text(state["config"], str(source)), neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()
+
+
+def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Embedder:
+    """The network that the groups ``MODEL`` and ``INPUT`` of a config describe.
+
+    Args:
+        cfg: resolved.
+        weights, neck: of :class:`~lreid.models.Embedder`.
+
+    Raises:
+        InputError: there is no such backbone, or its weights cannot be had.
+    """
+    with naming_keys("MODEL", height="INPUT.HEIGHT", width="INPUT.WIDTH", mean="INPUT.MEAN", std="INPUT.STD"):
+        return Embedder(
+            cfg.MODEL.BACKBONE,
+            weights,
+            height=cfg.INPUT.HEIGHT,
+            width=cfg.INPUT.WIDTH,
+            mean=cfg.INPUT.MEAN,
+            std=cfg.INPUT.STD,
+            neck=neck,
+        )
 
 
 def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:

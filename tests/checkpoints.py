@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from tiny import TINY
 
+from lreid.build import model_of
 from lreid.checkpoint import save_checkpoint
 from lreid.config import load_config
 from lreid.data.records import Record
 from lreid.data.synthetic import draw, load_synthetic
-from lreid.training.run import model_of
 
 
 def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from made_results import results, run_folder  # noqa: F401 (fixtures)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
 

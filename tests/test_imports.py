@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
-# What each room may import of the project, besides itself, errors and files.
+# Anybody may import these.
+FOUNDATION = {"errors", "files", "identities"}
+
+# What each room, and each file beside the rooms, may import of the project besides itself and the foundation.
 ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "files": set(),
+    "identities": set(),
+    "config": set(),
+    "devices": set(),
+    "results": set(),
     "losses": set(),
     "retrieval": set(),
-    "gallery": {"retrieval"},
     "data": set(),
-    "report": set(),
     "zoo": set(),
+    "gallery": {"retrieval"},
     "models": {"data", "zoo"},
     "memory": {"data"},
     "methods": {"data", "losses", "models", "memory"},
-    "evaluation": {"data", "models", "retrieval"},
-    "training": {"checkpoint", "config", "data", "evaluation", "methods", "models", "report"},
+    "evaluation": {"data", "models", "results", "retrieval"},
+    "report": {"results"},
+    "checkpoint": {"results"},
+    "distributed": {"models"},
+    "loading": {"checkpoint", "config", "models", "zoo"},
+    "build": {"config", "data", "evaluation", "loading", "methods", "models"},
+    "training": {
+        *("build", "checkpoint", "config", "data", "devices", "distributed", "evaluation", "methods", "models"),
+        *("report", "results"),
+    },
 }
+EVERYTHING = {"__init__", "__main__", "apps"}  # the doors
+
+
+def test_every_room_has_its_rule() -> None:
+    names = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert names == ALLOWED.keys() | (EVERYTHING & names)
 
 
 def imported(file: Path) -> set[str]:
@@ -39,10 +63,38 @@ def imported(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", ALLOWED)
 def test_rooms_import_only_what_they_may(room: str) -> None:
-    for file in (PACKAGE / room).rglob("*.py"):
-        rooms = {name.split(".")[1] for name in imported(file) if name.startswith("lreid.")}
-        foreign = rooms - ALLOWED[room] - {room, "errors", "files", "identities"}
+    for file in (PACKAGE / room).rglob("*.py") if (PACKAGE / room).is_dir() else [PACKAGE / f"{room}.py"]:
+        names = imported(file)
+        rooms = {name.split(".")[1] for name in names if name.startswith("lreid.")}
+        tree = ast.parse(file.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "lreid":
+                rooms |= {alias.name for alias in node.names}
+        foreign = rooms - ALLOWED[room] - {room} - FOUNDATION
         assert not foreign, f"{file.relative_to(PACKAGE.parent)} imports {', '.join(sorted(foreign))}"
+
+
+def test_loading_a_model_brings_no_more_than_it_needs() -> None:
+    """Nothing that trains, reports, augments or searches."""
+    code = "import sys, lreid; lreid.load_model('zoo:dwopp-synthetic-10'); print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "lreid.models.embedder" in loaded
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("lreid.")}
+    assert rooms <= {
+        "checkpoint",
+        "config",
+        "data",
+        "errors",
+        "files",
+        "identities",
+        "loading",
+        "models",
+        "results",
+        "zoo",
+    }
+    heavy = {"matplotlib", "albumentations", "faiss", "pymilvus", "tensorboard", "torchreid"}
+    assert not heavy & {name.split(".")[0] for name in loaded}
 
 
 def test_losses_need_torch_alone() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from yacs.config import CfgNode
 
 from lreid.config import load_config
-from lreid.training.trainer import Trainer
+from lreid.data.loaders import Batch
+from lreid.evaluation import Observer
+from lreid.training.run import train
 
 TINY = {
     "SYNTHETIC.TRAIN_IDENTITIES": 12,
@@ -39,16 +42,21 @@ def tiny_config(*more: Mapping[str, Any], **changes: Any) -> CfgNode:
     return load_config([], [str(part) for pair in keys.items() for part in pair])
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
-    """Breaks the run off, as a kill would, after so many epochs in all."""
-    train_epoch = Trainer._train_epoch
-    done = 0
+class BreakOff(Observer):
+    """Breaks a run off, as a kill would, when another epoch begins after so many in all."""
 
-    def counted(*args: Any, **options: Any) -> None:
-        nonlocal done
-        if done == epochs:
+    def __init__(self, epochs: int) -> None:
+        self.left = epochs
+
+    def before_loss(self, batch: Batch) -> None:
+        if self.left == 0:
             raise KeyboardInterrupt
-        done += 1
-        train_epoch(*args, **options)
 
-    monkeypatch.setattr(Trainer, "_train_epoch", counted)
+    def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
+        self.left -= 1
+
+
+def broken_off(cfg: CfgNode, out: Path, epochs: int) -> None:
+    """Trains until another epoch would begin after so many in all."""
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, out, observers={"break": BreakOff(epochs)})

@@ -27,9 +27,9 @@ from torch import Tensor
 
 from lreid.apps.cli import run_tool
 from lreid.data.loaders import Batch
+from lreid.devices import keep_freed_memory
 from lreid.errors import InputError
 from lreid.report.tables import text_table
-from lreid.training.allocator import keep_freed_memory
 
 VARIANTS = {
     "plain": [],

@@ -32,23 +32,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 from yacs.config import CfgNode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+
 from lreid.apps.cli import run_tool
+from lreid.build import benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.config import check_values, load_config
 from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
-from lreid.data.tasks import merge_tasks
+from lreid.devices import keep_freed_memory, pick_device
 from lreid.errors import InputError
 from lreid.methods import method_names
 from lreid.report.tables import text_table
-from lreid.training.allocator import keep_freed_memory
-from lreid.training.run import benchmark_of, evaluator_of, method_of, new_results, pick_device, with_method_defaults
+from lreid.training.run import batching_of, new_results, options_of
 from lreid.training.run_folder import RunFolder
-from lreid.training.task_data import task_batches
 from lreid.training.trainer import Trainer
 
 BASE = "dmml_ft"  # what the other methods are compared with
@@ -65,14 +64,22 @@ class Contestant:
         benchmark = benchmark_of(cfg)
         benchmark = replace(benchmark, tests=(), tasks=benchmark.tasks[:tasks])  # nothing is tested
         self.method = method_of(cfg, self.device, pretrained=False)
-        if cfg.BENCHMARK.JOINT:
-            benchmark = merge_tasks(benchmark)
+        benchmark = learned(cfg, benchmark)
         evaluator = evaluator_of(cfg, benchmark)
-        self.results = new_results(cfg, benchmark, "", self.method, evaluator)
+        self.results = new_results(cfg, benchmark, "", evaluator)
         self.folder = tempfile.TemporaryDirectory()
-        folder = RunFolder(Path(self.folder.name))
-        self.trainer = Trainer(self.method, benchmark, evaluator, folder, self.results, cfg, self.device)
-        self.trainer.bar = tqdm(disable=True)
+        self.batching = batching_of(cfg)
+        self.trainer = Trainer(
+            self.method,
+            benchmark,
+            evaluator,
+            RunFolder(Path(self.folder.name)),
+            self.results,
+            batching=self.batching,
+            options=options_of(cfg),
+            config=cfg.dump(),
+            device=self.device,
+        )
         self.tasks = list(benchmark.tasks)
         for task in self.tasks[:-1]:
             self.begin(task)
@@ -83,16 +90,25 @@ class Contestant:
     def begin(self, task: Task) -> None:
         """Begins a task and does the steps after which the rest are alike."""
         self.method.begin_task(task)
-        self.trainer.epoch = self.trainer.step = 0
-        batches = task_batches(self.trainer.cfg, self.method, task, self.trainer.augment)
-        pin, workers = self.device.type == "cuda", self.trainer.cfg.DATA.WORKERS
-        self.loader: Iterator[Batch] = batch_loader(batches, workers=workers, pin_memory=pin)
-        self.updates = self.trainer._updates()
+        workers = self.trainer.options.workers
+        batches = self.batching.batches(self.method, task)
+        self.loader: Iterator[Batch] = batch_loader(batches, workers=workers, pin_memory=self.device.type == "cuda")
+        self.updates = self.trainer.begin_updates()
+        self.method.model.train()
         self.seconds(WARM_UP)
 
     def seconds(self, steps: int = 1) -> float:
         """Seconds that so many steps take, from their data to the new parameters."""
-        return timed(lambda: self.trainer._train_epoch(self.loader, self.updates, steps=steps), self.device)
+
+        def work() -> None:
+            for _ in range(steps):
+                self.step()
+
+        return timed(work, self.device)
+
+    def step(self) -> None:
+        """One step, with the batches that an update takes."""
+        self.trainer.step(self.loader, self.updates, self.trainer.options.accumulate)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:
@@ -126,7 +142,7 @@ def step(args: argparse.Namespace) -> None:
     method: Any = contestant.method  # some have a teacher; for once its networks are stand-ins
     model, device = contestant.method.model, contestant.device
     teacher: Any = getattr(method, "teacher", None)
-    batch = next(contestant.loader).to(device, contestant.trainer.augment)
+    batch = next(contestant.loader).to(device, contestant.batching.augment)
     model.train()
     features = model(batch.images).detach()  # (B, dim)
     gradient = torch.randn_like(features)
@@ -148,8 +164,8 @@ def step(args: argparse.Namespace) -> None:
 
     contestant.updates.set_rate(0.0)
     parts: dict[str, Callable[[], Any]] = {
-        "whole step": lambda: contestant.trainer._train_epoch(contestant.loader, contestant.updates, steps=1),
-        "data": lambda: next(contestant.loader).to(device, contestant.trainer.augment),
+        "whole step": contestant.step,
+        "data": lambda: next(contestant.loader).to(device, contestant.batching.augment),
         "student, forward and backward": student,
         "teacher, forward": look,
         "losses, forward and backward": loss,
@@ -160,7 +176,6 @@ def step(args: argparse.Namespace) -> None:
     times: dict[str, list[float]] = {name: [] for name in parts}
     for turn in range(args.rounds + 1):
         for name, work in parts.items():
-            contestant.trainer.epoch = contestant.trainer.step = 0
             seconds = timed(work, device)
             if turn:  # the first warms up
                 times[name].append(seconds)

@@ -24,13 +24,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib.figure import Figure
 from yacs.config import CfgNode
 
 from lreid.apps.cli import add_config
 from lreid.apps.options import load_run_config
+from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.errors import InputError, Stopped, naming_keys
 from lreid.files import write_atomically, write_text
@@ -38,7 +39,8 @@ from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
 from lreid.report import comparison_table, learning_curve, read_results, sensitivity_curve
 from lreid.report.groups import short_key
-from lreid.training.run import changed_keys, recorded_config, with_method_defaults
+from lreid.results import Results
+from lreid.training.run import changed_keys, recorded_config
 from lreid.training.signals import StopSignals
 
 logger = logging.getLogger("lreid")
@@ -130,7 +132,7 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def read_run(folder: str | Path) -> dict[str, Any]:
+def read_run(folder: str | Path) -> Results:
     """The results of a run; keys that came into the config later stand at their defaults, which is how it was made.
 
     A run from before configs were kept has none here either.

@@ -26,11 +26,13 @@ from yacs.config import CfgNode
 
 from lreid.apps.cli import add_config
 from lreid.apps.rankings import page_section
+from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import check_values, differing_keys, load_config
 from lreid.data.images import Images
 from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, hardest_rankings, score
@@ -42,7 +44,6 @@ from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.tables import cross_model_table, number, score_table
 from lreid.retrieval.rerank import KReciprocal, expand_queries
-from lreid.training.run import benchmark_of, evaluator_of, pick_device
 from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")

@@ -18,10 +18,12 @@ from torch import Tensor
 
 from lreid import load_model
 from lreid.apps.rankings import page_section
+from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import config_from_text
 from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
@@ -30,7 +32,6 @@ from lreid.report.chart_sections import Chart
 from lreid.report.rendering import render
 from lreid.report.svg import Dot, common_box, dot_keys, scatter
 from lreid.retrieval.arrays import unit_rows
-from lreid.training.run import benchmark_of, evaluator_of, pick_device
 
 RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
 ON_THE_MAP = 10  # identities

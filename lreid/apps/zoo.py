@@ -26,10 +26,12 @@ import torch
 from torch import Tensor
 from yacs.config import CfgNode
 
+from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
 from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
 from lreid.files import write_atomically, write_text
@@ -37,15 +39,7 @@ from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
 from lreid.report import read_results
-from lreid.training.run import (
-    FREE_KEYS,
-    benchmark_of,
-    evaluator_of,
-    model_of,
-    pick_device,
-    recorded_config,
-    with_method_defaults,
-)
+from lreid.training.run import FREE_KEYS, recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, table
 from lreid.zoo.weights import weights_file
@@ -220,7 +214,7 @@ def publish(
         trained_on=_trained_on(cfg.BENCHMARK.TRAIN),
         command=command_of(cfg),
         config={"SEED": cfg.SEED} | recorded_config(dict(leaves(cfg))),
-        version=results["versions"]["lreid"],
+        version=results["versions"]["lreid"] or "",
         licence=licence,
         sha256=hashlib.sha256(content).hexdigest(),
         bytes=len(content),
@@ -265,7 +259,7 @@ class TestSets:
         model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
         return {
             test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
-            | {metric: round(getattr(found, metric), 2) for metric in TOLERANCE}
+            | {metric: round(found.metrics[metric], 2) for metric in TOLERANCE}
             for test, found in zip(evaluator.tests, evaluator.evaluate(model), strict=True)
         }, protocol
 

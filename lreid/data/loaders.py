@@ -92,7 +92,7 @@ class TaskBatches(Dataset[Batch]):
         first: batches that are left out, as they were seen before a break.
         views, pixels: see :class:`~lreid.methods.Method`.
         on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
-        rows: of each batch, those that this process looks at; see :mod:`lreid.training.distributed`.
+        rows: of each batch, those that this process looks at; see :mod:`lreid.distributed`.
     """
 
     def __init__(

@@ -1,30 +1,32 @@
 """Test sets after every task: features, figures, and what they say about forgetting."""
 
-from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line, append_rows
+from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line
 from lreid.evaluation.alignment import buffer_alignment
-from lreid.evaluation.classification import accuracy, summarise_accuracies, task_accuracies
+from lreid.evaluation.classification import accuracy, task_accuracies
+from lreid.evaluation.divergence import TeacherDivergence
 from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.gradients import GradientRecorder, gradient_norms
+from lreid.evaluation.observer import Observer
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
-from lreid.evaluation.summary import summarise
+from lreid.evaluation.switch import SwitchObserver
 
 __all__ = [
     "AccuracyEvaluator",
     "DriftRecorder",
     "GradientRecorder",
     "Evaluator",
+    "Observer",
+    "SwitchObserver",
+    "TeacherDivergence",
     "TestFigures",
     "accuracy",
     "accuracy_line",
-    "append_rows",
     "buffer_alignment",
     "feature_drift",
     "gradient_norms",
     "knn_scores",
     "linear_probe_scores",
     "nearest_mean_scores",
-    "summarise",
-    "summarise_accuracies",
     "task_accuracies",
 ]

@@ -14,9 +14,10 @@ from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.alignment import buffer_alignment
-from lreid.evaluation.classification import summarise_accuracies, task_accuracies
+from lreid.evaluation.classification import task_accuracies
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.models import Embedder
+from lreid.results import Results
 
 Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "task"
 
@@ -150,25 +151,7 @@ class AccuracyEvaluator:
         return learner.model.extract(images, batch_size=self.batch_size)  # (n, dim)
 
 
-def append_rows(results: dict[str, Any], rows: Rows) -> None:
-    """Puts the rows of a task into ``results.json``.
-
-    Args:
-        results: its content; ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what
-            these say by now (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
-        rows: of :meth:`AccuracyEvaluator.evaluate`.
-    """
-    for name, kinds in rows.items():
-        matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})
-        for kind, row in kinds.items():
-            matrices[kind].append([round(value, 4) for value in row])
-    results["accuracy_summary"] = {
-        name: {kind: summarise_accuracies(matrix) for kind, matrix in matrices.items()}
-        for name, matrices in results["accuracy"].items()
-    }
-
-
-def accuracy_line(results: dict[str, Any]) -> str:
+def accuracy_line(results: Results) -> str:
     """The accuracies of all classifiers after the last task, with their forgetting in brackets where there is some."""
     parts = []
     for name, kinds in results["accuracy_summary"].items():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
@@ -60,40 +57,6 @@ def task_accuracies(
         scores = np.where(class_tasks == tasks[:, None], scores, -np.inf)  # (n, C)
     right = _right(scores, labels)  # (n,)
     return [100 * float(right[tasks == task].mean()) for task in seen]
-
-
-def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """What an accuracy matrix says in a few numbers.
-
-    Args:
-        matrix: a row after each task, of :func:`task_accuracies`: ``matrix[t][i]`` after task t on test images of
-            task i, for i up to t.
-
-    Returns:
-        In the unit of the matrix:
-
-        * ``accuracy``: mean over the tasks, after the last one (Table 1 of ER-ACE, Co²L and CCLIS);
-        * ``anytime_accuracy``: the mean over the tasks so far, after each task; a list (ER-ACE, Fig. 3);
-        * ``average_incremental_accuracy``: the mean of these (iCaRL, CVPR 2017, Section 4);
-        * ``forgetting``: for each task but the last, its best accuracy at an earlier time minus that after the last
-          task, mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). High is bad, unlike the
-          ``forgetting`` of :func:`~lreid.evaluation.summarise`; below 0 where old tasks gain; None after one task.
-          ER-ACE's official code counts the last accuracy among the best ones, so that a task that gains counts 0.
-
-    Raises:
-        InputError: no row, or row t does not have t + 1 numbers.
-    """
-    if not matrix or any(len(row) != task + 1 for task, row in enumerate(matrix)):
-        raise InputError("accuracy matrix: row t, from 0, must hold the accuracy on tasks 0 to t")
-    *earlier, last = matrix
-    anytime = [float(np.mean(row)) for row in matrix]
-    falls = [max(row[task] for row in earlier[task:]) - last[task] for task in range(len(earlier))]
-    return {
-        "accuracy": anytime[-1],
-        "anytime_accuracy": anytime,
-        "average_incremental_accuracy": float(np.mean(anytime)),
-        "forgetting": float(np.mean(falls)) if falls else None,
-    }
 
 
 def _checked(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> tuple[np.ndarray, np.ndarray]:

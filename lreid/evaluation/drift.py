@@ -7,9 +7,10 @@ features of unit length, ``f / |f|``, as retrieval by cosine similarity does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lreid.data.images import Images
@@ -54,8 +55,7 @@ class DriftRecorder:
     part of what drifts; the paper does not say in which mode it measures.
 
     The modes of the model and of its parts come back as they were and nothing random is drawn, so training goes on
-    as if nobody had looked. A recorder looks and never steers: it has no place in a checkpoint, and a run that is
-    taken up again in the middle of a task only lacks the curves of that switch.
+    as if nobody had looked.
 
     Args:
         model: the network that is trained.
@@ -91,6 +91,21 @@ class DriftRecorder:
             curves["step"].append(feature_drift(self.last[name], features[name]))
             curves["since_switch"].append(feature_drift(self.first[name], features[name]))
         self.last = features
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of a checkpoint: all but the images."""
+        features = {
+            name: {set_name: torch.from_numpy(each) for set_name, each in sets.items()}
+            for name, sets in (("first", self.first), ("last", self.last))
+        }
+        return {"curves": self.curves, "done": self.done, **features}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave, of a recorder of the same images."""
+        self.curves, self.done = state["curves"], state["done"]
+        self.first, self.last = (
+            {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")
+        )
 
     def _features(self) -> dict[str, np.ndarray]:
         modes = [(module, module.training) for module in self.model.modules()]

@@ -15,6 +15,7 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.models import Embedder
+from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import average_evaluations
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
@@ -25,18 +26,14 @@ class TestFigures:
     """A model on one test set; everything in per cent. Where the test set has splits, means over them.
 
     Attributes:
-        mAP: mean average precision.
-        rank1, rank5, rank10: queries with a match among the first 1, 5, 10.
+        metrics: all of :data:`lreid.results.METRICS` by name.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
         num_valid: queries that have a match in the gallery of some split.
     """
 
     __test__ = False  # pytest: not a test
 
-    mAP: float
-    rank1: float
-    rank5: float
-    rank10: float
+    metrics: dict[str, float]
     identity_ap: dict[int, float]
     num_valid: int
 
@@ -111,7 +108,7 @@ class Evaluator:
         self, test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray]
     ) -> TestFigures:
         query = images[0]
-        results = evaluate_splits(test, images, features, max_rank=10, **self.protocol)
+        results = evaluate_splits(test, images, features, max_rank=MAX_RANK, **self.protocol)
         identity_aps: dict[int, list[float]] = {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
         for (rows, _), result in zip(split_rows(test, *images), results, strict=True):
@@ -119,13 +116,8 @@ class Evaluator:
             for pid, ap in zip(query.pids[rows], result.ap, strict=True):
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
-        mean = average_evaluations(results)
-        rank1, rank5, rank10 = (100 * float(mean.cmc[k - 1]) for k in (1, 5, 10))
         return TestFigures(
-            100 * mean.mAP,
-            rank1,
-            rank5,
-            rank10,
+            figures_of(average_evaluations(results)),
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
             int(valid.sum()),
         )

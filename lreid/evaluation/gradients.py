@@ -6,14 +6,22 @@ Source: Caccia et al., "Reducing Representation Drift in Online Continual Learni
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.models import Embedder
+
+
+class Learner(Protocol):
+    """What is looked at: a method with its memory, which is empty or None where it keeps no images."""
+
+    model: Embedder
+    memory: Any
 
 
 class GradientRecorder:
@@ -24,7 +32,7 @@ class GradientRecorder:
     look at incoming images only. Calls without gradient, such as those of a teacher, do not count.
 
     Args:
-        model: the network that is trained.
+        method: what is trained.
         steps: updates that are measured; later ones cost nothing.
 
     Attributes:
@@ -32,34 +40,33 @@ class GradientRecorder:
             batches, each by the loss of its own batch; None where there was no such image, or it is not finite.
     """
 
-    def __init__(self, model: Embedder, *, steps: int) -> None:
-        self.model, self.steps = model, steps
+    def __init__(self, method: Learner, *, steps: int) -> None:
+        self.method, self.steps = method, steps
         self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
         # Norms (n,) of each call in the update at hand.
         self.found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
+        self.images: list[Tensor] = []  # of the calls that are not answered yet
+        self.calls: list[tuple[Tensor, Tensor]] = []  # images and features
+        self.hooks: list[RemovableHandle] = []
 
-    def loss(self, method: Any, batch: Batch) -> dict[str, Tensor]:
-        """What ``method.loss(batch)`` gives; looks at the norms of the weighted sum."""
-        if len(self.norms["stored"]) >= self.steps:
-            return method.loss(batch)
-        calls: list[tuple[Tensor, Tensor]] = []  # images and features
+    def before_loss(self) -> None:
+        """Listens to the network from now on."""
+        if len(self.norms["stored"]) < self.steps:
+            model = self.method.model
+            # First of all, since several processes take each their share of the images.
+            asked = model.register_forward_pre_hook(lambda _, inputs: self.images.append(inputs[0]), prepend=True)
+            self.hooks = [asked, model.register_forward_hook(self._listen)]
 
-        def listen(_: nn.Module, inputs: tuple[Tensor, ...], features: Tensor) -> None:
-            if features.requires_grad:
-                calls.append((inputs[0], features))
-
-        hook = self.model.register_forward_hook(listen)
-        try:
-            terms = method.loss(batch)
-        finally:
+    def after_loss(self, batch: Batch, loss: Tensor) -> None:
+        """Looks at the norms of the weighted loss (scalar) of a batch, and listens no more."""
+        for hook in self.hooks:
             hook.remove()
-        total = method.total(terms)
-        for images, features in calls:
-            norms = gradient_norms(total, features)  # (n,)
-            stored = _are_stored(images, batch) & bool(method.memory)  # (n,)
+        for images, features in self.calls:
+            norms = gradient_norms(loss, features)  # (n,)
+            stored = _are_stored(images, batch) & bool(self.method.memory)  # (n,)
             self.found["stored"].append(norms[stored])
             self.found["incoming"].append(norms[~stored])
-        return terms
+        self.hooks, self.calls = [], []
 
     def after_step(self) -> None:
         """Puts down the means of the update that has just been made, if it is one of the first ``steps``."""
@@ -69,6 +76,11 @@ class GradientRecorder:
             mean = torch.cat(parts).mean().item() if parts else math.nan  # of no image it is NaN too
             self.norms[name].append(mean if math.isfinite(mean) else None)
             parts.clear()
+
+    def _listen(self, _: nn.Module, inputs: tuple[Tensor, ...], features: Tensor) -> None:
+        images = self.images.pop()
+        if features.requires_grad:
+            self.calls.append((images, features))
 
 
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:

@@ -12,12 +12,12 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, split_rows
 from lreid.identities import JUNK
+from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import OpenSetRate, average_evaluations, evaluate, open_set_rates
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import Metric
 
-RANKS = (1, 5, 10)
 FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 
@@ -43,7 +43,7 @@ def score(
             is and whether tracks are ranked or not.
 
     Returns:
-        Values for JSON, in per cent: ``mAP``, ``mINP``, ``rank1``, ``rank5``, ``rank10``; the numbers of queries
+        Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries
         ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
         a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
         nobody in the gallery could play a stranger.
@@ -53,21 +53,12 @@ def score(
     """
     result = average_evaluations(
         evaluate_splits(
-            test,
-            images,
-            features,
-            metric=metric,
-            ap=ap,
-            camera_filter=camera_filter,
-            rerank=rerank,
-            max_rank=max(RANKS),
+            test, images, features, metric=metric, ap=ap, camera_filter=camera_filter, rerank=rerank, max_rank=MAX_RANK
         )
     )
     rates = _open_set(test, images, features, camera_filter) if open_set else []
     return {
-        "mAP": 100 * result.mAP,
-        "mINP": 100 * result.mINP,
-        **{f"rank{k}": 100 * float(result.cmc[k - 1]) for k in RANKS},
+        **figures_of(result),
         **{count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")},
         "open_set": [
             {

@@ -2,8 +2,8 @@
 
 from lreid.report.page import write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve
-from lreid.report.results import read_results
 from lreid.report.tables import comparison_table, task_table
+from lreid.results import read as read_results
 
 __all__ = [
     "comparison_table",

@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Row, Table, render
-from lreid.report.results import KINDS, Kind, Results, curve, is_trained
 from lreid.report.svg import Line, line_chart, line_keys, line_style, spread_ticks
 from lreid.report.tables import mean_and_std, spread_text
+from lreid.results import KINDS, Kind, Results, curve, falls_and_rises, identity_changes, task_changes
 
 METRICS = (("mAP", "mAP"), ("rank1", "Rank-1"))
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
@@ -303,7 +303,8 @@ def total_tasks(groups: Sequence[Group]) -> int:
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
     """What a run put down under a key; nothing where it did not."""
-    return run.get(key) or []
+    found: Any = run.get(key)
+    return found or []
 
 
 def names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
@@ -397,51 +398,7 @@ def gallery_figures(results: Results, name: str) -> list[float | None]:
     changes = [
         pair
         for row in range(max(1, start), len(results["mAP"]))
-        if (pair := _falls_and_rises(_identity_changes(results, name, row)))
+        if (pair := falls_and_rises(identity_changes(results, name, row)))
     ]
     falls, rises = (mean_and_std(each)[0] for each in zip(*changes, strict=True)) if changes else (None, None)
     return [values[0], max(values), values[-1], falls, rises]
-
-
-def task_changes(results: Results) -> list[tuple[float, float] | None]:
-    """Forgetting (0 or less) and plasticity (0 or more) in every task but the first, in points of AP.
-
-    From one task to the next the AP of a test identity falls or rises. Both are averages over all identities of the
-    seen test sets that are trained by then (DwoPP, BMVC 2022, supplementary Table 4); their mean over tasks are the
-    figures of the summary.
-
-    Args:
-        results: the content of ``results.json``.
-
-    Returns:
-        A pair for each finished task from the second on; None where there are no identities.
-    """
-    galleries = [gallery for gallery in results["galleries"] if gallery["name"] in results.get("identity_ap", {})]
-    return [
-        _falls_and_rises(
-            [
-                change
-                for gallery in galleries
-                if is_trained(gallery, row)
-                for change in _identity_changes(results, gallery["name"], row)
-            ]
-        )
-        for row in range(1, len(results["mAP"]))
-    ]
-
-
-def _identity_changes(results: Results, name: str, row: int) -> list[float]:
-    """What task ``row`` changes in the AP of each identity of a test set."""
-    history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
-    if row >= len(history):
-        return []
-    return [after - before for before, after in zip(history[row - 1], history[row], strict=True)]
-
-
-def _falls_and_rises(changes: Sequence[float]) -> tuple[float, float] | None:
-    if not changes:
-        return None
-    return (
-        sum(min(change, 0) for change in changes) / len(changes),
-        sum(max(change, 0) for change in changes) / len(changes),
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lreid.errors import InputError
-from lreid.report.results import Results
+from lreid.results import Results
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of the config that the protocol's fingerprint stands for
 

@@ -20,7 +20,6 @@ from lreid.report.chart_sections import (
 )
 from lreid.report.groups import grouped
 from lreid.report.rendering import render
-from lreid.report.results import Results, read_results
 from lreid.report.table_sections import (
     cards,
     comparison,
@@ -32,6 +31,8 @@ from lreid.report.table_sections import (
     settings,
 )
 from lreid.report.tables import counted
+from lreid.results import Results
+from lreid.results import read as read_results
 
 MOST_NAMED = 4  # methods whose names have room in a title
 

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from lreid.report.groups import DATA_KEYS, group_names
-from lreid.report.results import Kind, Results, curve
+from lreid.results import Kind, Results, curve
 
 LINES: dict[Kind, str] = {"seen": "-", "unseen": "--"}
 MARKERS = ".x^s"  # the next one where the ten colours begin anew
@@ -81,7 +81,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     lines: dict[tuple[str, str], dict[float, list[float]]] = {}
     for run, names in zip(runs, group_names(others), strict=True):
         points = lines.setdefault(names, {})
-        points.setdefault(run["config"][key], []).append(run["summary"]["seen_mAP"])
+        points.setdefault(run["config"][key], []).append(run["summary"]["seen_mAP"] or 0.0)
     several = len({benchmark for benchmark, _ in lines}) > 1
 
     figure = _figure(6, 4)

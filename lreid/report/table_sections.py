@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Row, Table, render
-from lreid.report.results import KINDS, Results, average, is_trained
 from lreid.report.tables import COST, FIGURES, Column, counted, group_figures, number, spread_text
+from lreid.results import KINDS, Results, average, is_trained, matrix
 
 HARDEST = 15  # identities listed
 PLAIN = (
@@ -120,18 +120,19 @@ def mean_results(runs: Sequence[Results]) -> Results:
     Args:
         runs: of one group, so their matrices are alike.
     """
-    return runs[0] | {
+    means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]
-            for rows in zip(*(run[metric] for run in runs), strict=True)
+            for rows in zip(*(matrix(run, metric) for run in runs), strict=True)
         ]
         for metric in ("mAP", "rank1")
     }
+    return runs[0] | means
 
 
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
     """Name and kind of each column: of galleries, and of the means over them."""
-    heads = [(gallery["name"], gallery["kind"]) for gallery in results["galleries"]]
+    heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
     return heads + [("mean", kind) for kind in KINDS if any(each == kind for _, each in heads)]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
-from lreid.report.results import KINDS, Results, average, is_trained
+from lreid.results import KINDS, Results, average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 

@@ -1,34 +1,41 @@
-"""The door of training: from a config and a folder to a finished run."""
+"""From a config and a folder to a finished run."""
 
 from __future__ import annotations
 
 import logging
 import platform
 import random
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from yacs.config import CfgNode
 
+from lreid import distributed
+from lreid import results as ledger
+from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
-from lreid.config import check_values, config_from_text, differing_keys, leaves, method_options, method_title
+from lreid.config import check_values, config_from_text, differing_keys, find_config, leaves, method_title
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark
-from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.data.transforms import Augment
+from lreid.devices import keep_freed_memory, pick_device
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation import AccuracyEvaluator, Evaluator
-from lreid.methods import Method, build_method, method_class, method_defaults
-from lreid.models import Embedder
-from lreid.models.precision import has_instructions, set_precision
-from lreid.training import distributed
-from lreid.training.allocator import keep_freed_memory
+from lreid.evaluation import Evaluator, Observer, SwitchObserver, TeacherDivergence
+from lreid.methods import Method
+from lreid.models.precision import has_instructions
+from lreid.results import Results
+from lreid.training.batches import Batching
 from lreid.training.run_folder import RunFolder
+from lreid.training.schedule import Schedule
 from lreid.training.signals import StopSignals
-from lreid.training.trainer import Trainer
+from lreid.training.trainer import Options, Trainer
+from lreid.training.updates import NotFinite
 
 logger = logging.getLogger("lreid")
 
@@ -46,13 +53,16 @@ FREE_KEYS = (
 )
 
 
-def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
+def train(
+    cfg: CfgNode, out: Path, *, resume: bool = False, observers: Mapping[str, Observer] = MappingProxyType({})
+) -> Results:
     """Trains the method of a config on its benchmark and writes a run folder.
 
     Args:
         cfg: the resolved config.
         out: the run folder. It must not hold a run yet, unless ``resume``.
         resume: go on from the newest checkpoint in ``out``; start where there is none.
+        observers: what looks on besides, by a name that checkpoints keep their states under.
 
     Returns:
         The content of ``results.json``.
@@ -63,18 +73,21 @@ def train(cfg: CfgNode, out: Path, *, resume: bool = False) -> dict[str, Any]:
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
     try:
-        with StopSignals() as stop:
-            return _train(cfg, out, resume, stop)
+        cfg = with_method_defaults(cfg)
+        check_values(cfg)
+        # The folder is ours before its state is read: of two starts one must see what the other has done.
+        with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder:
+            return _train(cfg, folder, resume, observers, stop)
     finally:
         distributed.leave()
 
 
-def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str, Any]:
-    if checkpoints_of(out / "checkpoints") and not resume:
-        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
-    cfg = with_method_defaults(cfg)
-    check_values(cfg)
-    start = load_newest(out / "checkpoints")
+def _train(
+    cfg: CfgNode, folder: RunFolder, resume: bool, observers: Mapping[str, Observer], stop: StopSignals
+) -> Results:
+    if checkpoints_of(folder.checkpoints) and not resume:
+        raise InputError(f"{folder.path}: already holds a run; add --resume to go on with it, or choose another --out")
+    start = load_newest(folder.checkpoints)
     if start is not None:
         _check_same_config(cfg, start[1]["config"], start[0])
 
@@ -84,35 +97,102 @@ def _train(cfg: CfgNode, out: Path, resume: bool, stop: StopSignals) -> dict[str
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)
     protocol = protocol_fingerprint(benchmark)
-    if cfg.BENCHMARK.JOINT:
-        benchmark = merge_tasks(benchmark)
+    benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None)
+    _divide(cfg, method)
     evaluator = evaluator_of(cfg, benchmark)
-    accuracy = accuracy_evaluator_of(cfg, benchmark) if cfg.EVAL.ACCURACY else None
-    results = new_results(cfg, benchmark, protocol, method, evaluator)
+    accuracy = accuracy_evaluator_of(cfg, benchmark)
+    results = new_results(cfg, benchmark, protocol, evaluator)
+    results["exemplars"] = method.exemplars
     if start is not None:
         path, checkpoint = start
+        results = ledger.resumed(results, checkpoint["results"], path)
         load_model_state(method.model, checkpoint["model"], path)
         with fitting(path):
             method.load_state_dict(checkpoint["method"])
         set_random_state(checkpoint["random"])
-        results |= checkpoint["results"]
 
-    folder = RunFolder(out, tensorboard=cfg.TRAIN.TENSORBOARD, writes=distributed.rank() == 0)
+    folder.begin(cfg.dump(), tensorboard=cfg.TRAIN.TENSORBOARD)
+    keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
+    keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
+    with naming_keys("BATCH" if method.batches == "identities" else "EPISODE", **keys):
+        trainer = Trainer(
+            method,
+            benchmark,
+            evaluator,
+            folder,
+            results,
+            batching=batching_of(cfg),
+            options=options_of(cfg),
+            config=cfg.dump(),
+            device=device,
+            accuracy=accuracy,
+            stop=stop,
+        )
+    if cfg.EVAL.DRIFT_STEPS:
+        trainer.observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
+    if method.model.teacher_precision is not None:
+        trainer.observers["teacher"] = TeacherDivergence(method, results)
+    trainer.observers |= observers
+    if start is not None:
+        with fitting(path):
+            trainer.resume(checkpoint)
+        logger.info("going on from %s", path)
+    _announce(cfg, benchmark, results, device, folder.path)
     try:
-        with folder.log(logger):
-            folder.write_config(cfg.dump())
-            trainer = Trainer(method, benchmark, evaluator, folder, results, cfg, device, accuracy, stop)
-            if start is not None:
-                with fitting(path):
-                    trainer.resume(checkpoint)
-                logger.info("going on from %s", path)
-            _announce(cfg, benchmark, results, device, out)
-            trainer.run()
-            logger.info("done: %s", out / "report.html")
-    finally:
-        folder.close()
+        trainer.run()
+    except NotFinite as fault:
+        raise _diverged(trainer, fault) from None
+    logger.info("done: %s", folder.path / "report.html")
     return results
+
+
+def batching_of(cfg: CfgNode) -> Batching:
+    """How a config makes batches of tasks."""
+    return Batching(
+        epochs=cfg.TRAIN.EPOCHS,
+        seed=cfg.SEED,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        augment=Augment(
+            flip=cfg.INPUT.FLIP,
+            erasing=cfg.INPUT.ERASING,
+            mean=cfg.INPUT.MEAN,
+            std=cfg.INPUT.STD,
+            pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
+        ),
+        on_device=cfg.DATA.AUGMENT_ON == "device",
+        cache_gib=cfg.DATA.CACHE_GIB,
+        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB),
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+        episode={
+            "identities": cfg.EPISODE.IDENTITIES,
+            "num_support": cfg.EPISODE.SUPPORT,
+            "num_query": cfg.EPISODE.QUERY,
+        },
+        batch={"identities": cfg.BATCH.IDENTITIES, "images": cfg.BATCH.IMAGES},
+        segment=cfg.STREAM.SEGMENT,
+        correlation=cfg.STREAM.CORRELATION,
+    )
+
+
+def options_of(cfg: CfgNode) -> Options:
+    """How a config trains."""
+    how = cfg.TRAIN
+    return Options(
+        schedule=Schedule(
+            how.LR, start=how.DECAY_START, end=how.DECAY_FACTOR, warmup=how.WARMUP_EPOCHS, shape=how.SCHEDULE
+        ),
+        optimizer=how.OPTIMIZER,
+        momentum=how.MOMENTUM,
+        weight_decay=how.WEIGHT_DECAY,
+        fp16=how.PRECISION == "fp16",
+        accumulate=how.ACCUMULATE,
+        iterations=cfg.STREAM.ITERATIONS,
+        workers=cfg.DATA.WORKERS,
+        checkpoint_minutes=how.CHECKPOINT_MINUTES,
+        checkpoint_steps=how.CHECKPOINT_STEPS,
+    )
 
 
 def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
@@ -128,135 +208,18 @@ def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
     return taken if resume and taken is not None else folder
 
 
-def with_method_defaults(cfg: CfgNode) -> CfgNode:
-    """The config with every option of its method written out."""
-    cfg = cfg.clone()
-    cfg.defrost()
-    with naming_keys("METHOD", name="METHOD.NAME"):
-        defaults = method_defaults(method_class(cfg.METHOD.NAME))
-    for option, default in defaults.items():
-        cfg.METHOD.setdefault(option.upper(), default)
-    cfg.freeze()
-    return cfg
-
-
-def benchmark_of(cfg: CfgNode) -> Benchmark:
-    """The benchmark that a config describes."""
-    bench = cfg.BENCHMARK
-    with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
-        return build_benchmark(
-            bench.NAME,
-            train=bench.TRAIN,
-            unseen=bench.UNSEEN,
-            root=cfg.DATA.ROOT,
-            tasks_per_dataset=bench.TASKS_PER_DATASET,
-            pool=bench.POOL,
-            identities=bench.IDENTITIES,
-            order=bench.ORDER,
-            order_seed=bench.ORDER_SEED,
-            unseen_galleries=bench.UNSEEN_GALLERIES,
-            splits=bench.SPLITS,
-            split_seed=bench.SPLIT_SEED,
-            cameras=bench.CAMERAS,
-            synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
-        )
-
-
-def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
-    """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
-    with naming_keys("MODEL"):
-        return Embedder(
-            cfg.MODEL.BACKBONE,
-            cfg.MODEL.WEIGHTS if pretrained else "none",
-            height=cfg.INPUT.HEIGHT,
-            width=cfg.INPUT.WIDTH,
-            mean=cfg.INPUT.MEAN,
-            std=cfg.INPUT.STD,
-            neck=method_class(cfg.METHOD.NAME).neck,
-        )
-
-
-def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
-    """The method that a config describes, with its network, on a device.
-
-    Raises:
-        InputError: the method cannot be trained by several processes, and there are several.
-    """
-    cls = method_class(cfg.METHOD.NAME)
-    if distributed.world() > 1 and not cls.divisible:
-        raise InputError(
-            f"METHOD.NAME: {cfg.METHOD.NAME} looks at gradients by itself, so one process alone can train it; "
-            "start it without torchrun"
-        )
-    model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
-    set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
-    distributed.divide(model)
-    with naming_keys("METHOD", name="METHOD.NAME"):
-        return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
-
-
-def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
-    """The evaluator that a config describes, over the test sets of a benchmark."""
-    return Evaluator(
-        benchmark.tests,
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        cache_gib=cfg.DATA.CACHE_GIB,
-        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-        metric=cfg.EVAL.METRIC,
-        ap=cfg.EVAL.AP,
-        camera_filter=cfg.EVAL.CAMERA_FILTER,
-        flip=cfg.EVAL.FLIP,
-        batch_size=cfg.EVAL.BATCH_SIZE,
-    )
-
-
-def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluator:
-    """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
-    return AccuracyEvaluator(
-        benchmark.tasks,
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        cache_gib=cfg.DATA.CACHE_GIB,
-        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-        batch_size=cfg.EVAL.BATCH_SIZE,
-        seed=cfg.SEED,
-    )
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto`` is the first GPU where there is one.
-
-    Raises:
-        InputError: no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()  # ``meta`` has no numbers
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu") from None
-    return device
-
-
-def new_results(
-    cfg: CfgNode, benchmark: Benchmark, protocol: str, method: Method, evaluator: Evaluator
-) -> dict[str, Any]:
+def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Evaluator) -> Results:
     """The content of ``results.json`` before the first task."""
     packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
-    return {
-        "schema": 1,
-        "method": method_title(cfg),
-        "benchmark": benchmark.name,
-        "protocol": protocol,  # runs with another fingerprint are not to be compared with this one
-        "seed": cfg.SEED,
-        "config": recorded_config(dict(leaves(cfg))),
-        "ap": cfg.EVAL.AP,
-        "tasks": [task.name for task in benchmark.tasks],
-        "galleries": [
+    return ledger.start(
+        method=method_title(cfg),
+        benchmark=benchmark.name,
+        protocol=protocol,
+        seed=cfg.SEED,
+        config=recorded_config(dict(leaves(cfg))),
+        ap=cfg.EVAL.AP,
+        tasks=[task.name for task in benchmark.tasks],
+        galleries=[
             {
                 "name": test.name,
                 "kind": test.kind,
@@ -266,30 +229,10 @@ def new_results(
             }
             for test in benchmark.tests
         ],
-        "mAP": [],
-        "rank1": [],
-        "rank5": [],
-        "rank10": [],
-        "identity_ap": {},
-        "summary": {},
-        "accuracy": {},  # of classification, with EVAL.ACCURACY: a matrix for each classifier
-        "accuracy_summary": {},
-        "alignment": [],  # after each task, by task: of held-out images with those in the memory
-        "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
-        "peak_memory_mib": 0,
-        "loss_history": [],
-        "drift": [],  # of stored and of test images at task switches
-        "gradient_norms": [],  # of stored and of incoming features there
-        "teacher_divergence": {},  # by task: what TRAIN.TEACHER_PRECISION changes, KL in nats
-        "exemplars": method.exemplars,
-        "exemplar_bytes": 0,  # of their pixels, or of their paths
-        "steps_trained": 0,
-        "images_trained": 0,  # looked at by the method, an image as often as it was drawn
-        "skipped": sorted(set(evaluator.skipped)),
-        "skipped_images": len(set(evaluator.skipped)),
-        "versions": {"python": platform.python_version(), "lreid": installed_version("lreid")}
+        skipped=evaluator.skipped,
+        versions={"python": platform.python_version(), "lreid": installed_version("lreid")}
         | {name: found for name in packages if (found := installed_version(name)) is not None},
-    }
+    )
 
 
 def installed_version(package: str) -> str | None:
@@ -320,7 +263,34 @@ def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
         )
 
 
-def _announce(cfg: CfgNode, benchmark: Benchmark, results: dict[str, Any], device: torch.device, out: Path) -> None:
+def _divide(cfg: CfgNode, method: Method) -> None:
+    """Has the processes of a run share every batch.
+
+    Raises:
+        InputError: the method cannot be trained by several processes, and there are several.
+    """
+    if distributed.world() > 1 and not method.divisible:
+        raise InputError(
+            f"METHOD.NAME: {cfg.METHOD.NAME} looks at gradients by itself, so one process alone can train it; "
+            "start it without torchrun"
+        )
+    distributed.divide(method.model)
+
+
+def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
+    """What ends a run at a loss that is not finite, without touching what is saved."""
+    at, folder = trainer.at, trainer.folder
+    images = ""
+    if fault.paths:
+        images = f", computed from {fault.paths[0]} and others, listed in {folder.list_images(fault.paths)}"
+    return InputError(
+        f"the loss is not finite in epoch {at.epoch + 1}, step {at.step + 1} of task {at.task + 1} ({fault}{images}); "
+        "lower TRAIN.LR and start again with another --out; "
+        f"the checkpoints in {folder.checkpoints} are from before it"
+    )
+
+
+def _announce(cfg: CfgNode, benchmark: Benchmark, results: Results, device: torch.device, out: Path) -> None:
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(

@@ -2,82 +2,100 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import filelock
 
+from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
 from lreid.files import lock, remove_leftovers, write_atomically, write_text
 from lreid.report import learning_curve, task_table, write_report
+from lreid.results import Results
 
 logger = logging.getLogger("lreid")
 
 
-class RunFolder:
+class RunFolder(AbstractContextManager["RunFolder"]):
     """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
 
-    Only one process at a time has it.
+    Only one process at a time has it, from its making until :meth:`close`.
 
     Args:
-        path: made where it does not exist.
-        tensorboard: write TensorBoard scalars into it as well.
+        path: made where it does not exist; one that nothing was written to goes again.
         writes: False for all but the first of several processes that train together: they leave the files to it.
 
     Raises:
         InputError: the folder cannot be written to, or another run is at work in it.
     """
 
-    def __init__(self, path: Path, *, tensorboard: bool = False, writes: bool = True) -> None:
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
-        self.writer = None
+        self.writer: Any = None  # of TensorBoard
+        self.handler: logging.Handler | None = None  # of log.txt
         if not writes:
+            logger.setLevel(logging.WARNING)
             return
-        try:
+        with self._ours():
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self.lock = lock(path / ".lock")
-        except filelock.Timeout:
-            raise InputError(
-                f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
-            ) from None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written to ({error.strerror}); choose another --out") from None
+            try:
+                self.lock = lock(path / ".lock")
+            except filelock.Timeout:
+                raise InputError(
+                    f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
+                ) from None
         for folder in (path, self.checkpoints):
             remove_leftovers(folder)
-        if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(path / "tensorboard"))
+    def begin(self, config: str, *, tensorboard: bool = False) -> None:
+        """Writes the config, and has ``log.txt`` take down what is logged.
 
-    def write_config(self, text: str) -> None:
-        if self.writes:
-            write_text(self.path / "config.yaml", text)
+        Args:
+            config: YAML.
+            tensorboard: write TensorBoard scalars into the folder as well.
 
-    @contextmanager
-    def log(self, logger: logging.Logger) -> Iterator[None]:
-        """Has ``log.txt`` take down what a logger is told; processes that do not write say nothing but warnings."""
+        Raises:
+            InputError: the folder cannot be written to.
+        """
         if not self.writes:
-            logger.setLevel(logging.WARNING)
-            yield
             return
-        handler = logging.FileHandler(self.path / "log.txt")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-        logger.addHandler(handler)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            handler.close()
+        write_text(self.path / "config.yaml", config)
+        with self._ours():
+            self.handler = logging.FileHandler(self.path / "log.txt")
+            if tensorboard:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(self.path / "tensorboard"))
+        self.handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        logger.addHandler(self.handler)
 
     def close(self) -> None:
         """Lets others have the folder."""
-        if self.writes:
-            self.lock.release()
+        if self.handler is not None:
+            logger.removeHandler(self.handler)
+            self.handler.close()
+        if not self.writes:
+            return
+        if not (self.path / "config.yaml").exists():
+            (self.path / ".lock").unlink(missing_ok=True)
+            with suppress(OSError):  # it holds something of others
+                self.checkpoints.rmdir()
+                self.path.rmdir()
+        self.lock.release()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
         """The checkpoint of the task at hand; the one before stays until the task is over.
@@ -106,11 +124,11 @@ class RunFolder:
             write_text(path, "\n".join(paths) + "\n")
         return path
 
-    def write_results(self, results: dict[str, Any]) -> None:
+    def write_results(self, results: Results) -> None:
         if self.writes:
-            write_text(self.path / "results.json", json.dumps(results) + "\n")
+            ledger.write(self.path / "results.json", results)
 
-    def report_task(self, results: dict[str, Any]) -> None:
+    def report_task(self, results: Results) -> None:
         """Prints the table of the tasks so far and renews picture and report."""
         if not self.writes:
             return
@@ -125,7 +143,7 @@ class RunFolder:
                     self.writer.add_scalar(f"summary/{name}", value, step)
             self.writer.flush()
 
-    def log_scalars(self, entry: dict[str, float], step: int) -> None:
+    def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
         """Loss terms and learning rate of an epoch, for TensorBoard."""
         if self.writer is not None:
             for name in entry.keys() - {"task", "epoch"}:

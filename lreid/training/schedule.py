@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
+
+Shape = Literal["exponential", "cosine"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate in every epoch of a task: ``base`` times :func:`decay_factor`, whose options these are."""
+
+    base: float
+    start: float = 0.5
+    end: float = 0.005
+    warmup: int = 0
+    shape: Shape = "exponential"
+
+    def rate(self, epoch: int, epochs: int) -> float:
+        """In an epoch, from 0, of so many."""
+        return self.base * decay_factor(
+            epoch, epochs, start=self.start, end=self.end, warmup=self.warmup, shape=self.shape
+        )
 
 
 def decay_factor(
-    epoch: int,
-    epochs: int,
-    *,
-    start: float,
-    end: float,
-    warmup: int = 0,
-    shape: Literal["exponential", "cosine"] = "exponential",
+    epoch: int, epochs: int, *, start: float, end: float, warmup: int = 0, shape: Shape = "exponential"
 ) -> float:
     """What the base rate is multiplied by: 1 at first, then a decay; every task starts anew.
 

@@ -1,43 +1,74 @@
-"""The loop: task after task, epoch after epoch, and a look at every test set in between."""
+"""The loop: for every task, for every epoch, for every batch; and a look at all test sets after each task."""
 
 from __future__ import annotations
 
 import logging
-import resource
 import signal
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
-from yacs.config import CfgNode
 
+from lreid import distributed
+from lreid import results as ledger
 from lreid.checkpoint import fitting
-from lreid.config import find_config
 from lreid.data.images import require_files
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
-from lreid.data.transforms import Augment
-from lreid.errors import InputError, Stopped
-from lreid.evaluation import AccuracyEvaluator, Evaluator, accuracy_line, append_rows, summarise
+from lreid.devices import peak_memory_mib
+from lreid.errors import Stopped
+from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, accuracy_line
 from lreid.methods import Method
-from lreid.models.precision import teacher_divergence
-from lreid.training import distributed
+from lreid.results import Results
+from lreid.training.batches import Batching
+from lreid.training.history import History
 from lreid.training.run_folder import RunFolder
-from lreid.training.schedule import decay_factor
+from lreid.training.schedule import Schedule
 from lreid.training.signals import StopSignals
-from lreid.training.switch import SwitchWatch
-from lreid.training.task_data import task_batches, task_sampler
-from lreid.training.updates import NotFinite, Updates
+from lreid.training.updates import Updates
 
 logger = logging.getLogger("lreid")
 
-HISTORY_POINTS = 50  # loss values kept per task
+
+@dataclass(frozen=True)
+class Options:
+    """How a method is trained.
+
+    Attributes:
+        schedule: of the learning rate.
+        optimizer, momentum, weight_decay, fp16: of :class:`~lreid.training.updates.Updates`.
+        accumulate: batches an update.
+        iterations: updates on the same batches; more than one in streams.
+        workers: loader processes.
+        checkpoint_minutes: time between checkpoints within a task, 0 for every epoch.
+        checkpoint_steps: a checkpoint after so many steps, too; 0 by time alone.
+    """
+
+    schedule: Schedule
+    optimizer: str = "adam"
+    momentum: float = 0.0
+    weight_decay: float = 1e-4
+    fp16: bool = False
+    accumulate: int = 1
+    iterations: int = 1
+    workers: int = 0
+    checkpoint_minutes: float = 5.0
+    checkpoint_steps: int = 0
+
+
+@dataclass
+class Position:
+    """Where a run is: the task at hand, its epochs that are done, and the batches of the next epoch that are."""
+
+    task: int = 0
+    epoch: int = 0
+    step: int = 0
 
 
 class Trainer:
@@ -48,11 +79,17 @@ class Trainer:
         benchmark: tasks and test sets.
         evaluator: scores the network on the test sets.
         folder: where everything is written.
-        results: the content of ``results.json`` so far.
-        cfg: the resolved config; the groups SEED, DATA, INPUT, EPISODE, BATCH and TRAIN are read.
+        results: gets all figures.
+        batching: makes batches of tasks.
+        options: see there.
+        config: the resolved config as text, for checkpoints.
         device: where the network is.
         accuracy: scores classification after every task; None leaves it out.
         stop: signals to end the run by.
+
+    Attributes:
+        at: the position.
+        observers: what looks on, named, so that a checkpoint can hold their states; add to them before :meth:`run`.
     """
 
     def __init__(
@@ -61,158 +98,195 @@ class Trainer:
         benchmark: Benchmark,
         evaluator: Evaluator,
         folder: RunFolder,
-        results: dict[str, Any],
-        cfg: CfgNode,
+        results: Results,
+        *,
+        batching: Batching,
+        options: Options,
+        config: str,
         device: torch.device,
         accuracy: AccuracyEvaluator | None = None,
         stop: StopSignals | None = None,
     ) -> None:
-        self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
-        self.folder, self.results, self.cfg, self.device = folder, results, cfg, device
-        self.accuracy, self.stop = accuracy, stop or StopSignals()
-        self.augment = Augment(
-            flip=cfg.INPUT.FLIP,
-            erasing=cfg.INPUT.ERASING,
-            mean=cfg.INPUT.MEAN,
-            std=cfg.INPUT.STD,
-            pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
-        )
+        self.method, self.benchmark, self.evaluator, self.accuracy = method, benchmark, evaluator, accuracy
+        self.folder, self.results, self.config = folder, results, config
+        self.batching, self.options, self.device = batching, options, device
+        self.stop = stop or StopSignals()
+        self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars)}
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
-        self.epoch_steps = [
-            task_sampler(cfg, method, task, [record.pid for record in task.records]).batches_per_epoch
-            for task in benchmark.tasks
-        ]
-        # Position: the task at hand, its epochs that are done, and the steps of the next epoch that are.
-        self.task, self.epoch, self.step = 0, 0, 0
-        self.updates_state: dict[str, Any] | None = None
+        self.epoch_steps = [batching.steps(method, task) for task in benchmark.tasks]
+        self.at = Position()
+        self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
+        self.bar = tqdm(disable=True)
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the position and the optimiser of a checkpoint; model, method and results are in place."""
-        position = checkpoint["position"]
-        self.task, self.epoch, self.step = position["task"], position["epoch"], position["step"]
-        self.updates_state = checkpoint["updates"]
-        tasks = self.epoch_steps[self.task : self.task + 1]  # none where the run had ended
-        if self.epoch > self.cfg.TRAIN.EPOCHS or any(self.step >= steps for steps in tasks):
+        """Takes the position of a checkpoint; model, method and results are in place.
+
+        Raises:
+            ValueError: the position is beyond the end of its task.
+        """
+        self.at, self.saved = Position(**checkpoint["position"]), checkpoint
+        tasks = self.epoch_steps[self.at.task : self.at.task + 1]  # none where the run had ended
+        if self.at.epoch > self.batching.epochs or any(self.at.step >= steps for steps in tasks):
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
+
+    # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
         """Trains what is left of the benchmark."""
-        if not self.cfg.DATA.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
-            for task in self.benchmark.tasks[self.task :]:
+        left = self.benchmark.tasks[self.at.task :]
+        if not self.batching.skip_bad:  # a file that is missing is told now, not tasks later
+            for task in left:
                 require_files(task.records)
-        epochs, steps = self.cfg.TRAIN.EPOCHS, self.epoch_steps
-        done = epochs * sum(steps[: self.task]) + sum(steps[self.task : self.task + 1]) * self.epoch + self.step
-        # One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it.
-        quiet = True if not self.folder.writes else None
-        self.bar = tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=quiet, leave=False)
+        self.bar = self._progress()
         with logging_redirect_tqdm(), self.bar:
             if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
                 self._report()
-            for task in self.benchmark.tasks[self.task :]:
-                self._train_task(task)
+            for task in left:
+                if self.at.epoch == self.at.step == 0:
+                    self.method.begin_task(task)
+                self._train(task)
+                self.method.finish_task(task)
                 self._evaluate(task)
                 self.method.end_task(self._readable(task))
-                self.results["exemplars"] = self.method.exemplars
-                self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
-                self.task, self.epoch = task.index + 1, 0
-                self.folder.save_task(task.index, self._state())
-                self._report()
+                self._close(task)
 
-    def _train_task(self, task: Task) -> None:
-        epochs = self.cfg.TRAIN.EPOCHS
-        if self.epoch == 0 and self.step == 0:
-            self.method.begin_task(task)
-        if self.epoch == epochs:  # the run broke off between training and evaluation
-            self._set_augmentation(epochs - 1)  # end_task may need it
-            self.updates_state = None
+    def _train(self, task: Task) -> None:
+        """What is left of a task, from the position on."""
+        epochs, steps, done = self.batching.epochs, self.epoch_steps[task.index], self.saved
+        self.saved = {}
+        self._augment_at(min(self.at.epoch, epochs - 1))  # the method may ask for it even when all epochs are done
+        if self.at.epoch == epochs:  # the run broke off between training and evaluation
             return
-        batches = task_batches(
-            self.cfg, self.method, task, self.augment, first=self.epoch * self.epoch_steps[task.index] + self.step
+        batches = self.batching.batches(self.method, task, first=self.at.epoch * steps + self.at.step)
+        self._announce(task, batches)
+        self._restore_observers(task, done)
+        updates = self.begin_updates(done)
+        loader = batch_loader(batches, workers=self.options.workers, pin_memory=self.device.type == "cuda")
+        self.clock = (time.perf_counter(), time.process_time())
+        # A signal waits for the end of a step, so that what is saved is whole.
+        with self.stop.deferred(), naming_dead_workers(self.options.workers):
+            while self.at.epoch < epochs:
+                updates.set_rate(self.options.schedule.rate(self.at.epoch, epochs))
+                self._augment_at(self.at.epoch)
+                self.method.model.train()
+                while self.at.step < steps:
+                    self.step(loader, updates, min(self.options.accumulate, steps - self.at.step))
+                    if self.at.step < steps:
+                        self._save_if_due(updates)
+                self.at.epoch, self.at.step = self.at.epoch + 1, 0
+                updates.check()
+                for observer in self.observers.values():
+                    observer.after_epoch(self.at.epoch, epochs, updates.rate)
+                self._show_losses()
+                if self.at.epoch < epochs:
+                    self._save_if_due(updates)
+            for observer in self.observers.values():
+                observer.after_task(task)
+            self._save(updates)
+
+    def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
+        """Learns from the next ``count`` batches: one update by their mean gradient, in streams several."""
+        batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
+        seen = updates.images + self.method.replayed
+        for _ in range(self.options.iterations):
+            updates.update(batches, tuple(self.observers.values()))
+        for batch in batches:
+            self.method.end_step(batch)
+        self.results["images_trained"] += updates.images + self.method.replayed - seen
+        self.results["steps_trained"] += self.options.iterations
+        self.at.step += count
+        self.unsaved += count
+        self.bar.update(count)
+
+    def _evaluate(self, task: Task) -> None:
+        started = time.perf_counter()
+        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
+        if self.accuracy is not None:
+            ledger.add_accuracies(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
+            self.results["alignment"].append(self.accuracy.alignment(self.method, task))
+        self.results["seconds"]["evaluate"] += time.perf_counter() - started
+        self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
+        ledger.add_task(self.results, figures)
+        for observer in self.observers.values():
+            observer.after_evaluation(task)
+
+    def _close(self, task: Task) -> None:
+        """Saves a finished task and reports it."""
+        self.results["exemplars"] = self.method.exemplars
+        self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
+        self.at = Position(task.index + 1)
+        self.folder.save_task(task.index, self._state())
+        self._report()
+
+    # ------------------------------------------------------------ around it
+
+    def begin_updates(self, saved: Mapping[str, Any] = MappingProxyType({})) -> Updates:
+        """A fresh optimiser for every task, as in the official code; the saved one within a task."""
+        options = self.options
+        updates = Updates(
+            self.method,
+            optimizer=options.optimizer,
+            momentum=options.momentum,
+            weight_decay=options.weight_decay,
+            fp16=options.fp16,
+            device=self.device,
         )
-        self._note_skipped(task, batches)
-        steps, begins = self.cfg.EVAL.DRIFT_STEPS, self.epoch == 0 and self.step == 0
-        watch = SwitchWatch(self.method, self.evaluator, task, steps) if steps and begins and task.index else None
-        updates = self._updates()
+        if saved.get("updates") is not None:
+            with fitting(self.folder.checkpoints):
+                updates.load_state_dict(saved["updates"])
+        return updates
+
+    def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
+        """Observers begin with the task, or go on where they were within it."""
+        states = saved.get("observers", {})
+        for name, observer in self.observers.items():
+            if self.at.epoch == self.at.step == 0:
+                observer.before_task(task)
+            elif name in states:
+                with fitting(self.folder.checkpoints):
+                    observer.load_state_dict(states[name])
+
+    def _augment_at(self, epoch: int) -> None:
+        """Tells the method how images are augmented that it draws by itself."""
+        self.method.augment = partial(self.batching.augment, progress=progress_of(epoch, self.batching.epochs))
+
+    def _announce(self, task: Task, batches: TaskBatches) -> None:
+        """Says what a task has, and what of it cannot be read."""
+        images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
+        if images.skipped:
+            self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
+            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
-        exemplars = len(batches.images) - len(self._readable(task).records)
+        exemplars = len(batches.images) - len(images)
         logger.info(
             "%s: %s, %d identities, %d images%s",
             name,
             task.name,
             len(task.classes),
-            len(batches.images) - exemplars,
+            len(images),
             f" and {exemplars} exemplars" if exemplars else "",
         )
-        with self.stop.deferred(), naming_dead_workers(self.cfg.DATA.WORKERS):
-            self._train_epochs(batches, updates, watch)
 
-    def _train_epochs(self, batches: TaskBatches, updates: Updates, watch: SwitchWatch | None) -> None:
-        """What is left of a task, from the position on."""
-        cuda = self.device.type == "cuda"
-        loader = batch_loader(batches, workers=self.cfg.DATA.WORKERS, pin_memory=cuda)
-        told = str(self.task) in self.results["teacher_divergence"]  # before the run was taken up again
-        if self.method.model.teacher_precision is not None and not told:
-            loader = self._watching_the_teacher(loader)
-        self.clock = (time.perf_counter(), time.process_time())
-        try:
-            while self.epoch < self.cfg.TRAIN.EPOCHS:
-                self._train_epoch(loader, updates, watch, steps=batches.sampler.batches_per_epoch)
-        except NotFinite as fault:
-            self._stop_at(fault)
-        if watch is not None:
-            watch.write(self.results)
-        self._save(updates)
+    def _readable(self, task: Task) -> Task:
+        """The task without the images that were skipped."""
+        skipped = set(self.results["skipped"])
+        return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
-    def _train_epoch(
-        self, loader: Iterator[Batch], updates: Updates, watch: SwitchWatch | None = None, *, steps: int
-    ) -> None:
-        train, stream = self.cfg.TRAIN, self.cfg.STREAM
-        rate = train.LR * decay_factor(
-            self.epoch,
-            train.EPOCHS,
-            start=train.DECAY_START,
-            end=train.DECAY_FACTOR,
-            warmup=train.WARMUP_EPOCHS,
-            shape=train.SCHEDULE,
-        )
-        updates.set_rate(rate)
-        self._set_augmentation(self.epoch)
-        self.method.model.train()
-        while self.step < steps:
-            group = [next(loader) for _ in range(min(train.ACCUMULATE, steps - self.step))]
-            group = [batch.to(self.device, self.augment) for batch in group]
-            seen = updates.images + self.method.replayed
-            for _ in range(stream.ITERATIONS):
-                updates.update(group, watch.gradients if watch else None)
-                if watch is not None:
-                    watch.drift.after_step()
-            for batch in group:
-                self.method.end_step(batch)
-            self.results["images_trained"] += updates.images + self.method.replayed - seen
-            self.results["steps_trained"] += stream.ITERATIONS
-            self.step += len(group)
-            self.unsaved += len(group)
-            self.bar.update(len(group))
-            if self.step < steps:
-                self._save_if_due(updates)
-        self.epoch, self.step = self.epoch + 1, 0
-        if self.epoch % max(1, train.EPOCHS // HISTORY_POINTS) == 0 or self.epoch == train.EPOCHS:
-            self._record(updates, rate)
-        if self.epoch < train.EPOCHS:
-            self._save_if_due(updates)
+    def _progress(self) -> tqdm:
+        """One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it."""
+        epochs, steps, at = self.batching.epochs, self.epoch_steps, self.at
+        done = epochs * sum(steps[: at.task]) + sum(steps[at.task : at.task + 1]) * at.epoch + at.step
+        quiet = True if not self.folder.writes else None
+        return tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=quiet, leave=False)
 
-    def _record(self, updates: Updates, rate: float) -> None:
-        """Puts down what the losses have been since the last time."""
-        updates.check()
-        losses = updates.read()
-        self._read_clock()
-        self.bar.set_postfix({name: f"{value:.3f}" for name, value in losses.items()}, refresh=False)
-        entry = {"task": self.task, "epoch": self.epoch, "lr": rate, **losses}
-        self.results["loss_history"].append(entry)
-        self.folder.log_scalars(entry, step=self.task * self.cfg.TRAIN.EPOCHS + self.epoch)
+    def _show_losses(self) -> None:
+        """The last loss terms, behind the bar."""
+        entry = self.results["loss_history"][-1:] or [{}]
+        terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
+        self.bar.set_postfix(terms, refresh=False)
 
     def _read_clock(self) -> None:
         """Adds the time since the last look to that of the training; on a busy machine CPU time is the truer one."""
@@ -221,87 +295,13 @@ class Trainer:
             self.results["seconds"][name] += after - before
         self.clock = now
 
-    def _updates(self) -> Updates:
-        """Fresh for every task, as in the official code; as it was where the run is taken up again within one."""
-        train = self.cfg.TRAIN
-        updates = Updates(
-            self.method,
-            optimizer=train.OPTIMIZER,
-            momentum=train.MOMENTUM,
-            weight_decay=train.WEIGHT_DECAY,
-            fp16=train.PRECISION == "fp16",
-            device=self.device,
-        )
-        if self.updates_state is not None:
-            with fitting(self.folder.checkpoints):
-                updates.load_state_dict(self.updates_state)
-            self.updates_state = None
-        return updates
-
-    def _watching_the_teacher(self, loader: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches; of the first, says what the precision of the teacher changes."""
-        first = next(loader)
-        teacher = getattr(self.method, "teacher", None)
-        if teacher is not None:
-            nats = teacher_divergence(teacher, first.to(self.device, self.augment).images)
-            self.results["teacher_divergence"][str(self.task)] = nats
-            logger.info("TRAIN.TEACHER_PRECISION: KL of %.4f nats from what a teacher in fp32 says", nats)
-        yield first
-        yield from loader
-
-    def _note_skipped(self, task: Task, batches: TaskBatches) -> None:
-        images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
-        if images.skipped:
-            self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
-            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
-
-    def _readable(self, task: Task) -> Task:
-        """The task without the images that were skipped."""
-        skipped = set(self.results["skipped"])
-        return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
-
-    def _set_augmentation(self, epoch: int) -> None:
-        """Tells the method how images are augmented that it draws by itself."""
-        self.method.augment = partial(self.augment, progress=progress_of(epoch, self.cfg.TRAIN.EPOCHS))
-
-    def _stop_at(self, fault: NotFinite) -> NoReturn:
-        """Ends the run at a loss that is not finite, without touching what is saved."""
-        where = f"epoch {self.epoch + 1}, step {self.step + 1} of task {self.task + 1}"
-        images = ""
-        if fault.paths:
-            listed = self.folder.list_images(fault.paths)
-            images = f", computed from {fault.paths[0]} and others, listed in {listed}"
-        raise InputError(
-            f"the loss is not finite in {where} ({fault}{images}); lower TRAIN.LR and start again with another --out; "
-            f"the checkpoints in {self.folder.checkpoints} are from before it"
-        )
-
-    def _evaluate(self, task: Task) -> None:
-        started = time.perf_counter()
-        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
-        if self.accuracy is not None:
-            append_rows(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
-            self.results["alignment"].append(self.accuracy.alignment(self.method, task))
-        self.results["seconds"]["evaluate"] += time.perf_counter() - started
-        for name in ("mAP", "rank1", "rank5", "rank10"):
-            self.results[name].append([round(getattr(figure, name), 4) for figure in figures])
-        for gallery, figure in zip(self.results["galleries"], figures, strict=True):
-            gallery["valid_queries"] = figure.num_valid
-            history = self.results["identity_ap"].setdefault(
-                gallery["name"], {"ids": list(figure.identity_ap), "ap": []}
-            )
-            history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
-        seconds = self.results["seconds"]["train"]
-        self.results["images_per_second"] = round(self.results["images_trained"] / seconds, 1)
-        self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
-        self.results["skipped_images"] = len(self.results["skipped"])
-        self.results["summary"] = summarise(self.results)
-
     def _report(self) -> None:
         self.folder.write_results(self.results)
         self.folder.report_task(self.results)
         if self.results["accuracy"]:
             logger.info("%s\n", accuracy_line(self.results))
+
+    # ------------------------------------------------------------ checkpoints
 
     def _save_if_due(self, updates: Updates) -> None:
         """Saves by time and by steps, and when the run is to end, which it then does.
@@ -309,9 +309,9 @@ class Trainer:
         Raises:
             Stopped: a signal has come, to this process or to another one of the run.
         """
-        steps, minutes = self.cfg.TRAIN.CHECKPOINT_STEPS, self.cfg.TRAIN.CHECKPOINT_MINUTES
+        steps, minutes = self.options.checkpoint_steps, self.options.checkpoint_minutes
         waited = time.monotonic() - self.saved_at >= 60 * minutes
-        due = waited if minutes > 0 else self.step == 0  # 0 stands for every epoch
+        due = waited if minutes > 0 else self.at.step == 0  # 0 stands for every epoch
         stopping = distributed.any_of(self.stop.received is not None)
         if stopping or due or (steps and self.unsaved >= steps):
             self._save(updates)
@@ -330,15 +330,8 @@ class Trainer:
             "model": self.method.model.state_dict(),
             "method": self.method.state_dict(),
             "updates": updates.state_dict() if updates is not None else None,
-            "position": {"task": self.task, "epoch": self.epoch, "step": self.step},
-            "config": self.cfg.dump(),
+            "observers": {name: observer.state_dict() for name, observer in self.observers.items()},
+            "position": vars(self.at),
+            "config": self.config,
             "results": self.results,
         }
-
-
-def peak_memory_mib(device: torch.device) -> int:
-    """The most memory that this process has held so far, in MiB: on the GPU where it works on one."""
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 2**20)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, on macOS bytes
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))

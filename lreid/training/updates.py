@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
+from lreid import distributed
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.evaluation import GradientRecorder
+from lreid.evaluation import Observer
 from lreid.methods import Method
-from lreid.training import distributed
 
 CHECK_EVERY = 20  # updates on a GPU between looks at the loss, each of which has to wait for it
 
@@ -52,42 +52,43 @@ class Updates:
             else Adam(method.parameters(), lr=0.0, **common)
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
-        self.sums: dict[str, Tensor] = {}  # of loss terms since they were last read, on the device
-        self.count = 0  # updates since then
+        self.rate = 0.0
         self.images = 0  # looked at in all
         self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses, and the images they come from
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from now on."""
+        self.rate = rate
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
 
-    def update(self, batches: Sequence[Batch], gradients: GradientRecorder | None = None) -> None:
+    def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
         """One update by the mean gradient over some batches, which need not fit into memory at once.
 
         Args:
             batches: at least one.
-            gradients: looks at those of features on the way.
+            observers: told of every loss, and of the update.
 
         Raises:
             NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.
         """
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
-            terms = gradients.loss(self.method, batch) if gradients else self.method.loss(batch)
+            for each in observers:
+                each.before_loss(batch)
+            terms = self.method.loss(batch)
             loss = self.method.total(terms)
+            for each in observers:
+                each.after_loss(batch, terms, loss, len(batches))
             self.scaler.scale(loss / len(batches)).backward()
-            for name, term in terms.items():
-                self.sums[name] = self.sums.get(name, 0) + term.detach() / len(batches)
             self.unchecked.append((loss.detach(), batch.paths))
             self.images += len(batch.labels)
         groups = self.optimizer.param_groups
         distributed.average_gradients(each for group in groups for each in group["params"])
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.count += 1
-        if gradients:
-            gradients.after_step()
+        for each in observers:
+            each.after_step()
         if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
             self.check()
 
@@ -114,20 +115,9 @@ class Updates:
             if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()):
                 raise NotFinite(f"{name} of the network is not finite", ())
 
-    def read(self) -> dict[str, float]:
-        """The mean of each loss term since it was last read."""
-        means = {name: total.item() / self.count for name, total in self.sums.items()}
-        self.sums, self.count = {}, 0
-        return means
-
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on: tensors and plain values."""
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "sums": self.sums,
-            "count": self.count,
-        }
+        return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
@@ -136,5 +126,3 @@ class Updates:
             if any(each.shape not in ((), parameter.shape) for each in moments.values()):
                 raise ValueError("moments of another shape than their parameter")
         self.scaler.load_state_dict(state["scaler"])
-        self.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
-        self.count = state["count"]

@@ -10,6 +10,7 @@ import pytest
 from checkpoints import write_checkpoint, write_images
 
 from lreid.apps.test import score_checkpoints
+from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
 from lreid.data.synthetic import load_synthetic
@@ -19,7 +20,6 @@ from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
-from lreid.training.run import benchmark_of, evaluator_of
 
 
 @pytest.fixture(scope="module")

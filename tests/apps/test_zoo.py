@@ -17,11 +17,12 @@ import lreid
 from lreid import zoo
 from lreid.apps import zoo as publishing
 from lreid.apps.zoo import TestSets, command_of, publish, stored
+from lreid.build import with_method_defaults
 from lreid.config import differing_keys, load_config
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
-from lreid.training.run import train, with_method_defaults
+from lreid.training.run import train
 
 SHARED = TestSets()  # for images that several models are measured on
 

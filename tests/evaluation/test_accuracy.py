@@ -15,8 +15,9 @@ from lreid.data import image_folder
 from lreid.data.images import read_image
 from lreid.data.records import Record, Task
 from lreid.errors import InputError
-from lreid.evaluation import AccuracyEvaluator, accuracy_line, append_rows, summarise_accuracies
+from lreid.evaluation import AccuracyEvaluator, accuracy_line
 from lreid.memory import StreamMemory
+from lreid.results import add_accuracies, summarise_accuracies
 
 OPTIONS = {"height": 16, "width": 16, "cache_gib": 1.0, "skip_bad": False, "batch_size": 4, "seed": 0}
 COLOURS = {"a": "red", "b": "lime", "c": "blue", "d": "yellow"}
@@ -102,11 +103,11 @@ def test_without_a_memory_past_tasks_have_no_answer(tasks: list[Task]) -> None:
 
 def test_rows_become_matrices_with_a_summary() -> None:
     results: dict[str, Any] = {"accuracy": {}, "accuracy_summary": {}}
-    append_rows(results, {"knn": {"class": [200 / 3], "task": [100.0]}})
+    add_accuracies(results, {"knn": {"class": [200 / 3], "task": [100.0]}})
     assert accuracy_line(results) == (
         "accuracy (and forgetting) in per cent, class- / task-incremental: knn 66.7 / 100.0"
     )
-    append_rows(results, {"knn": {"class": [10.0, 90.0], "task": [95.0, 85.0]}})
+    add_accuracies(results, {"knn": {"class": [10.0, 90.0], "task": [95.0, 85.0]}})
     assert results["accuracy"] == {"knn": {"class": [[66.6667], [10.0, 90.0]], "task": [[100.0], [95.0, 85.0]]}}
     assert results["accuracy_summary"]["knn"]["class"] == summarise_accuracies([[66.6667], [10.0, 90.0]])
     assert accuracy_line(results).endswith("knn 50.0 (56.7) / 90.0 (5.0)")

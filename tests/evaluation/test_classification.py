@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.evaluation import accuracy, summarise_accuracies, task_accuracies
+from lreid.evaluation import accuracy, task_accuracies
+from lreid.results import summarise_accuracies
 
 
 def best(scores: list[float], classes: list[int]) -> int:

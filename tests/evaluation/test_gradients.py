@@ -9,7 +9,7 @@ import torch
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.evaluation import GradientRecorder, gradient_norms
+from lreid.evaluation import DriftRecorder, GradientRecorder, SwitchObserver, gradient_norms
 from lreid.models import Embedder
 from lreid.training.updates import Updates
 
@@ -65,22 +65,31 @@ class TwoCalls:
         return terms
 
 
+def looked_at(recorder: GradientRecorder, batch: Batch) -> dict[str, torch.Tensor]:
+    """The loss terms of a batch, with the recorder told as by the trainer."""
+    recorder.before_loss()
+    terms = recorder.method.loss(batch)
+    recorder.after_loss(batch, recorder.method.total(terms))
+    return terms
+
+
 def test_gradients_of_stored_and_incoming_features_are_told_apart() -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(4, 3, 32, 16)
-    recorder = GradientRecorder(model, steps=3)
+    recorder = GradientRecorder(TwoCalls(model, images), steps=3)
     batch = Batch(images, torch.arange(4))
     nothing = images[:0]
     mixed = batch._replace(exemplars=torch.tensor([-1, -1, 5, -1]))
     for stored, each in ((images[:2].clone(), batch), (nothing, batch), (nothing, mixed)):
-        terms = recorder.loss(TwoCalls(model, stored), each)
+        recorder.method.stored = stored
+        terms = looked_at(recorder, each)
         recorder.after_step()
-    recorder.loss(TwoCalls(model, nothing), mixed)  # beyond the steps
+    looked_at(recorder, mixed)  # beyond the steps
     recorder.after_step()
     assert recorder.norms["incoming"] == pytest.approx([3.0, 3.0, 3.0])
     assert recorder.norms["stored"][0] == pytest.approx(2.0) and recorder.norms["stored"][1] is None
     assert recorder.norms["stored"][2] == pytest.approx(3.0)
-    assert not model._forward_hooks
+    assert not model._forward_hooks and not model._forward_pre_hooks
     sum(terms.values()).backward()  # the graph is still there
 
 
@@ -95,13 +104,13 @@ class OneCall(TwoCalls):
 def test_images_behind_the_batch_are_stored_ones() -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(6, 3, 32, 16)
-    recorder = GradientRecorder(model, steps=2)
     batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
     method = OneCall(model, images[4:])
-    recorder.loss(method, batch)
+    recorder = GradientRecorder(method, steps=2)
+    looked_at(recorder, batch)
     recorder.after_step()
     method.memory = ""  # its own images in another form
-    recorder.loss(method, batch)
+    looked_at(recorder, batch)
     recorder.after_step()
     assert recorder.norms["incoming"] == pytest.approx([(3 + 2 + 4) / 3, 18 / 6])
     assert recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
@@ -121,12 +130,14 @@ class Pull(TwoCalls):
 def test_an_update_over_several_batches_is_one_entry() -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16).eval()
-    recorder = GradientRecorder(model, steps=2)
+    method = Pull(model)
+    recorder, watch = GradientRecorder(method, steps=2), SwitchObserver(method, None, {}, steps=2)
+    watch.gradients, watch.drift = recorder, DriftRecorder(model, {}, steps=2)
     device = torch.device("cpu")
-    updates = Updates(Pull(model), optimizer="sgd", momentum=0, weight_decay=0, fp16=False, device=device)
+    updates = Updates(method, optimizer="sgd", momentum=0, weight_decay=0, fp16=False, device=device)
     few, many = (Batch(torch.randn(count, 3, 32, 16), torch.tensor([label])) for count, label in ((1, 2.0), (3, 6.0)))
     for batches in ([few, many], [few], [many]):
-        updates.update(batches, recorder)
+        updates.update(batches, [watch])
     assert recorder.norms["incoming"] == pytest.approx([(2 + 3 * 6) / 4, 2.0])
     assert recorder.norms["stored"] == [None, None]
 
@@ -134,7 +145,7 @@ def test_an_update_over_several_batches_is_one_entry() -> None:
 @pytest.mark.parametrize("label", [math.inf, math.nan])
 def test_a_norm_that_is_not_finite_is_none(label: float) -> None:
     model = Embedder("small", height=32, width=16).eval()
-    recorder = GradientRecorder(model, steps=1)
-    recorder.loss(Pull(model), Batch(torch.randn(2, 3, 32, 16), torch.tensor([label])))
+    recorder = GradientRecorder(Pull(model), steps=1)
+    looked_at(recorder, Batch(torch.randn(2, 3, 32, 16), torch.tensor([label])))
     recorder.after_step()
     assert recorder.norms == {"stored": [None], "incoming": [None]}

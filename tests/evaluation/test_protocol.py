@@ -50,10 +50,10 @@ def both_ways(test: QueryGallery, model: Embedder, **options: object) -> tuple[d
 
 
 def assert_same(scored: dict, figures: object, wanted: Evaluation) -> None:
-    for found in (scored["mAP"], figures.mAP):
+    for found in (scored["mAP"], figures.metrics["mAP"]):
         assert found == pytest.approx(100 * wanted.mAP)
     for k in (1, 5, 10):
-        assert scored[f"rank{k}"] == getattr(figures, f"rank{k}") == pytest.approx(100 * wanted.cmc[k - 1])
+        assert scored[f"rank{k}"] == figures.metrics[f"rank{k}"] == pytest.approx(100 * wanted.cmc[k - 1])
 
 
 def test_tracks_are_ranked(drawn: DataSet, model: Embedder) -> None:

@@ -14,7 +14,7 @@ from fuzzing import damaged, fuzz, places, refused, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid.report.results import results_fault
+from lreid.results import fault as results_fault
 
 pytestmark = pytest.mark.fuzz
 

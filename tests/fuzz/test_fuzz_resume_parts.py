@@ -30,7 +30,7 @@ def hostile(state: dict[str, Any], change: str) -> None:
         case "moments of another kind":
             moments["exp_avg"] = "x"
         case "sums":
-            state["updates"]["sums"] = [1]
+            state["observers"]["history"]["sums"] = [1]
         case "epoch":
             state["position"]["epoch"] = 9
         case "step":

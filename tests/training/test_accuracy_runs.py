@@ -15,8 +15,8 @@ from yacs.config import CfgNode
 from lreid.config import load_config
 from lreid.data.records import Task
 from lreid.errors import InputError
-from lreid.evaluation import summarise_accuracies
-from lreid.training import trainer as trainer_module
+from lreid.evaluation import Observer
+from lreid.results import summarise_accuracies
 from lreid.training.run import train
 
 pytestmark = pytest.mark.slow
@@ -79,20 +79,17 @@ def test_to_look_changes_nothing_else(home: Path, unbroken: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-def test_a_run_taken_up_again_keeps_the_rows(
-    broken: int, home: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_taken_up_again_keeps_the_rows(broken: int, home: Path, unbroken: Path, tmp_path: Path) -> None:
     """Broken off after the evaluation of a task, before its checkpoint."""
-    out, evaluate = tmp_path / "run", trainer_module.Trainer._evaluate
 
-    def interrupted(self: trainer_module.Trainer, task: Task) -> None:
-        evaluate(self, task)
-        if task.index == broken:
-            raise KeyboardInterrupt
+    class Interrupt(Observer):
+        def after_evaluation(self, task: Task) -> None:
+            if task.index == broken:
+                raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(trainer_module.Trainer, "_evaluate", interrupted)
-        train(config(home), out)
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(config(home), out, observers={"interrupt": Interrupt()})
     results = train(config(home), out, resume=True)
     expected = json.loads((unbroken / "results.json").read_text())
     assert results["accuracy"] == expected["accuracy"]

@@ -17,9 +17,9 @@ from tiny import tiny_config
 from torch import Tensor
 from yacs.config import CfgNode
 
+from lreid import build, distributed
 from lreid.errors import InputError
 from lreid.models import Embedder
-from lreid.training import distributed, run
 from lreid.training.run import train
 
 CPU = torch.device("cpu")
@@ -59,14 +59,14 @@ def test_a_divided_network_is_the_whole_one(tmp_path: Path, count: int) -> None:
 @pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Networks in float64: in float32, 20 updates from random weights make a percent of what is rounding at first."""
-    model_of = run.model_of
+    model_of = build.model_of
 
     def in_double(*args: Any, **options: Any) -> Embedder:
         model = model_of(*args, **options)
         model.register_forward_pre_hook(lambda _, inputs: (inputs[0].double(),))
         return model
 
-    monkeypatch.setattr(run, "model_of", in_double)
+    monkeypatch.setattr(build, "model_of", in_double)
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -111,18 +111,18 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     expected = train(cfg, tmp_path / "one")
 
     def killed_at(step: int, out: Path) -> None:
-        from lreid.training.trainer import Trainer
+        from lreid.training.run_folder import RunFolder
 
-        save, saves = Trainer._save, 0
+        save, saves = RunFolder.save_current, 0
 
-        def counted(self: Trainer, updates: Any) -> None:
+        def counted(self: RunFolder, state: Any) -> None:
             nonlocal saves
-            save(self, updates)
+            save(self, state)
             saves += 1
             if saves == step:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        Trainer._save = counted
+        RunFolder.save_current = counted
         train(cfg, out, resume=True)
 
     with pytest.raises(AssertionError):

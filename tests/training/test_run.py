@@ -14,18 +14,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import stop_after
+from tiny import broken_off
 from tiny import tiny_config as config
 from yacs.config import CfgNode
 
 import lreid
+from lreid.build import benchmark_of
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
+from lreid.evaluation import Evaluator
 from lreid.methods import method_class, method_names
 from lreid.methods.dwopp import DwoPP
-from lreid.training import trainer as trainer_module
-from lreid.training.run import benchmark_of, run_folder_for, train
+from lreid.training.run import run_folder_for, train
 
 pytestmark = pytest.mark.slow
 
@@ -86,14 +87,10 @@ def test_workers_do_not_change_the_figures(unbroken: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 4, 8])
-def test_a_broken_run_goes_on_to_the_same_figures(
-    unbroken: Path, tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path, epochs: int) -> None:
     """Broken off within the first task, before its second, within it, and within the last."""
     out = tmp_path / "run"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, epochs)
-        train(config(), out)
+    broken_off(config(), out, epochs)
     with pytest.raises(InputError, match="already holds a run; add --resume"):
         train(config(), out)
     results = train(config(), out, resume=True)
@@ -111,27 +108,27 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
     """The task is trained and saved, but neither looked at nor ended."""
     cfg = config(METHOD__NAME=name)
     expected = train(cfg, tmp_path / "unbroken")
-    out, evaluate = tmp_path / "run", trainer_module.Trainer._evaluate
+    out, evaluate, evaluations = tmp_path / "run", Evaluator.evaluate, 0
 
-    def interrupted(self: trainer_module.Trainer, task: Task) -> None:
-        if task.index == 1:
+    def interrupted(self: Evaluator, *args: Any, **options: Any) -> Any:
+        nonlocal evaluations
+        evaluations += 1
+        if evaluations == 2:
             raise KeyboardInterrupt
-        evaluate(self, task)
+        return evaluate(self, *args, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(trainer_module.Trainer, "_evaluate", interrupted)
+        patch.setattr(Evaluator, "evaluate", interrupted)
         train(cfg, out)
     assert figures(train(cfg, out, resume=True)) == figures(expected)
 
 
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
-def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> None:
     """Broken off in the middle of the second task of three, or of the only one."""
     cfg = config(METHOD__NAME=name)
     whole = train(cfg, tmp_path / "whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, 4)
-        train(cfg, tmp_path / "broken")
+    broken_off(cfg, tmp_path / "broken", 4)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
     model = lreid.load_model(tmp_path / "whole" / "checkpoints" / f"task-{len(whole['tasks']):02d}.pt")
     assert isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
@@ -218,9 +215,7 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
 
     out = tmp_path / "run"
     monkeypatch.setattr(DwoPP, "end_task", forgetful)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, 4)
-        train(of_files(people, DATA__CACHE_GIB=0.0), out)
+    broken_off(of_files(people, DATA__CACHE_GIB=0.0), out, 4)
     results = train(of_files(people, DATA__CACHE_GIB=0.0), out, resume=True)  # not to resume either
     assert results["tasks"] == ["a", "b", "c"] and len(results["mAP"]) == 3
     assert len(set(deleted)) == 48 and not list(people.glob("train*.png"))
@@ -343,9 +338,9 @@ def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path)
     results = train(stream, tmp_path / "run")
     images = sum(len(task.records) for task in benchmark_of(stream).tasks)
     assert results["images_trained"] == 3 * images
-    with pytest.raises(InputError, match="STREAM.SEGMENT: bot_ft mixes exemplars"):
+    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method mixes exemplars"):
         train(config(METHOD__NAME="bot_ft", METHOD__EXEMPLARS=20, STREAM__SEGMENT=10), tmp_path / "other")
-    with pytest.raises(InputError, match="STREAM.SEGMENT: dwopp learns from episodes"):
+    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method learns from episodes"):
         train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
 
 

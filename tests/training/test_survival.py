@@ -19,10 +19,11 @@ from yacs.config import CfgNode
 
 from lreid import checkpoint as checkpoint_module
 from lreid.errors import InputError, Stopped
+from lreid.evaluation import Evaluator
 from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
 from lreid.training.run import train
-from lreid.training.trainer import Trainer
+from lreid.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -124,11 +125,11 @@ def test_a_signal_between_two_steps_saves_and_ends_the_run(
 
 
 def test_a_signal_during_the_evaluation_ends_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def evaluate(self: Trainer, task: Any) -> None:
+    def evaluate(self: Evaluator, model: Any, **options: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("went on")
 
-    monkeypatch.setattr(Trainer, "_evaluate", evaluate)
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
     with pytest.raises(Stopped):
         train(config(), tmp_path / "run")
     assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
@@ -145,17 +146,17 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def stopped_within_the_second_task(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, saves = Trainer._save, 0
+    save, saves = RunFolder.save_current, 0
 
-    def counted(self: Trainer, updates: Any) -> None:
+    def counted(self: RunFolder, state: Any) -> None:
         nonlocal saves
-        save(self, updates)
+        save(self, state)
         saves += 1
         if saves == 10:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trainer, "_save", counted)
+        patch.setattr(RunFolder, "save_current", counted)
         train(config(), out)
 
 

@@ -25,6 +25,7 @@ from lreid.apps.search.own_images import (
     times_of,
 )
 from lreid.data.listing import image_files, numbered
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.files import write_text
 from lreid.gallery import Filter, Gallery
@@ -34,7 +35,6 @@ from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.training.run import pick_device
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.places
@@ -62,7 +62,7 @@ def build(
         shards: parts of a file that are searched side by side.
         adapt_norm: normalise with BatchNorm statistics of these images, as a whole or by camera. They are kept.
         skip_bad: leave out images that cannot be read.
-        device: of :func:`lreid.training.run.pick_device`.
+        device: of :func:`lreid.devices.pick_device`.
 
     Raises:
         InputError: there is a gallery already, or anything given does not fit; then nothing is written.

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lreid.data.images import Images
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.store import Place
@@ -16,7 +17,6 @@ from lreid.loading import lasting_name, load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
-from lreid.training.run import pick_device
 
 
 @dataclass

@@ -11,6 +11,7 @@ import numpy as np
 from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import paths_of, read_records, require_some
 from lreid.data.records import Record
+from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.gallery.places import place_of
@@ -19,7 +20,6 @@ from lreid.loading import load_model
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
-from lreid.training.run import pick_device
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more
@@ -41,7 +41,7 @@ def reindex(
         checkpoint: the new model.
         skip_bad: leave out images that cannot be read any more.
         restart: drop what an earlier call for another model has left.
-        device: of :func:`lreid.training.run.pick_device`.
+        device: of :func:`lreid.devices.pick_device`.
 
     Returns:
         ``images`` in the gallery, and how many of them were ``extracted`` by this call.

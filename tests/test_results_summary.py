@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lreid.evaluation import summarise
+from lreid.results import summary
 
 
 def results() -> dict[str, Any]:
@@ -28,7 +28,7 @@ def results() -> dict[str, Any]:
 
 
 def test_after_the_last_task() -> None:
-    assert summarise(results()) == pytest.approx(
+    assert summary(results()) == pytest.approx(
         {
             "seen_mAP": 60.0,
             "seen_rank1": 80.0,
@@ -48,10 +48,10 @@ def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
     first = results()
     for rows in (first["mAP"], first["rank1"], *(each["ap"] for each in first["identity_ap"].values())):
         del rows[1:]
-    summary = summarise(first)
-    assert summary["seen_mAP"] == 60.0
-    assert summary["forgetting"] is summary["plasticity"] is summary["backward_transfer"] is None
-    assert summary["forward_transfer"] is None
+    found = summary(first)
+    assert found["seen_mAP"] == 60.0
+    assert found["forgetting"] is found["plasticity"] is found["backward_transfer"] is None
+    assert found["forward_transfer"] is None
 
 
 def test_forward_transfer_is_what_every_domain_starts_from() -> None:
@@ -59,16 +59,16 @@ def test_forward_transfer_is_what_every_domain_starts_from() -> None:
     three["galleries"][2] |= {"kind": "seen", "first_task": 2}
     for rows in (three["mAP"], three["rank1"], *(each["ap"] for each in three["identity_ap"].values())):
         rows.append(rows[-1])
-    assert summarise(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
+    assert summary(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
 
 
 def test_without_unseen_galleries() -> None:
     seen_only = results()
     del seen_only["galleries"][2]
-    assert summarise(seen_only)["unseen_mAP"] is None
+    assert summary(seen_only)["unseen_mAP"] is None
 
 
 def test_overall_is_plasticity_plus_forgetting() -> None:
     """Their sum is the mean change of the identities' AP, as in DwoPP's Table 4."""
-    summary = summarise(results())
-    assert summary["plasticity"] + summary["forgetting"] == pytest.approx((10 - 30 + 60 + 40) / 4)
+    found = summary(results())
+    assert found["plasticity"] + found["forgetting"] == pytest.approx((10 - 30 + 60 + 40) / 4)

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from lreid.errors import InputError
-from lreid.report.results import average, curve, read_results
+from lreid.results import average, curve
+from lreid.results import read as read_results
 
 
 def test_reads_a_run_folder_or_its_file(results, run_folder):

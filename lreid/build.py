@@ -1,0 +1,109 @@
+"""From a config to objects. Here the config ends: what is built takes plain arguments."""
+
+from __future__ import annotations
+
+import torch
+from yacs.config import CfgNode
+
+from lreid.config import method_options
+from lreid.data.disk_cache import DiskCache
+from lreid.data.records import Benchmark
+from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.errors import naming_keys
+from lreid.evaluation import AccuracyEvaluator, Evaluator
+from lreid.loading import network_of
+from lreid.methods import Method, build_method, method_class, method_defaults
+from lreid.models import Embedder
+from lreid.models.precision import set_precision
+
+
+def with_method_defaults(cfg: CfgNode) -> CfgNode:
+    """The config with every option of its method written out, frozen."""
+    cfg = cfg.clone()
+    cfg.defrost()
+    with naming_keys("METHOD"):
+        for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
+            cfg.METHOD.setdefault(option.upper(), default)
+    cfg.freeze()
+    return cfg
+
+
+def benchmark_of(cfg: CfgNode) -> Benchmark:
+    """The benchmark that a config describes; its tasks one by one, whether or not they are learned at once."""
+    bench = cfg.BENCHMARK
+    with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
+        return build_benchmark(
+            bench.NAME,
+            train=bench.TRAIN,
+            unseen=bench.UNSEEN,
+            root=cfg.DATA.ROOT,
+            tasks_per_dataset=bench.TASKS_PER_DATASET,
+            pool=bench.POOL,
+            identities=bench.IDENTITIES,
+            order=bench.ORDER,
+            order_seed=bench.ORDER_SEED,
+            unseen_galleries=bench.UNSEEN_GALLERIES,
+            splits=bench.SPLITS,
+            split_seed=bench.SPLIT_SEED,
+            cameras=bench.CAMERAS,
+            synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
+        )
+
+
+def learned(cfg: CfgNode, benchmark: Benchmark) -> Benchmark:
+    """The benchmark as it is learned: all tasks in one with ``BENCHMARK.JOINT``."""
+    return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
+
+
+def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
+    """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
+    with naming_keys("METHOD"):
+        neck = method_class(cfg.METHOD.NAME).neck
+    return network_of(cfg, weights=cfg.MODEL.WEIGHTS if pretrained else "none", neck=neck)
+
+
+def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
+    """The method that a config describes, with its network, on a device."""
+    model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
+    set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
+    with naming_keys("METHOD"):
+        return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
+
+
+def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
+    """The evaluator that a config describes, over the test sets of a benchmark."""
+    with naming_keys("EVAL"):
+        return Evaluator(
+            benchmark.tests,
+            height=cfg.INPUT.HEIGHT,
+            width=cfg.INPUT.WIDTH,
+            cache_gib=cfg.DATA.CACHE_GIB,
+            disk=_test_cache(cfg),
+            skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+            metric=cfg.EVAL.METRIC,
+            ap=cfg.EVAL.AP,
+            camera_filter=cfg.EVAL.CAMERA_FILTER,
+            flip=cfg.EVAL.FLIP,
+            batch_size=cfg.EVAL.BATCH_SIZE,
+        )
+
+
+def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluator | None:
+    """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
+    if not cfg.EVAL.ACCURACY:
+        return None
+    return AccuracyEvaluator(
+        benchmark.tasks,
+        height=cfg.INPUT.HEIGHT,
+        width=cfg.INPUT.WIDTH,
+        cache_gib=cfg.DATA.CACHE_GIB,
+        disk=_test_cache(cfg),
+        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+        batch_size=cfg.EVAL.BATCH_SIZE,
+        seed=cfg.SEED,
+    )
+
+
+def _test_cache(cfg: CfgNode) -> DiskCache:
+    """Where decoded test images are kept that do not fit into memory."""
+    return DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True)

@@ -1,0 +1,53 @@
+"""What looks at a run while it trains: hooks that the trainer calls, and that never change what is learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+
+
+class Observer:
+    """Base of all observers; every hook does nothing by default.
+
+    An observer must leave modes, gradients and generators as they were. What it has gathered within a task belongs into
+    its state, so that a run that is taken up again writes the same.
+    """
+
+    def before_task(self, task: Task) -> None:
+        """Called when the first step of a task is about to be made, not when a run is taken up again within it."""
+
+    def before_loss(self, batch: Batch) -> None:
+        """Called before the loss of a batch is computed; there are several batches in an update that accumulates."""
+
+    def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
+        """Called before the gradients of a loss are computed.
+
+        Args:
+            batch: what it is of.
+            terms: scalars, not yet weighted.
+            loss: scalar, their weighted sum.
+            batches: of the update; the mean over their losses is minimised.
+        """
+
+    def after_step(self) -> None:
+        """Called after each update of the parameters."""
+
+    def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
+        """Called after the last update of an epoch, from 1, of so many in the task, made with that learning rate."""
+
+    def after_task(self, task: Task) -> None:
+        """Called after the last update of a task, before its evaluation."""
+
+    def after_evaluation(self, task: Task) -> None:
+        """Called after the test sets were looked at, before the method ends the task."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been gathered in the task at hand: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave, in the place of :meth:`before_task`."""

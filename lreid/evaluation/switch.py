@@ -1,0 +1,99 @@
+"""What is looked at when one task follows another: how far old images move, and how hard the loss pulls at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.evaluation.drift import DriftRecorder
+from lreid.evaluation.evaluator import Evaluator
+from lreid.evaluation.gradients import GradientRecorder, Learner
+from lreid.evaluation.observer import Observer
+from lreid.results import Results
+
+IMAGES = 100  # of each set whose drift is watched
+
+
+class SwitchObserver(Observer):
+    """Watches stored images, and test images of domains that were learned before, through the first steps of a task.
+
+    Args:
+        method: what is trained.
+        evaluator: holds the test images.
+        results: gets the curves of every task but the first.
+        steps: updates that are looked at.
+    """
+
+    def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
+        self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps
+        self.task = 0  # at hand
+        self.drift: DriftRecorder | None = None
+        self.gradients: GradientRecorder | None = None
+
+    def before_task(self, task: Task) -> None:
+        self.task = task.index
+        if self.task:
+            stored = self.method.memory.images if self.method.memory else []
+            sets = {"buffer": _some(stored)} | self._held_out()
+            self.drift = DriftRecorder(self.method.model, sets, steps=self.steps)
+            self.gradients = GradientRecorder(self.method, steps=self.steps)
+
+    def before_loss(self, batch: Batch) -> None:
+        if self.gradients is not None:
+            self.gradients.before_loss()
+
+    def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
+        if self.gradients is not None:
+            self.gradients.after_loss(batch, loss)
+
+    def after_step(self) -> None:
+        if self.drift is not None and self.gradients is not None:
+            self.drift.after_step()
+            self.gradients.after_step()
+
+    def after_task(self, task: Task) -> None:
+        if self.drift is not None and self.gradients is not None:
+            self.results["drift"].append({"task": task.index, **self.drift.curves})
+            self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
+        self.drift = self.gradients = None
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.drift is None or self.gradients is None:
+            return {}
+        buffer = self.drift.images.get("buffer")  # the memory itself may hold others by now
+        return {
+            "task": self.task,
+            "buffer": None if buffer is None else torch.from_numpy(np.stack(list(buffer))),
+            "drift": self.drift.state_dict(),
+            "norms": self.gradients.norms,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            self.task = state["task"]
+            sets = {} if state["buffer"] is None else {"buffer": state["buffer"].numpy()}
+            sets |= self._held_out()
+            self.drift = DriftRecorder(self.method.model, sets, steps=self.steps)
+            self.drift.load_state_dict(state["drift"])
+            self.gradients = GradientRecorder(self.method, steps=self.steps)
+            self.gradients.norms = state["norms"]
+
+    def _held_out(self) -> dict[str, np.ndarray]:
+        """Queries of each domain that was learned before the task at hand: images (n, H, W, 3)."""
+        return {
+            f"held out: {test.name}": _some(query)
+            for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True)
+            if test.kind == "seen" and test.first_task is not None and test.first_task < self.task
+        }
+
+
+def _some(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """At most ``IMAGES`` of them (n, H, W, 3), evenly spread; of none (0,)."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
+    return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

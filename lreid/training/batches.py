@@ -1,0 +1,132 @@
+"""What a method is shown of a task: which images a batch is made of, and the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lreid import distributed
+from lreid.data.disk_cache import DiskCache
+from lreid.data.images import Images
+from lreid.data.loaders import TaskBatches, WithExemplars
+from lreid.data.records import Task
+from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
+from lreid.data.transforms import Augment
+from lreid.errors import ArgumentError
+from lreid.methods import Method
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How tasks become batches, whatever the method.
+
+    Attributes:
+        epochs: of a task.
+        seed: of the run.
+        height, width: of the images, in pixels.
+        augment: what is done to them.
+        on_device: leave augmentation to the device.
+        cache_gib, disk: where decoded images are kept, see :class:`~lreid.data.images.Images`.
+        skip_bad: leave out images that cannot be read.
+        episode: ``identities``, ``num_support`` and ``num_query`` of :class:`~lreid.data.samplers.EpisodeSampler`.
+        batch: ``identities`` and ``images`` of :class:`~lreid.data.samplers.IdentitySampler`.
+        segment: images a step of a stream; 0 for batches (a method that needs a stream: as many as a batch has).
+        correlation: of :class:`~lreid.data.samplers.StreamSampler`.
+    """
+
+    epochs: int
+    seed: int
+    height: int
+    width: int
+    augment: Augment
+    on_device: bool = False
+    cache_gib: float = 4.0
+    disk: DiskCache = field(default_factory=DiskCache)
+    skip_bad: bool = False
+    episode: dict[str, Any] = field(default_factory=dict)
+    batch: dict[str, Any] = field(default_factory=dict)
+    segment: int = 0
+    correlation: int = 1
+
+    def sampler(
+        self, method: Method, task: Task, labels: Sequence[int] | np.ndarray, exemplars: Sequence[int] | np.ndarray = ()
+    ) -> IdentitySampler | StreamSampler:
+        """What draws the batches of a task from the class labels of its images and of exemplars.
+
+        Raises:
+            ArgumentError: the task is too small, or batches do not fit the method or the number of processes.
+        """
+        seed = (self.seed, task.index)
+        if self.segment or method.batches == "stream":
+            if method.exemplar_share is not None:
+                raise ArgumentError(
+                    "segment",
+                    "is above 0, but the method mixes exemplars into its batches, which a stream has not; set it to 0, "
+                    "or take a method that replays, such as er",
+                )
+            if method.batches == "episodes":
+                raise ArgumentError(
+                    "segment",
+                    "is above 0, but the method learns from episodes of support and query images, which a stream has "
+                    "not; set it to 0, or take another method, such as er",
+                )
+            segment = self.segment or self.batch["identities"] * self.batch["images"]
+            return StreamSampler(labels, segment=segment, correlation=self.correlation, seed=seed)
+        common: dict[str, Any] = {
+            "seed": seed,
+            "task_name": task.name,
+            "exemplars": exemplars,
+            "exemplar_share": method.exemplar_share or 0.0,
+        }
+        sampler = (
+            IdentitySampler(labels, **self.batch, **common)
+            if method.batches == "identities"
+            else EpisodeSampler(labels, **self.episode, **common)
+        )
+        images = sampler.identities * sampler.images_each
+        if images % distributed.world():
+            raise ArgumentError(
+                "identities",
+                f"make a batch of {images} images, which cannot be dealt evenly to {distributed.world()} processes; "
+                "change it or the number of processes",
+            )
+        return sampler
+
+    def steps(self, method: Method, task: Task) -> int:
+        """Batches of an epoch of a task.
+
+        Raises:
+            ArgumentError: as :meth:`sampler`.
+        """
+        return self.sampler(method, task, [record.pid for record in task.records]).batches_per_epoch
+
+    def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
+        """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them mixed in.
+
+        Raises:
+            InputError: an image cannot be read, or as :meth:`sampler`.
+        """
+        images = Images(
+            task.records,
+            height=self.height,
+            width=self.width,
+            cache_gib=self.cache_gib,
+            disk=self.disk,
+            skip_bad=self.skip_bad,
+        )
+        memory = method.memory if method.exemplar_share is not None else None
+        sampler = self.sampler(method, task, images.pids, memory.labels if memory else ())
+        return TaskBatches(
+            WithExemplars(images, memory.images, memory.labels) if memory else images,
+            sampler,
+            self.augment,
+            epochs=self.epochs,
+            first=first,
+            views=method.views,
+            pixels=method.pixels,
+            on_device=self.on_device,
+            rows=distributed.own_rows(),
+        )

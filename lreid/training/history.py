@@ -1,0 +1,55 @@
+"""How the loss terms go: their means, some times a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.evaluation import Observer
+from lreid.results import Results
+
+POINTS = 50  # values kept per task
+
+
+class History(Observer):
+    """Puts down the mean of each loss term since the last time.
+
+    Args:
+        results: gets the means, with task, epoch and learning rate.
+        log: told of every entry, and of the number of epochs before it.
+    """
+
+    def __init__(self, results: Results, log: Callable[[dict[str, float], int], None]) -> None:
+        self.results, self.log = results, log
+        self.task = 0
+        self.sums: dict[str, Tensor] = {}  # on the device: to read them is to wait for it
+        self.updates = 0  # that they are sums of
+
+    def before_task(self, task: Task) -> None:
+        self.task, self.sums, self.updates = task.index, {}, 0
+
+    def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
+        for name, term in terms.items():
+            self.sums[name] = self.sums.get(name, 0) + term.detach() / batches
+
+    def after_step(self) -> None:
+        self.updates += 1
+
+    def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
+        if epoch % max(1, epochs // POINTS) and epoch != epochs:
+            return
+        means = {name: total.item() / self.updates for name, total in self.sums.items()}
+        self.sums, self.updates = {}, 0
+        entry = {"task": self.task, "epoch": epoch, "lr": rate, **means}
+        self.results["loss_history"].append(entry)
+        self.log(entry, self.task * epochs + epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"task": self.task, "sums": self.sums, "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.task, self.sums, self.updates = state["task"], dict(state["sums"]), state["updates"]
