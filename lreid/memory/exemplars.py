@@ -102,9 +102,11 @@ class ExemplarMemory(ExemplarStore):
         self._write(np.arange(len(stay), len(stay) + len(come)), images, labels, np.array(come, np.int64), extras)
 
     def state_dict(self) -> dict[str, Any]:
+        """Images, labels and extras, the number of images seen, and the seed."""
         return super().state_dict() | {"seen": self.seen, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.seen, self.seed = state["seen"], state["seed"]
 

@@ -13,7 +13,7 @@ POLICIES = ("reservoir", "fifo", "random", "scored")
 
 
 class StreamMemory(ExemplarStore):
-    """Keeps some of the images of a stream by one of the policies
+    """Keeps some of the images of a stream by one of the policies below.
 
     * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R),
       as in ER, ER-ACE and ER-AML; however the stream is cut into batches and whatever is drawn in between, the same
@@ -107,6 +107,7 @@ class StreamMemory(ExemplarStore):
         return rows if len(rows) <= count else self._draws.choice(rows, count, replace=False)
 
     def state_dict(self) -> dict[str, Any]:
+        """Images, labels and extras, how much was seen, and both generators."""
         return super().state_dict() | {
             "seen": self.seen,
             "steps": self.steps,
@@ -115,6 +116,7 @@ class StreamMemory(ExemplarStore):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.seen, self.steps = state["seen"], state["steps"]
         self._random.bit_generator.state = state["random"]

@@ -70,6 +70,7 @@ class AKA(LwF):
         self.old_vertices: Tensor | None = None  # (V, dim)
 
     def parameters(self) -> Iterable[Parameter]:
+        """The network and the knowledge graph."""
         return chain(super().parameters(), self.graph.parameters())
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -90,13 +91,16 @@ class AKA(LwF):
         return terms
 
     def end_task(self, task: Task) -> None:
+        """Keeps the teacher, and the vertices that the next task is held to."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()
 
     def state_dict(self) -> dict[str, Any]:
+        """The teacher, the graph and its vertices after the last task."""
         return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.graph.load_state_dict(state["graph"])
         if state["old_vertices"] is not None:

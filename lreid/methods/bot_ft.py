@@ -46,13 +46,16 @@ class BoTFineTuning(Method):
         self.first_class = 0  # of the softmax
 
     def begin_task(self, task: Task) -> None:
+        """Adds a row of the classifier for each new identity."""
         self.first_class = 0 if self.memory else len(self.classifier)
         self.classifier.grow(len(task.classes))
 
     def parameters(self) -> Iterable[Parameter]:
+        """The network and the classifier."""
         return chain(self.model.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy behind the neck and the triplet loss before it."""
         features = self.model(batch.images)  # (B, dim)
         return self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
 
@@ -66,12 +69,15 @@ class BoTFineTuning(Method):
         }
 
     def class_scores(self, features: Tensor) -> Tensor:
+        """Logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)  # which are behind the neck
 
     def state_dict(self) -> dict[str, Any]:
+        """The classifier and the first class of the task, besides what the bases keep."""
         return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]

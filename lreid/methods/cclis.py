@@ -88,6 +88,7 @@ class CCLIS(Co2L):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
+        """Adds prototypes, and weighs the images of the task by one over the size of their class."""
         super().begin_task(task)
         self.prototypes.grow(len(task.classes))
         labels = torch.tensor([record.pid for record in task.records])
@@ -95,16 +96,19 @@ class CCLIS(Co2L):
         self.current_weights = torch.where(sizes > 0, 1 / sizes.double(), 0.0)
 
     def parameters(self) -> list[dict[str, Any]]:
+        """The network, and the prototypes with a learning rate of their own."""
         return [
             {"params": list(self.network.parameters())},
             {"params": list(self.prototypes.parameters()), "rate_factor": self.prototype_rate},
         ]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of Co2L with prototypes of unit length in the place of other images."""
         self.normalise_prototypes()
         return super().loss(batch)
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Equation 10: contrast with prototypes, weighted by how likely an image was to be kept."""
         current = () if self.weigh_current else self.task_classes
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
@@ -122,6 +126,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
+        """Relations to the prototypes of past classes, or those of Co2L."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)
@@ -129,6 +134,7 @@ class CCLIS(Co2L):
         return prototype_relation_loss(scores, old_scores, **self.relation_options)
 
     def end_task(self, task: Task) -> None:
+        """Selects exemplars, and keeps the prototypes for the teacher."""
         self.normalise_prototypes()
         super().end_task(task)
         self.old_prototypes = self.prototypes.weight.detach().clone()
@@ -165,6 +171,7 @@ class CCLIS(Co2L):
         self.prototypes.weight.copy_(F.normalize(self.prototypes.weight))
 
     def state_dict(self) -> dict[str, Any]:
+        """Prototypes, old and new, weights of the task's images and the generator."""
         return super().state_dict() | {
             "prototypes": self.prototypes.state_dict(),
             "old_prototypes": self.old_prototypes,
@@ -173,6 +180,7 @@ class CCLIS(Co2L):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.prototypes.load_state_dict(state["prototypes"])
         self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)

@@ -83,9 +83,11 @@ class Co2L(Method):
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
+        """Remembers which classes are new: only they are anchors."""
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Contrast on all views, and distillation once there is a previous network."""
         new = self.network(batch.images)
         terms = self.contrast(F.normalize(new.projections), batch)
         if self.teacher is not None:
@@ -112,9 +114,11 @@ class Co2L(Method):
         return relation_distillation_loss(student, teacher, **self.relation_options)
 
     def state_dict(self) -> dict[str, Any]:
+        """The projection head and the classes of the task, besides the teacher and the memory."""
         return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.task_classes = tuple(state["task_classes"])

@@ -18,8 +18,9 @@ from lreid.models import Embedder, ProjectedEmbedder
 
 
 class ContrastScoring(Method):
-    """Self-supervised learning from an unlabelled stream ("Enabling Efficient On-Device Self-Supervised Contrastive
-    Learning by Data Selection", Equations 1-6).
+    """Self-supervised learning from an unlabelled stream.
+
+    Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection", Equations 1-6.
 
     Of the images in the buffer and those of the segment that comes in, the ones stay whose projections differ most
     from those of their flipped selves. Then the SimCLR loss of two augmentations of the whole buffer is minimised. They
@@ -83,6 +84,7 @@ class ContrastScoring(Method):
         return StreamMemory(size, self.policy, seed=self.seed)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """NT-Xent between two views of the buffer, which first takes in the batch."""
         if id(batch) not in self.taken:
             self.select(batch)
             self.taken.add(id(batch))
@@ -93,6 +95,7 @@ class ContrastScoring(Method):
         return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}
 
     def end_step(self, batch: Batch) -> None:
+        """Forgets that the batch was taken in, so that one with its address is a new one."""
         self.taken.discard(id(batch))
 
     def select(self, batch: Batch) -> None:
@@ -125,6 +128,7 @@ class ContrastScoring(Method):
         return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
+        """The head, the generator, the size of the buffer and how often images were scored again."""
         return super().state_dict() | {
             "head": self.network.head.state_dict(),
             "generator": self.generator.get_state(),
@@ -133,6 +137,7 @@ class ContrastScoring(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         self.memory = self.new_buffer(state["buffer"])
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])

@@ -36,6 +36,7 @@ class Decoupled(DwPP):
         self.alpha, self.beta, self.temperature = alpha, beta, temperature
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        """Decoupled distillation of the logits between queries and prototypes of an episode."""
         episode = split_episode(batch.labels, batch.num_support, student.device)
         new, old = (prototype_logits(features, episode, self.metric) for features in (student, teacher))
         beta: float | Tensor = self.beta

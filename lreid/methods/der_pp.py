@@ -44,6 +44,7 @@ class DERpp(ER):
         self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of ER, and the distance of stored images to the logits they had when they came."""
         terms = super().loss(batch)
         if "replay" in terms:
             replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
@@ -52,6 +53,7 @@ class DERpp(ER):
         return terms
 
     def incoming_loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy of the new images, whose logits are set aside for the memory."""
         logits = self.logits(batch.images)  # (B, identities)
         for path, row in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
             if path not in self.offered:
@@ -61,4 +63,5 @@ class DERpp(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+        """The logits that images had when they were first seen."""
         return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

@@ -50,6 +50,7 @@ class DMMLFineTuning(Method):
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """DMML on the episode, and nothing against forgetting."""
         return self.episode_loss(self.model(batch.images), batch)
 
     def episode_loss(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:

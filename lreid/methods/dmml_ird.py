@@ -37,4 +37,5 @@ class DMMLIRD(DwPP):
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        """Relations within the batch that stay as they were for the previous network."""
         return relation_distillation_loss(F.normalize(student), F.normalize(teacher), **self.relation_options)

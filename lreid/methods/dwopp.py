@@ -23,4 +23,5 @@ class DwoPP(DwPP):
         super().__init__(model, temperature=temperature, **options)
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        """The loss :func:`~lreid.losses.dwopp_loss` on the episode."""
         return dwopp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)

@@ -50,6 +50,7 @@ class DwPP(DMMLFineTuning):
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """DMML on the episode, and distillation once there is a previous network."""
         student = self.model(batch.images)  # (B, dim)
         terms = self.episode_loss(student, batch)
         if self.teacher is not None:

@@ -84,13 +84,16 @@ class ER(Method):
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
+        """Adds a row of the classifier for each new identity; no image of the task was offered to the memory yet."""
         self.classifier.grow(len(task.classes))
         self.task_classes, self.offered = tuple(task.classes), set()
 
     def parameters(self) -> Iterable[Parameter]:
+        """The network and the classifier."""
         return chain(self.model.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy of the incoming images and of stored ones."""
         terms = {"incoming": self.incoming_loss(batch)}
         replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
         if replay is not None:
@@ -110,6 +113,7 @@ class ER(Method):
         return self.classifier(self.model(images))
 
     def class_scores(self, features: Tensor) -> Tensor:
+        """Logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
@@ -130,6 +134,7 @@ class ER(Method):
         return Replay(images, torch.from_numpy(self.memory.labels[rows]).to(images.device), rows)
 
     def end_step(self, batch: Batch) -> None:
+        """Offers the images of the batch to the memory, each once."""
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
         if not last:
@@ -146,6 +151,7 @@ class ER(Method):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
+        """Classifier, generator, classes of the task, and which of its images were offered to the memory."""
         return super().state_dict() | {
             "classifier": self.classifier.state_dict(),
             "generator": self.generator.get_state(),
@@ -154,6 +160,7 @@ class ER(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.generator.set_state(state["generator"].cpu())

@@ -33,19 +33,24 @@ class ERACE(ER):
         self.highest = -1  # identity that came in so far
 
     def new_classifier(self) -> GrowingClassifier:
+        """A classifier that compares cosines."""
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy over the classes of the batch, so that new images do not push old classes away."""
         seen = torch.tensor([self.highest]) if self.official_denominator else None
         return asymmetric_cross_entropy(self.logits(batch.images), batch.labels, seen)
 
     def end_step(self, batch: Batch) -> None:
+        """Stores images, and notes the highest class seen, for the official denominator."""
         super().end_step(batch)
         self.highest = max(self.highest, int(batch.labels.max()))
 
     def state_dict(self) -> dict[str, Any]:
+        """The highest class seen, besides what ER keeps."""
         return super().state_dict() | {"highest": self.highest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.highest = state["highest"]

@@ -53,9 +53,11 @@ class ERAML(ER):
         self.weights["incoming"] = incoming_weight
 
     def new_classifier(self) -> GrowingClassifier:
+        """A classifier that compares cosines."""
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
+        """The metric loss of new images to positives and negatives among new and stored ones."""
         if len(self.memory) == 0:
             return super().incoming_loss(batch)
         stored = torch.from_numpy(self.memory.labels)  # (M,)

@@ -64,6 +64,7 @@ class ERD(DwPP):
         self.whole_batch = whole_batch
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """DMML, and both distillation terms on the images of past tasks in the batch."""
         student = self.model(batch.images)  # (B, dim)
         previous = self.previous_part(batch.labels)  # (B,)
         rows = torch.ones_like(previous) if self.whole_batch else ~previous

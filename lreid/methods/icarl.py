@@ -44,6 +44,7 @@ class ICaRL(LwF):
         super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Binary cross-entropies with the previous network's outputs for old classes, and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device), logits.shape[1]

@@ -38,10 +38,12 @@ class IDA(DwPP):
         self.anchors = torch.empty(0, model.dim)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        """Alignment of new and old features relative to the anchors of all past classes."""
         anchors = self.anchors.to(student.device)
         return discriminant_alignment_loss(student, teacher, anchors, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:
+        """Keeps the teacher, and the class means of the task as anchors for good."""
         super().end_task(task)
         features = self.model.extract([record.path for record in task.records])  # (n, dim)
         labels = np.array([record.pid for record in task.records])
@@ -49,8 +51,10 @@ class IDA(DwPP):
         self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means))])
 
     def state_dict(self) -> dict[str, Any]:
+        """The teacher and the anchors."""
         return super().state_dict() | {"anchors": self.anchors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.anchors = state["anchors"]

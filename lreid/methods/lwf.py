@@ -42,6 +42,7 @@ class LwF(BoTFineTuning):
         self.old_classifier = frozen_copy(self.classifier)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of BoT, and the previous network's logits of old classes to stay near to."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
         terms = self.softmax_triplet(features, logits, batch)
@@ -52,12 +53,15 @@ class LwF(BoTFineTuning):
         return terms
 
     def end_task(self, task: Task) -> None:
+        """Keeps the teacher with its classifier."""
         super().end_task(task)
         self.old_classifier = frozen_copy(self.classifier)
 
     def state_dict(self) -> dict[str, Any]:
+        """The teacher's classifier, besides what the bases keep."""
         return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.old_classifier.load_state_dict(state["old_classifier"])

@@ -34,6 +34,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
+        """Of more images drawn, those whose loss a step on the incoming ones would raise most."""
         drawn = super().choose(max(self.candidates, count), incoming)
         if drawn is None or len(drawn.labels) <= count:
             return drawn

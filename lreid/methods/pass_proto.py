@@ -76,10 +76,12 @@ class PASS(BoTFineTuning):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
+        """Adds a row of the classifier for each rotation of each new identity."""
         self.first_class = 0 if self.memory or self.weights["prototypes"] else len(self.classifier)
         self.classifier.grow(self.rotations * len(task.classes))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of BoT on rotated copies, prototypes of past classes, and features that stay as they were."""
         count = len(batch.labels)
         if self.rotations > 1:
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
@@ -104,9 +106,11 @@ class PASS(BoTFineTuning):
         return F.cross_entropy(self.classifier(past), rows.to(past.device))
 
     def class_scores(self, features: Tensor) -> Tensor:
+        """Logits of identities, without those of rotated copies."""
         return super().class_scores(features)[:, :: self.rotations]  # of upright images
 
     def end_task(self, task: Task) -> None:
+        """Keeps the teacher, a mean feature of each class, and after the first task the radius around them."""
         features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
         labels = torch.tensor([record.pid for record in task.records])  # (n,)
         if self.teacher is None:
@@ -117,6 +121,7 @@ class PASS(BoTFineTuning):
         super().end_task(task)
 
     def state_dict(self) -> dict[str, Any]:
+        """Prototypes with their classes, the radius and the generator."""
         return super().state_dict() | {
             "prototypes": self.prototypes,
             "prototype_classes": self.prototype_classes,
@@ -125,6 +130,7 @@ class PASS(BoTFineTuning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.prototypes = state["prototypes"].to(self.prototypes.device)
         self.prototype_classes = state["prototype_classes"].cpu()

@@ -81,6 +81,7 @@ class ReRankedScores:
         self.images_by_column = _transpose_gallery(vectors, num_queries)
 
     def __call__(self, here: slice) -> Tensor:
+        """Scores of some queries with the whole gallery, ``(q, G)``; the highest is the best."""
         gallery = slice(self.num_queries, None)
         original = self._distances(here)[:, gallery] / self.furthest[here, None]  # (B, G)
         overlap = np.zeros(original.shape, dtype=self.vectors.values.dtype)  # (B, G) sum of minima
