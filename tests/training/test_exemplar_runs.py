@@ -53,6 +53,23 @@ def test_at_its_limit_a_run_is_that_of_its_base(
         assert results[0]["exemplars"] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dmml_ft", "dwopp", "decoupled", "ida", "aka", "pass_proto"])
+def test_any_method_replays_exemplars(name: str, tmp_path: Path) -> None:
+    """Of two tasks of six identities: the second is learned from images of all twelve."""
+    results = [
+        train(config(METHOD__NAME=name, METHOD__EXEMPLARS=exemplars), tmp_path / str(exemplars))
+        for exemplars in (0, 24)
+    ]
+    assert [each["exemplars"] for each in results] == [0, 24]
+    first, second = (
+        [{key: entry[key] for key in entry if key != "lr"} for entry in each["loss_history"]] for each in results
+    )
+    assert first[:2] == second[:2] and first[2:] != second[2:]
+    memory = torch.load(tmp_path / "24" / "checkpoints" / "task-02.pt", weights_only=True)["method"]["memory"]
+    assert sorted(memory["labels"].tolist()) == sorted(2 * list(range(12)))
+
+
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
     """A CSV data set of files, three domains of four training identities with four images each."""
