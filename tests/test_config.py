@@ -6,16 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lreid.config import (
     GROUPS,
     KEYS,
+    Key,
     check_values,
     config_from_text,
     default_config,
     differing_keys,
     find_config,
     layers,
+    leaves,
     load_config,
     method_options,
     method_title,
@@ -154,9 +158,47 @@ def test_base_then_file_then_override(tmp_path: Path) -> None:
     assert cfg.BENCHMARK.TRAIN == ["a", "b"]
 
 
-def test_a_dump_reads_back_the_same() -> None:
-    cfg = load_config([], ["METHOD.NAME", "dwpp", "METHOD.TEMPERATURE", "3.5"])
+def values(key: Key) -> st.SearchStrategy[object]:
+    """All values that a key may have; texts and lists of those that no other check concerns."""
+    if key.choices:
+        return st.sampled_from(key.choices)
+    if isinstance(key.default, bool):
+        return st.booleans()
+    if isinstance(key.default, int):
+        return st.integers(key.least, key.most)
+    if isinstance(key.default, float):
+        low = key.least if key.above is None else key.above
+        return st.floats(low, key.most, exclude_min=key.above is not None, allow_infinity=False, allow_nan=False)
+    name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
+    if isinstance(key.default, str):
+        return name
+    return st.lists(st.floats(0.1, 1), min_size=3, max_size=3) if len(key.default) == 3 else st.lists(name)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.fixed_dictionaries({}, optional={name: values(key) for name, key in KEYS.items()}))
+def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict[str, object]) -> None:
+    cfg = load_config(overrides=[str(part) for pair in keys.items() for part in pair])
+    check_values(cfg)
+    assert {name: value for name, value in leaves(cfg) if name in keys} == keys
     assert differing_keys(cfg, config_from_text(cfg.dump(), "dump")) == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, key in KEYS.items() if (key.least, key.most, key.above) != (None,) * 3]
+)
+def test_values_beyond_a_limit_are_refused(name: str) -> None:
+    key = KEYS[name]
+    for limit, fault in (
+        (None if key.least is None else key.least - 1, f"it must be {key.least} or more"),
+        (key.above, f"it must be above {key.above}"),
+        (None if key.most is None else key.most + 1, f"it must be {key.most} or less"),
+    ):
+        if limit is not None:
+            with pytest.raises(
+                InputError, match=f"^{name} is {float(limit) if type(key.default) is float else limit}; {fault}$"
+            ):
+                check_values(load_config(overrides=[name, str(limit)]))
 
 
 def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:

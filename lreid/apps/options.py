@@ -20,9 +20,9 @@ from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
 LEARNS_FROM = {
-    "episodes": "episodes of support and query images: it reads EPISODE.*",
-    "identities": "P x K images: it reads BATCH.*, or with STREAM.SEGMENT above 0 and no exemplars mixed in STREAM.*",
-    "stream": "a stream: it reads STREAM.*, and BATCH.* for its segment where STREAM.SEGMENT is 0",
+    "episodes": "episodes of support and query images and reads EPISODE.*",
+    "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set and no exemplars are mixed in)",
+    "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
 }
 
 PAGE = """\

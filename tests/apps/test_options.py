@@ -15,7 +15,7 @@ from lreid.methods import method_class, method_defaults, method_names
 def test_options_of_a_method_and_its_bases_with_their_meaning() -> None:
     text = options_text("dwopp").splitlines()
     assert text[0].startswith("dwopp: Distillation without positive pairs")
-    assert "It learns from episodes of support and query images: it reads EPISODE.*." in text
+    assert "It learns from episodes of support and query images and reads EPISODE.*." in text
     row = text.index("METHOD.TEMPERATURE  1.0  (float)")
     assert text[row + 1] == "    of both distributions."  # of DwPP
     assert "METHOD.MINING  'hard'  (hard, center)" in text  # of DMMLFineTuning, which hands it on to a function

@@ -106,6 +106,9 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
         "_BASE_: a.yaml",
         "_BASE_: gone.yaml",
         '_BASE_: "a\\0"',
+        "_BASE_: configs",
+        "_BASE_: ../methods",
+        "_BASE_: ''",
         "_BASE_: .",
         "_BASE_: ['" + "a" * 5000 + "']",
         "INPUT: {STD: [0, 1, 1]}",
@@ -113,6 +116,12 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
         "BENCHMARK: {TRAIN: [null]}",
         "BENCHMARK: {TRAIN: ['csv:" + "a" * 5000 + "']}",
         'BENCHMARK: {TRAIN: ["csv:a\\0"]}',
+        "BENCHMARK: {TRAIN: ['csv:']}",
+        "BENCHMARK: {TRAIN: ['csv:#']}",
+        "BENCHMARK: {TRAIN: ['folder:#']}",
+        "MODEL: {WEIGHTS: .}",
+        "METHOD: {NAME: bot_ft}\nEPISODE: {QUERY: 2}",
+        "METHOD: {NAME: icarl, TEMPERATURE: []}",
         'BENCHMARK: {TRAIN: ["folder:a\\0"]}',
         "BENCHMARK: {NAME: ../../x}",
         "BENCHMARK: {NAME: /tmp/x}",
@@ -122,7 +131,7 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
         "MODEL: {WEIGHTS: /dev/null}",
         "SEED: 4294967296",
     ],
-    ids=range(55),
+    ids=range(64),
 )
 def test_configs_with_something_hostile(content: str | bytes, tmp_path: Path) -> None:
     assert "far enough" not in trained(tmp_path, "--config", str(config(tmp_path, content)))
