@@ -176,7 +176,7 @@ def _is_plain(value: Any) -> bool:
 
 def random_state() -> dict[str, Any]:
     """States of the global generators of torch, numpy and Python, as tensors and plain values."""
-    numpy_state: Any = np.random.get_state()  # a tuple, as the global generator is a Mersenne Twister
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, as the global one is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
     return {
@@ -197,6 +197,6 @@ def set_random_state(state: dict[str, Any]) -> None:
     name, keys, *rest = state["numpy"]
     if not 0 <= rest[0] <= len(keys):
         raise ValueError(f"position {rest[0]} of numpy's generator")
-    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
     version, words, gauss_next = state["python"]
     random.setstate((version, tuple(words), gauss_next))

@@ -82,7 +82,7 @@ def write_atomically(
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes UTF-8 text with :func:`write_atomically`; bytes of file names that are no text come out as ``\\udcff``."""
+    r"""Writes UTF-8 text with :func:`write_atomically`; bytes of file names that are no text come out as ``\udcff``."""
     write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 

@@ -25,7 +25,7 @@ from lreid.models import Embedder
 
 
 def draw() -> list[float]:
-    return [random.gauss(0, 1), random.random(), np.random.normal(), torch.rand(1).item()]
+    return [random.gauss(0, 1), random.random(), np.random.normal(), torch.rand(1).item()]  # noqa: NPY002
 
 
 def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:

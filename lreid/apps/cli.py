@@ -129,7 +129,7 @@ def one_line(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text for a terminal, in lines: escape codes, bytes that are no text and the like come out as ``\\x1b``."""
+    r"""Text for a terminal, in lines: escape codes, bytes that are no text and the like come out as ``\x1b``."""
     return "".join(
         each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
     )

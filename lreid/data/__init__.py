@@ -1,0 +1,1 @@
+"""Images: data sets, tasks, batches, caches and synthetic images."""

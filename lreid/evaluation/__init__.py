@@ -14,8 +14,8 @@ from lreid.evaluation.switch import SwitchObserver
 __all__ = [
     "AccuracyEvaluator",
     "DriftRecorder",
-    "GradientRecorder",
     "Evaluator",
+    "GradientRecorder",
     "Observer",
     "SwitchObserver",
     "TeacherDivergence",

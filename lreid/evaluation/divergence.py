@@ -37,9 +37,11 @@ class TeacherDivergence(Observer):
         self.task: Task | None = None  # whose first batch is still to come
 
     def before_task(self, task: Task) -> None:
+        """Waits for the first batch of the task."""
         self.task = task
 
     def before_loss(self, batch: Batch) -> None:
+        """Compares the teacher with itself in fp32, if this is the batch that was waited for."""
         if self.task is not None and self.method.teacher is not None:
             nats = teacher_divergence(self.method.teacher, batch.images)
             self.results["teacher_divergence"][str(self.task.index)] = nats

@@ -37,6 +37,7 @@ class SwitchObserver(Observer):
         self.gradients: GradientRecorder | None = None
 
     def before_task(self, task: Task) -> None:
+        """Takes stored and held-out images to watch, from the second task on."""
         self.task = task.index
         if self.task:
             stored = self.method.memory.images if self.method.memory else []
@@ -45,25 +46,30 @@ class SwitchObserver(Observer):
             self.gradients = GradientRecorder(self.method, steps=self.steps)
 
     def before_loss(self, batch: Batch) -> None:
+        """Lets the recorder of gradients hook into the network."""
         if self.gradients is not None:
             self.gradients.before_loss()
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
+        """Records the feature-gradient norms of the batch."""
         if self.gradients is not None:
             self.gradients.after_loss(batch, loss)
 
     def after_step(self) -> None:
+        """Measures how far the watched images have moved."""
         if self.drift is not None and self.gradients is not None:
             self.drift.after_step()
             self.gradients.after_step()
 
     def after_task(self, task: Task) -> None:
+        """Writes the curves of the task into the results."""
         if self.drift is not None and self.gradients is not None:
             self.results["drift"].append({"task": task.index, **self.drift.curves})
             self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
         self.drift = self.gradients = None
 
     def state_dict(self) -> dict[str, Any]:
+        """The watched images of the memory, and the curves so far."""
         if self.drift is None or self.gradients is None:
             return {}
         buffer = self.drift.images.get("buffer")  # the memory itself may hold others by now
@@ -75,6 +81,7 @@ class SwitchObserver(Observer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave; held-out images are read anew."""
         if state:
             self.task = state["task"]
             sets = {} if state["buffer"] is None else {"buffer": state["buffer"].numpy()}

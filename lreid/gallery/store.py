@@ -148,9 +148,11 @@ class Place(Protocol):
     def beside(self) -> list[str]:
         """Names of all that was kept besides this version: other ones, and files that a process is writing."""
 
-    def next(self) -> Place: ...
+    def next(self) -> Place:
+        """Where the next version is made."""
 
-    def previous(self) -> Place: ...
+    def previous(self) -> Place:
+        """Where the version before this one is kept."""
 
     def switch(self, current: Any) -> None:
         """The next version takes this place in one step; what was here becomes the previous one.

@@ -30,16 +30,20 @@ class History(Observer):
         self.updates = 0  # that they are sums of
 
     def before_task(self, task: Task) -> None:
+        """Begins new sums."""
         self.task, self.sums, self.updates = task.index, {}, 0
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
+        """Adds the terms of a batch to the sums."""
         for name, term in terms.items():
             self.sums[name] = self.sums.get(name, 0) + term.detach() / batches
 
     def after_step(self) -> None:
+        """Counts the updates that the means are of."""
         self.updates += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
+        """Writes the means since the last entry, at some epochs of a task and at its last one."""
         if epoch % max(1, epochs // POINTS) and epoch != epochs:
             return
         means = {name: total.item() / self.updates for name, total in self.sums.items()}
@@ -49,7 +53,9 @@ class History(Observer):
         self.log(entry, self.task * epochs + epoch)
 
     def state_dict(self) -> dict[str, Any]:
+        """The sums of the epochs since the last entry."""
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
         self.task, self.sums, self.updates = state["task"], dict(state["sums"]), state["updates"]

@@ -92,7 +92,7 @@ def _train(
         _check_same_config(cfg, start[1]["config"], start[0])
 
     random.seed(cfg.SEED)
-    np.random.seed(cfg.SEED)
+    np.random.seed(cfg.SEED)  # noqa: NPY002  what libraries draw from
     torch.manual_seed(cfg.SEED)
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)

@@ -125,6 +125,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return path
 
     def write_results(self, results: Results) -> None:
+        """Writes results.json."""
         if self.writes:
             ledger.write(self.path / "results.json", results)
 

@@ -93,7 +93,8 @@ class Updates:
             self.check()
 
     def check(self) -> None:
-        """
+        """Looks at the losses since the last time.
+
         Raises:
             NotFinite: a loss was not finite.
         """

@@ -169,7 +169,7 @@ def test_lreid_orders_with_and_without_the_cap(build, train, cap):
 def version(name, split, people):
     """A split of a data set in which every person is once a query and once in the gallery, with a distractor."""
     query = tuple(Record(f"{name}/{pid}a", pid, 1) for pid in people)
-    gallery = tuple(Record(f"{name}/{pid}b", pid, 2) for pid in people) + (Record(f"{name}/0", 0, 2),)
+    gallery = (*(Record(f"{name}/{pid}b", pid, 2) for pid in people), Record(f"{name}/0", 0, 2))
     train = tuple(Record(f"{name}/{pid}a", pid, 1) for pid in range(1, 6) if pid not in people)
     return DataSet(name, train, query, gallery[::-1] if split % 2 else gallery)
 

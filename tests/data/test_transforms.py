@@ -14,7 +14,7 @@ from lreid.data.transforms import Augment, erased_box
 from lreid.errors import InputError
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
-import albumentations as A  # noqa: E402
+import albumentations as A
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 RNG = np.random.default_rng(0)

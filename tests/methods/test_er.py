@@ -90,7 +90,7 @@ def test_images_of_the_task_are_left_out_where_tasks_are_known() -> None:
     method = new("er", exemplars=30, task_free=False)
     learn(method, 1)
     method.begin_task(task_of(1))
-    (first, second, _) = segments(1)
+    (first, *_) = segments(1)
     method.loss(first)
     method.end_step(first)
     assert set(method.memory.labels) > {4, 5}

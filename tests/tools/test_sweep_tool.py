@@ -56,7 +56,7 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
         str(tmp_path / "out"),
         *ARGUMENTS,
     )
-    out, err = capfd.readouterr()
+    err = capfd.readouterr().err
     *reasons, last = err.splitlines()
     assert status == 2 and last.startswith("sweep.py: 1 of 2 runs failed")
     (reason,) = [line for line in reasons if line.startswith(str(tmp_path / "out" / "gone"))]

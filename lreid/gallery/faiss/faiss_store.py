@@ -45,9 +45,11 @@ class FaissStore:
 
     @property
     def width(self) -> int:
+        """D, the numbers of a feature."""
         return self.index.d
 
     def count(self, where: Filter) -> int:
+        """The number of images that a filter allows."""
         return int(self._allows(where).sum())
 
     @classmethod
@@ -61,6 +63,7 @@ class FaissStore:
         return cls(index, labels, about, len(vectors))
 
     def add(self, vectors: np.ndarray, labels: Labels) -> None:
+        """Adds rows under the next free keys."""
         self._check_writable()
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
@@ -72,6 +75,7 @@ class FaissStore:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
 
     def remove(self, keys: np.ndarray) -> None:
+        """Deletes rows; their keys are not given again."""
         self._check_writable()
         drop = np.isin(self.everything.keys, keys)
         self.index.remove(self.everything.keys, drop)
@@ -79,18 +83,22 @@ class FaissStore:
         self._by_path = {}
 
     def keys_of(self, paths: Paths) -> np.ndarray:
+        """Keys of paths, -1 where there is none; the first call makes a table of all paths."""
         if not self._by_path:
             self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
         return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
 
     def labels(self) -> Labels:
+        """Labels of all images, by ascending keys."""
         return self.everything
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
+        """Features of images, as exact as the index keeps them."""
         require_keys(keys, self.everything.keys)  # the index would give the vector of another image
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+        """The best images that a filter allows, searched as the kind of index does."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -107,6 +115,7 @@ class FaissStore:
         return scores, Labels(keys, *columns)
 
     def finish(self) -> None:
+        """Trains the index that was asked for, now that all rows are there, and saves it."""
         self.about.whole = True
         if self.about.kind == "flat":
             self.about.recall = dict(EXACT)
@@ -158,7 +167,7 @@ class FaissStore:
         return cls(index, labels, about, next_key, path, seen, memory_map)
 
     def close(self) -> None:
-        pass
+        """Nothing to let go of: the file is read as a whole, or mapped."""
 
     def _allows(self, where: Filter) -> np.ndarray:
         return where.allows(self.everything.ids, self.everything.cams, self.everything.times)
@@ -179,28 +188,34 @@ class FilePlace:
 
     @classmethod
     def named(cls, path: str) -> FilePlace:
+        """The place of a path, which a symbolic link may lead to."""
         return cls(real_path(path))
 
     def __str__(self) -> str:
         return str(self.path)
 
     def exists(self) -> bool:
+        """Whether the file is there."""
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
+        """The gallery of the file; what killed writers left is removed first."""
         for each in (self, self.next(), self.previous()):
             remove_leftovers(each.path.parent, each.path.name)
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
+        """A gallery in memory, which becomes the file when it is saved."""
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path
         return store
 
     def bytes(self) -> int:
+        """Size of the file."""
         return self.path.stat().st_size
 
     def delete(self) -> None:
+        """Removes the file, for good once this returns."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -208,22 +223,28 @@ class FilePlace:
         sync_folder(self.path.parent, self.path)
 
     def others(self) -> list[FilePlace]:
+        """``FILE.next`` and ``FILE.previous``, where they are."""
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
     def beside(self) -> list[str]:
+        """The other versions, and files that a process is writing or has left behind."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
         return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 
     def next(self) -> FilePlace:
+        """``FILE.next``."""
         return FilePlace(self.path.with_name(f"{self.path.name}.next"))
 
     def previous(self) -> FilePlace:
+        """``FILE.previous``."""
         return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
 
     def switch(self, current: FaissStore) -> None:
+        """Renames the next version to this file, unless somebody wrote to it since it was read."""
         self._take(self.next().path, self.previous().path, current.seen)
 
     def roll_back(self) -> None:
+        """Renames the previous version to this file; what was here becomes the next one."""
         if not self.previous().exists():
             raise InputError(f"{self.path}: has no previous version to go back to")
         seen = stamp(self.path) if self.path.exists() else None

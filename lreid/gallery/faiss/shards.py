@@ -44,13 +44,16 @@ class Shards:
 
     @property
     def d(self) -> int:
+        """D, under the name that faiss gives it."""
         return self.parts[0].d
 
     @property
     def ntotal(self) -> int:
+        """The number of images in all shards, under the name that faiss gives it."""
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
+        """Adds each row to the shard of its key."""
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number
             if here.any():

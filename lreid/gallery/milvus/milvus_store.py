@@ -65,6 +65,7 @@ class MilvusStore:
 
     @staticmethod
     def drop(connection: Connection, name: str, collection: str) -> None:
+        """Deletes the collections of a gallery."""
         with connection.writing(name):
             for each in (f"{collection}_meta", collection):
                 connection("drop_collection", each)
@@ -100,6 +101,7 @@ class MilvusStore:
 
     @classmethod
     def load(cls, connection: Connection, name: str, collection: str, where: str, in_use: bool) -> MilvusStore:
+        """The gallery in a collection, which is loaded for searching."""
         connection("load_collection", collection)
         meta = Meta(connection, name, collection)
         store = cls(connection, name, collection, where, in_use, *meta.read(where))
@@ -107,6 +109,7 @@ class MilvusStore:
         return store
 
     def save(self, path: Any = None) -> None:
+        """Writes names and header, and lets the alias point here once the gallery is whole."""
         if path is not None:
             raise InputError(f"{self.where}: is in Milvus; tools/search.py migrate makes a file of it")
         self._require_reserved()
@@ -125,15 +128,18 @@ class MilvusStore:
             self._is_reserved = False
 
     def finish(self) -> None:
+        """Marks the gallery as whole, and saves it."""
         self.about.whole = True
         self.save()
 
     def close(self) -> None:
+        """Ends the connection."""
         self.connection.close()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def add(self, vectors: np.ndarray, labels: Labels) -> None:
+        """Upserts rows under keys that are hashes of their paths; names go first."""
         self._require_current()
         self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
@@ -159,6 +165,7 @@ class MilvusStore:
         self._require_current()  # else they may be missing in the version that is in use now
 
     def remove(self, keys: np.ndarray) -> None:
+        """Deletes rows, some thousand a request."""
         self._require_current()
         for part in parts_of(keys.tolist(), 4096):
             with self.connection.writing(self.name):
@@ -167,12 +174,14 @@ class MilvusStore:
         self._require_current()
 
     def count(self, where: Filter) -> int:
+        """The number of images that a filter allows, as of now."""
         answer = self.connection(
             "query", self.collection, filter=expression(where), output_fields=["count(*)"], consistency_level="Strong"
         )
         return int(answer[0]["count(*)"])
 
     def keys_of(self, paths: Paths) -> np.ndarray:
+        """Keys of paths, -1 where there is none."""
         keys = _keys(paths)
         there: dict[int, str] = {}
         for part in parts_of(keys.tolist(), 4096):
@@ -186,10 +195,12 @@ class MilvusStore:
         return np.where(np.isin(keys, list(there)), keys, -1)
 
     def labels(self) -> Labels:
+        """Labels of all images, by ascending keys."""
         rows = sorted(self.connection.rows(self.collection, ["key", *FIELDS]), key=lambda row: row["key"])
         return _labels([row["key"] for row in rows], rows, (len(rows),))
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
+        """Features of images, in requests of a size that a server takes."""
         found: dict[int, np.ndarray] = {}
         for part in parts_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
             rows = self.connection(
@@ -200,6 +211,7 @@ class MilvusStore:
         return np.array([found[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+        """The best images that a filter allows, found by the server."""
         if k > MOST:
             raise InputError(f"k = {k}: Milvus finds {MOST} images at most")
         parameters = {name: max(value, k) for name, value in SEARCHES[self.about.kind].items()}

@@ -54,6 +54,7 @@ class MilvusPlace:
         return f"{SCHEME}{self.uri}{named}{version}"
 
     def exists(self) -> bool:
+        """Whether a gallery of this name is there; a file of Milvus Lite is not made by asking."""
         if self.uri.endswith(".db") and not Path(self.uri).exists():
             return False
         connection = connect(self.uri)
@@ -63,6 +64,7 @@ class MilvusPlace:
         return collection is not None and MilvusStore.exists(connection, collection)
 
     def load(self, memory_map: bool = False) -> MilvusStore:
+        """The gallery that the alias points to, or its next or previous version."""
         if memory_map:
             raise InputError(f"{self}: a gallery in Milvus is not mapped into memory; leave memory_map out")
         if not self.exists():
@@ -78,6 +80,7 @@ class MilvusPlace:
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Labels, about: About) -> MilvusStore:
+        """A gallery in a collection of its own, which the alias points to once it is whole."""
         if about.shards != 1:
             raise InputError(f"{self}: Milvus spreads a gallery by itself; shards are for files")
         if self.exists():
@@ -87,15 +90,17 @@ class MilvusPlace:
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
 
     def bytes(self) -> None:
-        return None
+        """Unknown: the server does not tell."""
 
     def delete(self) -> None:
+        """Deletes the collections of this version."""
         connection = connect(self.uri)
         collection = self._collection(connection)
         if collection is not None:
             MilvusStore.drop(connection, self.name, collection)
 
     def others(self) -> list[MilvusPlace]:
+        """All versions but this one, told by the numbers of their collections."""
         connection = connect(self.uri)
         current = self._current(connection)
         if current is None:
@@ -106,21 +111,26 @@ class MilvusPlace:
         return [each for each in places if each.exists()]
 
     def beside(self) -> list[str]:
+        """The other versions; nothing is ever half written here."""
         return [str(each) for each in self.others()]
 
     def next(self) -> MilvusPlace:
+        """The version that is being made."""
         return replace(self, step=self.step + 1)
 
     def previous(self) -> MilvusPlace:
+        """The version before this one."""
         return replace(self, step=self.step - 1)
 
     def switch(self, current: MilvusStore) -> None:
+        """Lets the alias point to the next version, unless another process has moved it."""
         connection = connect(self.uri)
         if self._current(connection) != current.collection:
             raise InputError(f"{self}: another process has switched it in the meantime; nothing was done")
         self._point_to(connection, self.next()._collection(connection))
 
     def roll_back(self) -> None:
+        """Lets the alias point to the previous version."""
         if not self.previous().exists():
             raise InputError(f"{self}: has no previous version to go back to")
         connection = connect(self.uri)
