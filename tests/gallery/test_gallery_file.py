@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import signal
 import sys
 import zipfile
@@ -16,6 +19,7 @@ from lreid.errors import InputError
 from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
+from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.places import place_of
 
 faiss = pytest.importorskip("faiss")
@@ -428,3 +432,65 @@ def test_without_faiss_or_a_place_to_save_to(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(InputError, match=r"install lreid\[cpu\], or lreid\[gpu\]"):
         small()
+
+
+CALLS = ("open", "fsync", "link", "replace", "rename", "unlink", "listdir", "mkdir", "fchmod", "fchown")
+
+
+def fail_at(patch, number, error):
+    """The call of this number that changes or reads the disk fails; returns a list that tells which one."""
+    count, failed = itertools.count(), []
+
+    def failing(name, original):
+        def call(*args, **more):
+            if next(count) == number:
+                failed.append(name)
+                raise OSError(error, os.strerror(error))
+            return original(*args, **more)
+
+        return call
+
+    for name in CALLS:
+        patch.setattr(os, name, failing(name, getattr(os, name)))
+    return failed
+
+
+def change(place):
+    gallery = Gallery.load(place)
+    gallery.remove(names(2))
+    gallery.save()
+
+
+CHANGES = {
+    "remove": (change, 12, 10),
+    "build": (lambda place: small(at=FilePlace(place.path.parent / "deep" / "new")).save(), 12, 12),
+    "switch": (lambda place: place.switch(Gallery.load(place).store), 12, 9),
+    "roll back": (lambda place: place.roll_back(), 12, 7),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_done(name, tmp_path):
+    """One line either way: nothing was done, or it is done and something else went wrong."""
+    act, before, after = CHANGES[name]
+    for number in range(100):
+        place = FilePlace(tmp_path / str(number) / "g")
+        small(at=place).save()
+        small(count=9, at=place.next()).save()
+        small(count=7, at=place.previous()).save()
+        with pytest.MonkeyPatch.context() as patch:
+            failed = fail_at(patch, number, errno.EIO)
+            try:
+                act(place)
+                told = ""
+            except InputError as error:
+                told = str(error)
+        assert len(Gallery.load(place)) == (before if told and "done, but" not in told else after), (failed, told)
+        if name == "build":
+            made = place.path.parent / "deep" / "new"
+            assert made.exists() == ("done, but" in told or not told), (failed, told)
+            assert not made.exists() or len(Gallery.load(made)) == 12
+        assert not leftovers(place.path.parent)
+        if not failed:
+            break
+    assert 2 < number < 99 and not told
