@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.places import place_of
@@ -33,7 +33,7 @@ class Matches:
         ids, cams, times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
         known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold and the image has an identity: the
-            threshold says nothing of images of nobody known. Without a threshold, every image found is.
+            threshold says nothing of images without one. Without a threshold, every image found is.
     """
 
     scores: np.ndarray
@@ -201,12 +201,12 @@ class Gallery:
         if not cross_model:
             self._check_model(model)
         if k < 1:
-            raise InputError(f"k = {k}: ask for at least one image")
+            raise ArgumentError("k", f"is {k}; ask for at least one image")
         vectors = self._check_width(_unit_vectors(features, "query features"))
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where))
         if query_cams is None:
-            raise InputError("exclude_same_camera needs query_cams, the cameras of the queries")
+            raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         cams = as_labels(query_cams, "query cameras", len(vectors))
         if query_ids is None:
             filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
@@ -217,9 +217,9 @@ class Gallery:
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
-        """Sets the threshold so that a stranger is taken for somebody known at the wanted rate.
+        """Sets the threshold so that an impostor is accepted at the wanted rate.
 
-        Every labelled image plays a stranger: it is searched in the gallery without its own identity, and the
+        Every labelled image plays an impostor: it is searched in the gallery without its own identity, and the
         threshold is what at most ``false_accept_rate`` of them reach. A larger gallery has more look-alikes, so
         calibrate anew after many additions.
 
@@ -330,9 +330,9 @@ def _names(paths: Files) -> list[str]:
 def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]) -> Labels:
     """Labels of new images, whose keys are not known yet."""
     if len(paths) != count:
-        raise InputError(f"gallery paths: expected {count}, one a feature row, got {len(paths)}")
+        raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
-        raise InputError("gallery paths: some name comes twice; give every image a name of its own")
+        raise ArgumentError("paths", "has a name twice; give every image a name of its own")
     unknown = np.full(count, UNKNOWN)
     identities, cameras, seconds = (
         unknown if column is None else as_labels(column, f"gallery {name}", count)

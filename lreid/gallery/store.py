@@ -48,7 +48,7 @@ class About:
         kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.faiss.index`.
         recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
         threshold: cosine similarity below which a search answers "unknown"; ``None`` before it is calibrated.
-        false_accept_rate: share of strangers that the threshold was set for.
+        false_accept_rate: share of impostors that the threshold accepts.
         names: names of identities and cameras by their numbers, for whoever has names.
         extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They
             are given when it is built and stay.
@@ -137,7 +137,7 @@ class Place(Protocol):
         """A new gallery with these rows. It appears when it is saved, or finished if it is not whole yet."""
 
     def bytes(self) -> int | None:
-        """Its size on disk; None where nobody can tell."""
+        """Its size on disk; None where it is not known."""
 
     def delete(self) -> None:
         """Takes this version away; the others stay."""

@@ -92,7 +92,7 @@ def test_shards_find_what_one_index_finds(tmp_path, kind):
     assert ((few.keys >= 0).sum(1) == more.count(Filter(identities=range(5)))).all()
     with pytest.raises(InputError, match="3 shards, which cannot be mapped"):
         Gallery.load(file, memory_map=True)
-    with pytest.raises(InputError, match="0 shards: a gallery has at least one"):
+    with pytest.raises(InputError, match="shards is 0; a gallery has at least one"):
         small(shards=0)
 
 

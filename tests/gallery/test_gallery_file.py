@@ -425,7 +425,7 @@ def test_the_file_opens_as_a_faiss_index_and_as_a_zip_archive(tmp_path):
 def test_without_faiss_or_a_place_to_save_to(monkeypatch):
     with pytest.raises(InputError, match="saved to a path; give one"):
         small().save()
-    with pytest.raises(InputError, match="index kind 'lsh': unknown; use flat, hnsw or ivfpq"):
+    with pytest.raises(InputError, match="kind is 'lsh'; use flat, hnsw or ivfpq"):
         small("lsh")
     with pytest.raises(InputError, match="ivfpq learns from 9984 images or more, got 12; use flat"):
         small("ivfpq")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_of_two_builders_one_makes_the_gallery_and_the_other_is_told(engine, req
         request.getfixturevalue("lite_place") if engine == "lite" else f"{request.getfixturevalue('server').where}/two"
     )
     first = small(at=where)
-    with pytest.raises(InputError, match="somebody else is building"):
+    with pytest.raises(InputError, match="another builder is at work on"):
         Gallery.build(vectors(3), names(3), model="b2", at=where)
     first.add(vectors(1), ["more.jpg"], model="a1")
     first.save()
@@ -133,7 +134,7 @@ def test_who_has_lost_the_reservation_is_told(server, monkeypatch):
     monkeypatch.setattr(milvus_client, "LEASE", 90.0)
     second = Gallery.build(vectors(3), names(3), model="b2", at=where)
     for late in (lambda: slow.add(vectors(1), ["more.jpg"], model="a1"), slow.save):
-        with pytest.raises(InputError, match="somebody else is building lost"):
+        with pytest.raises(InputError, match="another builder is at work on lost"):
             late()
     second.save()
     again = Gallery.load(where)
@@ -163,6 +164,7 @@ def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
             try:
                 small(at=lite_place, names={"identity": {1: "ann"}}).save()
             except KeyboardInterrupt:
+                gc.collect()  # a builder that is gone lets go of what it has reserved, as a process that ends does
                 with pytest.raises(InputError, match="no such gallery|never completed"):
                     Gallery.load(lite_place)
                 continue
@@ -249,13 +251,13 @@ def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch)
     gallery.save()
     with pytest.raises(InputError, match="is there already"):
         small(at=lite_place)
-    with pytest.raises(InputError, match="Milvus finds 16384 images at most"):
+    with pytest.raises(InputError, match="k is 20000; Milvus finds 16384 images at most"):
         gallery.search(vectors(1), 20_000, model="a1")
     with pytest.raises(InputError, match="is in Milvus; tools/search.py migrate"):
         gallery.save(tmp_path / "file")
-    with pytest.raises(InputError, match="is not mapped into memory"):
+    with pytest.raises(InputError, match="memory_map is for files; .* is in Milvus"):
         Gallery.load(lite_place, memory_map=True)
-    with pytest.raises(InputError, match="shards are for files"):
+    with pytest.raises(InputError, match="shards is 2; it is for files"):
         small(at=lite_place + "x", shards=2)
     monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
     with pytest.raises(InputError, match=r"install lreid\[milvus\]"):

@@ -56,7 +56,7 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     """While this lasts, the file is as it was when it was read, and no other process that asks here replaces it.
 
     Raises:
-        InputError: somebody has replaced it.
+        InputError: it was replaced.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

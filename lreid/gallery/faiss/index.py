@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 
 KINDS = ("flat", "hnsw", "ivfpq")
 FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
@@ -60,14 +60,14 @@ def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) ->
             raise InputError(f"ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat")
         lists = min(int(4 * count**0.5), count // 39)
         codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
-        # "np": codes are not ordered for polysemous filters, which nobody here uses and which takes minutes
+        # "np": codes are not ordered for polysemous filters, which take minutes and are not used here
         index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", faiss.METRIC_INNER_PRODUCT)
         for clustering in (index.cp, index.pq.cp):
             clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
         index.train(vectors)
         index.nprobe = 32
     else:
-        raise InputError(f"index kind {kind!r}: unknown; use flat, hnsw or ivfpq")
+        raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")
     index.add_with_ids(vectors, np.arange(count) if keys is None else keys)
     return index
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 from lreid.gallery.faiss.index import nearest, new_index, stored_vectors, without
 
 
@@ -36,7 +36,7 @@ class Shards:
             InputError: fewer than one part, an unknown kind, or too few images for one part of it.
         """
         if count < 1:
-            raise InputError(f"{count} shards: a gallery has at least one")
+            raise ArgumentError("shards", f"is {count}; a gallery has at least one")
         if count == 1:
             return cls(kind, [new_index(kind, vectors, keys)])
         here = [keys % count == part for part in range(count)]

@@ -135,12 +135,12 @@ class Connection:
             holder: whoever builds it in this process.
 
         Raises:
-            InputError: somebody else builds it.
+            InputError: another builder has it.
         """
         lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
         told = InputError(
-            f"{self.uri}: somebody else is building {name}; wait for its end (the reservation of a killed "
-            f"builder lapses after {LEASE:.0f} seconds), or choose another name"
+            f"{self.uri}: another builder is at work on {name}; wait for its end (the reservation of a killed one "
+            f"lapses after {LEASE:.0f} seconds), or choose another name"
         )
         if self.embedded:  # so that no other process has the database
             if self.holders.setdefault(lock, holder) is not holder:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.milvus.meta import Meta
@@ -84,7 +84,7 @@ class MilvusStore:
     ) -> MilvusStore:
         """A new gallery in place of what a killed process may have left there."""
         if about.kind not in INDEXES:
-            raise InputError(f"{where}: index kind {about.kind!r} is not for Milvus; use {' or '.join(INDEXES)}")
+            raise ArgumentError("kind", f"is {about.kind!r}, which is not for Milvus; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
         store = cls(connection, name, collection, where, in_use, about, vectors.shape[1])
         store._is_reserved = True
@@ -213,7 +213,7 @@ class MilvusStore:
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
         """The best images that a filter allows, found by the server."""
         if k > MOST:
-            raise InputError(f"k = {k}: Milvus finds {MOST} images at most")
+            raise ArgumentError("k", f"is {k}; Milvus finds {MOST} images at most")
         parameters = {name: max(value, k) for name, value in SEARCHES[self.about.kind].items()}
         if "ef" in parameters and self.connection.lite and where != EVERYTHING:
             parameters["ef"] = LITE_FILTERED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.gallery.milvus.client import Connection, connect
 from lreid.gallery.milvus.milvus_store import MilvusStore
 from lreid.gallery.store import About, Labels
@@ -66,7 +66,7 @@ class MilvusPlace:
     def load(self, memory_map: bool = False) -> MilvusStore:
         """The gallery that the alias points to, or its next or previous version."""
         if memory_map:
-            raise InputError(f"{self}: a gallery in Milvus is not mapped into memory; leave memory_map out")
+            raise ArgumentError("memory_map", f"is for files; {self} is in Milvus")
         if not self.exists():
             if Path(self.uri).exists() or not self.uri.endswith(".db"):
                 left = MilvusStore.exists(connect(self.uri), f"{self.name}_v1") and self.step == 0
@@ -82,7 +82,7 @@ class MilvusPlace:
     def build(self, vectors: np.ndarray, labels: Labels, about: About) -> MilvusStore:
         """A gallery in a collection of its own, which the alias points to once it is whole."""
         if about.shards != 1:
-            raise InputError(f"{self}: Milvus spreads a gallery by itself; shards are for files")
+            raise ArgumentError("shards", f"is {about.shards}; it is for files, as Milvus spreads a gallery by itself")
         if self.exists():
             raise InputError(f"{self}: is there already")
         connection = connect(self.uri)
