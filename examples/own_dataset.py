@@ -45,7 +45,7 @@ def read_shop(home: Path) -> DataSet:
         record = Record(str(file), person, CAMERAS.index(file.parent.name))
         if person < 16:  # learned
             train.append(record)
-        elif shot == "0" and record.camid < 2:  # looked for
+        elif shot == "0" and record.camid < 2:  # queried
             query.append(record)
         else:
             gallery.append(record)

@@ -1,4 +1,4 @@
-"""Anybody's own data: a CSV file with the columns ``path,pid,camid,split`` and, if you like, ``domain``."""
+"""Data of one's own: a CSV file with the columns ``path,pid,camid,split`` and, if you like, ``domain``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load(file: Path) -> list[DataSet]:
     * ``pid``: identity, any text; ``-1`` is junk and dropped. Identities of different domains have nothing
       to do with each other.
     * ``camid``: camera, any text.
-    * ``split``: ``train``, ``query`` or ``gallery``. Nobody may be in train and in one of the other two.
+    * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two.
     * ``domain``: optional; without it the whole file is one data set, named like the file.
 
     Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers where all of a

@@ -22,7 +22,7 @@ from lreid.files import remove_leftovers, write_atomically
 
 logger = logging.getLogger("lreid")
 
-Mapped = tuple[np.ndarray, list[int]]  # images (n, H, W, 3) uint8, read-only, and their places in the records
+Mapped = tuple[np.ndarray, list[int]]  # images (n, H, W, 3) uint8, read-only, and their positions in the records
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class DiskCache:
     The file of a list has no name: the operating system frees it as soon as the last process that works with it
     lets go of it or is killed, so that nothing of a past task stays. With ``keep`` it is called by a fingerprint of
     path, size and time of change of every image and of the input size, and serves later runs until one of these
-    changes. Where there is no room, a warning says so and images are decoded whenever they are asked for.
+    changes. Where there is no room, a warning says so and images are decoded whenever they are needed.
 
     Args:
         folder: made where it does not exist; empty for no cache on disk.
@@ -89,8 +89,8 @@ class DiskCache:
         """Writes decoded images and maps them.
 
         Args:
-            decoded: places in ``records`` in ascending order, and images (H, W, 3) uint8; at least one.
-            records: all that was asked for.
+            decoded: positions in ``records`` in ascending order, and images (H, W, 3) uint8; at least one.
+            records: all that are wanted.
             height, width: of the images, in pixels.
 
         Raises:
@@ -138,7 +138,7 @@ class DiskCache:
 
 
 def _map(file: IO[bytes], height: int, width: int) -> Mapped | None:
-    """Images, then their places as int64. Pages are shared by all processes and read when they are needed."""
+    """Images, then their positions as int64. Pages are shared by all processes and read when they are needed."""
     each = height * width * 3
     count, rest = divmod(os.fstat(file.fileno()).st_size, each + 8)
     if rest or count == 0:

@@ -1,4 +1,4 @@
-"""Pictures of classes for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
+"""Images of classes for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     pids = ascending_ranks(files["train"])
     query_camera, gallery_camera = cameras_of_test(cameras)
 
-    def records(split: str, camera: int, places: slice) -> tuple[Record, ...]:
+    def records(split: str, camera: int, chosen: slice) -> tuple[Record, ...]:
         return tuple(
-            Record(str(path), pid, camera) for name, pid in pids.items() for path in files[split][name][places]
+            Record(str(path), pid, camera) for name, pid in pids.items() for path in files[split][name][chosen]
         )
 
     query = records("test", query_camera, slice(0, None, 2))

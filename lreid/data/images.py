@@ -25,14 +25,14 @@ DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
-    """Decodes an image file, or draws a synthetic one, and resizes it.
+    """Decodes an image file, or generates a synthetic one, and resizes it.
 
-    PIL decodes it, since OpenCV fills the missing part of a truncated file with grey and says nothing. The
-    bicubic filter of PIL is that of the official code of DMML and DwoPP. Pictures are turned upright as their EXIF
-    says, and grey values of 16 bits become 8.
+    PIL decodes it, since OpenCV fills the missing part of a truncated file with grey, without an error. The
+    bicubic filter of PIL is that of the official code of DMML and DwoPP. Images are rotated as their EXIF
+    orientation says, and grey values of 16 bits become 8.
 
     Args:
-        path: an image file, or the address of a drawn image (see :mod:`lreid.data.synthetic`).
+        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`).
         height, width: size in pixels to resize to; both or neither.
 
     Returns:
@@ -161,7 +161,7 @@ class Images(Sequence[np.ndarray]):
 def _decoded(
     records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The place and the image of every record, or of those that can be read where ``skip_bad``."""
+    """The index and the image of every record, or of those that can be read where ``skip_bad``."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         for start in range(0, len(records), DECODED_AHEAD):
@@ -215,5 +215,5 @@ def _rgb(image: Image.Image) -> np.ndarray:
         grey = (np.asarray(image) >> 8).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
-        raise ValueError("grey values of 32 bits, whose range nobody knows; convert it to 8 bits")
+        raise ValueError("grey values of 32 bits, whose range is not known; convert it to 8 bits")
     return np.array(image.convert("RGB"))

@@ -110,7 +110,7 @@ def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
 
 
 def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
-    """The cameras that queries and gallery get where a data set tells none.
+    """The cameras that queries and gallery get where a data set has none.
 
     ``"apart"`` gives 0 and 1: every image of the query's identity counts, as in PatchKD. ``"same"`` gives 0 and 0,
     as in AKA's released code: nothing is left to find unless the camera filter is off.

@@ -24,7 +24,7 @@ class Listed(NamedTuple):
 
     Attributes:
         path: of the file.
-        identity: its name; None if it is not known or if the image shows nobody.
+        identity: its name; None if it is not known or if the image is a distractor.
         camera: its name; None if it is not known.
         time: when it was taken, as a CSV file has it; empty if it is not known.
     """
@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnTest:
-    """A test set out of somebody's own images.
+    """A test set out of images of one's own.
 
     Attributes:
         test: queries and gallery; identities are numbered from 1, cameras from 1, both by ascending name.
@@ -54,8 +54,8 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
     """All images in a folder and the folders below, in ascending order of their paths.
 
     Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
-    left out and a distractor (0) is nobody. Otherwise the first folder below ``folder`` is the identity
-    (``folder/alice/….jpg``), an image beside such folders is of nobody known, and there are no cameras.
+    left out and a distractor (0) has no identity. Otherwise the first folder below ``folder`` is the identity
+    (``folder/alice/….jpg``), an image beside such folders has no identity, and there are no cameras.
 
     Args:
         folder: where to look. Hidden files and folders are passed over.
@@ -101,14 +101,14 @@ def image_files(folder: Path) -> list[Path]:
 
 def _images_below(folder: Path, above: frozenset[str]) -> list[Path]:
     """Those of :func:`image_files`; ``above`` are the folders that lead here, to which a link may lead back."""
-    place = os.path.realpath(folder)
-    if place in above:
+    real = os.path.realpath(folder)
+    if real in above:
         return []
     with os.scandir(folder) as entries:
         inner = [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
     found = visible_images(folder)
     for name in inner:
-        found += _images_below(folder / name, above | {place})
+        found += _images_below(folder / name, above | {real})
     return found
 
 
@@ -207,6 +207,6 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
-    """Each name's place, from 1, in ascending order: as numbers where all are integers, else as text."""
+    """Each name's position, from 1, in ascending order: as numbers where all are integers, else as text."""
     ranks = csv_dataset.ascending_ranks(name for name in names if name is not None)
     return {name: rank + 1 for name, rank in ranks.items()}

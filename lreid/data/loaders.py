@@ -30,7 +30,7 @@ class Batch(NamedTuple):
             (B, H, W, 3) uint8, with ``changes``.
         labels: (B,) int64 class labels, on the CPU.
         num_support: the first so many images of each label are its support, the rest its queries; 0 where the
-            method asked for no episodes.
+            method learns from no episodes.
         views: the batch is so many views of the same images, one after the other: B = views * n.
         pixels: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation; for methods that ask for
             them.

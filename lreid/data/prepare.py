@@ -1,7 +1,7 @@
-"""From the archives of their authors to the folders that the loaders read.
+"""Unpack the archives of data sets and make their images ready.
 
-Every step can be stopped and started again: files that are whole are not made twice, and nobody takes a half for
-a whole, since files get their names when they are complete, and folders of crops get theirs at the very end.
+Every step can be stopped and started again: files that are whole are not made twice, and no half is taken for a
+whole: files get their names when they are complete, and folders of crops get theirs at the very end.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ class Record(NamedTuple):
     """One image: where it is, who is on it and which camera took it.
 
     Attributes:
-        path: a file, or the address of a drawn image (see :mod:`lreid.data.synthetic`).
+        path: a file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`).
         pid: identity, an integer. In a :class:`Task` it is the class label.
         camid: camera, an integer.
     """
@@ -63,7 +63,7 @@ class Task:
 
 @dataclass(frozen=True)
 class QueryGallery:
-    """One test set: every query is looked for in the gallery.
+    """One test set: the gallery is ranked for every query.
 
     Attributes:
         name: column of the results tables.

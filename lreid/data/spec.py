@@ -18,7 +18,7 @@ COLUMNS = (*(f"{split} {kind}" for split in SPLITS for kind in KINDS), "cameras"
 
 
 def published(cameras: int | None = None, **splits: tuple[int | None, int | None]) -> Counts:
-    """Counts that a paper or its authors' page tells, by the names in :data:`COLUMNS`.
+    """Published counts, by the names in :data:`COLUMNS`.
 
     Args:
         cameras: of all splits together.

@@ -38,7 +38,7 @@ def build_benchmark(
 ) -> Benchmark:
     """A sequence of tasks with its seen and unseen test sets.
 
-    Every identity gets its place in the sequence as class label. No two tasks share an identity.
+    Every identity gets its position in the sequence as class label. No two tasks share an identity.
 
     Args:
         name: shown in tables.

@@ -1,4 +1,4 @@
-"""Write images of data sets so that nobody takes a half for a whole: names come when the content is complete."""
+"""Write images of data sets; files and folders get their names when their content is complete."""
 
 from __future__ import annotations
 

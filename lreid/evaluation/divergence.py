@@ -1,4 +1,4 @@
-"""What half precision changes in what a teacher teaches."""
+"""How far a teacher in half precision departs from the same teacher in float32."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """BatchNorm statistics re-estimated on a gallery's own images, without labels and without training.
 
-A model that was trained elsewhere normalises with the colours and light of elsewhere. Statistics of the place itself
-take that away: AdaBN (Li et al., Pattern Recognition 2018, arXiv 2016), one set for each camera in camera-based
+A model that was trained elsewhere normalises with the colours and light of its training domain. Statistics of the new
+domain take that away: AdaBN (Li et al., Pattern Recognition 2018, arXiv 2016), one set for each camera in camera-based
 BN (Zhuang et al., ECCV 2020; theirs also trains so). It looks at the test images, so figures are *transductive*.
 """
 

@@ -1,4 +1,4 @@
-"""Trained models by name: ``zoo:NAME`` wherever a checkpoint or starting weights are asked for.
+"""Trained models by name: ``zoo:NAME`` wherever a checkpoint or starting weights are named.
 
 An entry is a JSON card (:class:`Card`) and a safetensors file of one name. Those in ``lreid/weights`` come with the
 package and need no network. Three environment variables make a zoo of one's own:

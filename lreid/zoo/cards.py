@@ -48,7 +48,7 @@ class Card:
         metric, ap, camera_filter, flip: how these were measured, see ``EVAL`` of :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
         images_trained: images that the method looked at, one as often as it was drawn.
-        trained_on: whose pictures.
+        trained_on: whose images.
         command: that made the run.
         config: every key of the run's config by its full name.
         version: of lreid, that made the run.

@@ -39,7 +39,7 @@ class Download:
     """Brings a file of known hash from the first address that gives it.
 
     pooch checks the hash of a temporary file and only then gives it its name, and takes a file that is there and right
-    without asking anybody. Its own downloader starts over after every interruption; the one here keeps what it has in
+    without a request. Its own downloader starts over after every interruption; the one here keeps what it has in
     ``FILE.part`` and asks for the rest (HTTP Range), within a call and in later ones.
 
     Args:

@@ -13,7 +13,7 @@ without identities exists as well). `python tools/datasets.py prepare cuhk_sysu`
 named and compressed as AKA's code does. Crops of others in that layout work too, also in `cuhksysu4reid/` directly in
 the folder of all data sets.
 
-The gallery holds only people that are asked for, which makes the set easier than others. There are no cameras
+The gallery holds only people that are queried, which makes the set easier than others. There are no cameras
 (`BENCHMARK.CAMERAS`); AKA's own code cannot score it for that reason. `cuhk_sysu_sub` leaves out people with fewer than
 four training images, as AKA does before it takes its 500.
 """
@@ -98,7 +98,7 @@ def convert(home: Path) -> None:
 
 
 def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
-    """What to crop for every split; a crop's number is its place in the annotation."""
+    """What to crop for every split; a crop's number is its position in the annotation."""
     file = folder / "Train.mat"
     try:
         train = []

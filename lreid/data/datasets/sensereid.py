@@ -3,7 +3,7 @@ Decomposition and Fusion, CVPR 2017).
 
     datasets/sensereid/SenseReID/{test_probe,test_gallery}/      00001_0.jpg …      (1040 and 3388 images)
 
-For testing only. Most people of its gallery are never asked for.
+For testing only. Most people of its gallery are never queried.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
     ├── image_query/    0002_c002_00030600_0.jpg …   (1678)
     └── image_test/     0002_c003_00084340_0.jpg …   (11579)
 
-`veri776` is scored image by image, `veri776_tracks` as the authors do it: images are looked for among the tracks of
-`test_track.txt`.
+`veri776` is scored image by image, `veri776_tracks` as the authors do it: the tracks of `test_track.txt` are ranked.
 """
 
 from __future__ import annotations

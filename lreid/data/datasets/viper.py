@@ -2,7 +2,8 @@
 
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
-The page of its authors is often offline. 20 splits: ten halvings of the people, each with A looked for in B and B in A.
+The page of its authors is often offline. 20 splits: ten halvings of the people, each with queries from A and gallery
+from B, and the other way round.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 20 splits of VIPeR.
 
     There is one image of each person by each of two cameras. Half of the people are trained on, the others are
-    queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people: camera A
-    is looked for in B, then B in A.
+    queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people: queries are
+    by camera A, then by camera B.
 
     VIPeR publishes no split and others draw theirs without a seed, so these are lreid's own.
 

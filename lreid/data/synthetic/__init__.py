@@ -1,6 +1,6 @@
 """Synthetic re-ID images, drawn by a program: people and vehicles, seen by cameras, in domains.
 
-A synthetic image needs no file. Its address says all of it::
+A synthetic image needs no file; its address determines it::
 
     synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
 
@@ -60,13 +60,13 @@ def draw(address: str) -> np.ndarray:
     domain = domain_named(name)
     if identity >= SEASON or not 1 <= camera <= CAMERAS:
         raise InputError(f"{address}: identities go from 0 to {SEASON - 1} and cameras from 1 to {CAMERAS}")
-    # An identity shows each camera one side; place, size, pose and light change from shot to shot.
+    # An identity shows each camera one side; position, size, pose and light change from shot to shot.
     eye, subject = camera_of(name, camera), _subject(name, seed, identity)
     passing, dice = Dice(name, seed, identity, camera), Dice(name, seed, identity, camera, shot)
-    view, mirror, scene = passing.one_of(eye.views), passing.chance(50), passing.below(domain.scenes) + shot
+    view, flip, scene = passing.one_of(eye.views), passing.chance(50), passing.below(domain.scenes) + shot
     canvas = crop(eye.backgrounds[scene % domain.scenes], subject.canvas, dice)
     x, y = canvas.shape[1] // 2 + dice.between(-3, 3), dice.between(-3, 4)
-    pen = Pen(canvas, x, y, eye.scale + dice.between(-12, 12), mirror)
+    pen = Pen(canvas, x, y, eye.scale + dice.between(-12, 12), flip)
     subject.draw(pen, view, dice)
     if dice.chance(domain.clutter):
         obstruct(canvas, dice)
@@ -76,7 +76,7 @@ def draw(address: str) -> np.ndarray:
 def load_synthetic(
     domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int, seed: int
 ) -> DataSet:
-    """Records of one domain: identities to train on, and others to be looked for.
+    """Records of one domain: identities to train on, and others to query.
 
     Training identities, test identities and distractors come from the whole season. Ascending ``pid``
     is the order of appearance: split the training identities in that order for tasks that drift.
@@ -108,7 +108,7 @@ def load_synthetic(
             raise ArgumentError(argument, f"of synthetic:{domain} is {value}; must be from {low} to {high}")
 
     def arrivals(count: int, turn: int) -> list[int]:
-        # Of three who come one after the other, one is nobody, one is trained on and one looked for.
+        # Of three who come one after the other, one is a distractor, one is trained on and one queried.
         return [3 * (k * most // count) + turn for k in range(count)]
 
     def images(identity: int, pid: int, count: int) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Where the drawn people and vehicles are: palettes, backgrounds and families of cameras."""
+"""Domains of the synthetic people and vehicles: palettes, backgrounds and families of cameras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_FASHION = 6  # colours at any time
 
 
 class Domain(NamedTuple):
-    """A place: what its people wear (or which cars pass), how its cameras see, what stands behind.
+    """A site: what its people wear (or which cars pass), how its cameras see, what stands behind.
 
     Colours are names out of :data:`~lreid.data.synthetic.drawing.COLOURS`.
     """

@@ -83,8 +83,8 @@ def darker(colour: Colour, eighths: int = 6) -> Colour:
 class Pen:
     """Draws flat shapes in body coordinates: x from the body's axis, y down from the top of the frame."""
 
-    def __init__(self, canvas: np.ndarray, x: int, y: int, scale: int, mirror: bool) -> None:
-        self.canvas, self.x, self.y, self.scale, self.sign = canvas, x, y, scale, -1 if mirror else 1
+    def __init__(self, canvas: np.ndarray, x: int, y: int, scale: int, flip: bool) -> None:
+        self.canvas, self.x, self.y, self.scale, self.sign = canvas, x, y, scale, -1 if flip else 1
         self.ground = canvas.shape[0] - 8  # bodies grow and shrink from the ground up
 
     def _at(self, x: int, y: int) -> Point:

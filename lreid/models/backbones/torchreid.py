@@ -9,7 +9,7 @@ from lreid.errors import ArgumentError
 
 
 class TorchreidFeatures(nn.Module):
-    """What a network of torchreid says beside its logits."""
+    """The features of a network of torchreid, without its logits."""
 
     inner = "network."
     dim: int

@@ -136,6 +136,35 @@ def test_a_data_set_of_ones_own(registry, make_images, tmp_path):
     assert splits_of("shop") == 4 and "shop" in specs()
 
 
+FILE = """
+from lreid.data.layout import read_folders
+from lreid.data.spec import Layout, Spec
+
+FOLDERS = {"train": "learn", "query": "ask", "gallery": "find"}
+
+
+def read(home):
+    return read_folders("kiosk", home, FOLDERS, r"(?P<pid>\\d+)_c(?P<camid>\\d)", "0001_c1.jpg")
+
+
+SPECS = (Spec(name="kiosk", read=read, title="Kiosk", layout=Layout(("kiosk",), tuple(FOLDERS.values()))),)
+"""
+
+
+def test_a_data_set_is_one_file(make_images, tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "kiosk.py").write_text(FILE)
+    for folder, name in (("learn", "0002_c1.jpg"), ("ask", "0007_c1.jpg"), ("find", "0007_c2.jpg")):
+        make_images(tmp_path / "kiosk" / folder, [name])
+    monkeypatch.setattr(datasets, "__path__", [*datasets.__path__, str(tmp_path / "package")])
+    files.cache_clear()
+    try:
+        (data_set,) = load_datasets("kiosk", tmp_path, {})
+    finally:
+        files.cache_clear()
+    assert [record[1:] for record in (*data_set.train, *data_set.query, *data_set.gallery)] == [(2, 1), (7, 1), (7, 2)]
+
+
 def test_names_of_the_package_are_not_taken(registry):
     with pytest.raises(ArgumentError, match="spec is named viper, which comes with lreid"):
         register_dataset(spec_of("viper"))
