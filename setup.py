@@ -23,6 +23,7 @@ setup(
         "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
         "filelock>=3.30",  # locks open files, and forked processes do not hold them
         "jinja2>=3.1",
+        "markupsafe>=2.1",
         "matplotlib>=3.8",
         "numpy>=1.26",
         "pillow>=10",
