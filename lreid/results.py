@@ -37,10 +37,10 @@ class Metric(NamedTuple):
 # Whatever is added here is computed after every task, averaged, saved, checked and shown.
 METRICS = (
     Metric("mAP", "mAP", lambda ranked: ranked.mAP),
+    Metric("mINP", "mINP", lambda ranked: ranked.mINP),
     Metric("rank1", "R1", lambda ranked: ranked.cmc[0]),
     Metric("rank5", "R5", lambda ranked: ranked.cmc[4]),
     Metric("rank10", "R10", lambda ranked: ranked.cmc[9]),
-    Metric("mINP", "mINP", lambda ranked: ranked.mINP),
 )
 MAX_RANK = 10  # length of the CMC curve that these look at
 

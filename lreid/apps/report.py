@@ -22,7 +22,7 @@ from lreid.apps.visual import picture_sections
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
 from lreid.report.groups import grouped, require_one_run_a_seed
-from lreid.report.results import Results
+from lreid.results import Results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

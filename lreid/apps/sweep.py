@@ -37,9 +37,10 @@ from lreid.errors import InputError, Stopped, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
-from lreid.report import comparison_table, learning_curve, read_results, sensitivity_curve
+from lreid.report import comparison_table, learning_curve, sensitivity_curve
 from lreid.report.groups import short_key
 from lreid.results import Results
+from lreid.results import read as read_results
 from lreid.training.run import changed_keys, recorded_config
 from lreid.training.signals import StopSignals
 
@@ -138,7 +139,7 @@ def read_run(folder: str | Path) -> Results:
     A run from before configs were kept has none here either.
 
     Raises:
-        InputError: as :func:`lreid.report.read_results`.
+        InputError: as :func:`lreid.results.read`.
     """
     results = read_results(folder)
     if results.get("config"):

@@ -38,7 +38,7 @@ from lreid.files import write_atomically, write_text
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
-from lreid.report import read_results
+from lreid.results import read as read_results
 from lreid.training.run import FREE_KEYS, recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, table

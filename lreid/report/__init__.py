@@ -3,14 +3,5 @@
 from lreid.report.page import write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve
 from lreid.report.tables import comparison_table, task_table
-from lreid.results import read as read_results
 
-__all__ = [
-    "comparison_table",
-    "learning_curve",
-    "read_results",
-    "sensitivity_curve",
-    "task_table",
-    "write_page",
-    "write_report",
-]
+__all__ = ["comparison_table", "learning_curve", "sensitivity_curve", "task_table", "write_page", "write_report"]

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
-from lreid.results import KINDS, Results, average, is_trained
+from lreid.results import KINDS, METRICS, Results, average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -182,7 +182,7 @@ def score_table(results: dict[str, Any]) -> str:
         results: the content of ``test.json``, see :func:`lreid.apps.test.score_checkpoints`.
     """
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
-    heads = ["mAP", "mINP", "R1", "R5", "R10", *(f"TPR@{rate:g}%" for rate in rates), "no match"]
+    heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
     for row in results["rows"]:
         found = {rate["false_accept_rate"]: rate["true_positive_rate"] for rate in row["open_set"]}
@@ -191,7 +191,7 @@ def score_table(results: dict[str, Any]) -> str:
                 row["checkpoint"],
                 row["test"],
                 row["variant"] + (" (transductive)" if row["transductive"] else ""),
-                *(number(row[key]) for key in ("mAP", "mINP", "rank1", "rank5", "rank10")),
+                *(number(row.get(metric.name)) for metric in METRICS),
                 *(number(found.get(rate)) for rate in rates),
                 str(row["num_absent"] + row["num_filtered"]),
             ]

@@ -22,6 +22,7 @@ from lreid.config import differing_keys, load_config
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
+from lreid.results import METRICS
 from lreid.training.run import train
 
 SHARED = TestSets()  # for images that several models are measured on
@@ -113,7 +114,7 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "zoo").exists()
 
     refused("My.Model: cannot be a name in the zoo", name="My.Model")
-    matrices = {name: results[name][:1] for name in ("mAP", "rank1", "rank5", "rank10")}
+    matrices = {metric.name: results[metric.name][:1] for metric in METRICS}
     refused("only 1 of 3 tasks are done; finish the run with --resume", identity_ap={}, **matrices)
     refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
