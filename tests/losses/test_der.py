@@ -16,18 +16,18 @@ def logits(rows=5, classes=6, seed=0, scale=2.0):
 
 def stored(widths, classes, seed=1):
     """Logits of images that were stored when there were so many classes."""
-    answers = logits(len(widths), classes, seed)
+    stored = logits(len(widths), classes, seed)
     for row, width in enumerate(widths):
-        answers[row, width:] = torch.nan
-    return answers
+        stored[row, width:] = torch.nan
+    return stored
 
 
 def dark_experience(student, teacher):
     """The loss by nested loops over the numbers that were stored."""
     squares = [
         (new - old) ** 2
-        for row, answers in zip(student, teacher, strict=True)
-        for new, old in zip(row, answers, strict=False)
+        for row, kept in zip(student, teacher, strict=True)
+        for new, old in zip(row, kept, strict=False)
         if not math.isnan(old)
     ]
     return sum(squares) / len(squares) if squares else 0.0

@@ -41,7 +41,7 @@ def test_retrieval_looks_behind_the_neck() -> None:
     assert (network.neck.bias == 0).all()  # frozen
 
 
-def test_lwf_keeps_the_old_answers() -> None:
+def test_lwf_keeps_the_old_softmax() -> None:
     method = build_method("lwf", model(neck=True), temperature=3.0)
     first = learn(method, 1)
     assert set(first[0]) == {"softmax", "triplet"}

@@ -33,7 +33,7 @@ def test_logits_of_the_classifier(name: str) -> None:
 
 
 @pytest.mark.parametrize("rotate", [True, False])
-def test_pass_answers_for_images_that_are_not_turned(rotate: bool) -> None:
+def test_pass_gives_logits_of_upright_images(rotate: bool) -> None:
     method, scores = scores_of("pass_proto", rotate=rotate)
     logits = method.classifier(method.model.neck(method.model(IMAGES)))  # (5, 8 turns)
     assert scores.shape == (5, 8)

@@ -223,8 +223,8 @@ def test_der_pp_stores_the_logits_of_the_moment() -> None:
     stored = method.memory.extras["logits"]
     assert stored.shape == (6, 4)
     by_path = {tuple(image.ravel()): row for row, image in enumerate(batch.pixels.numpy())}
-    for image, answer in zip(method.memory.images, stored, strict=True):
-        assert answer == pytest.approx(logits[by_path[tuple(image.ravel())]].numpy(), rel=1e-4)
+    for image, row in zip(method.memory.images, stored, strict=True):
+        assert row == pytest.approx(logits[by_path[tuple(image.ravel())]].numpy(), rel=1e-4)
     method.begin_task(task_of(1))
     assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(0, abs=1e-9)  # nothing has moved
     with torch.no_grad():

@@ -94,7 +94,6 @@ def test_one_file_and_one_yaml_are_a_method(cfg: CfgNode, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="a model is still built by its method's class")
 def test_its_model_loads_without_it(cfg: CfgNode, tmp_path: Path) -> None:
     with added(tmp_path):
         train(cfg, tmp_path / "run")
