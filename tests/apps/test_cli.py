@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from lreid.apps.cli import run_tool
+from lreid.apps.cli import COMMANDS, run_tool
 from lreid.errors import InputError, Stopped
 
 
@@ -88,3 +90,43 @@ raise SystemExit(run_tool(argparse.ArgumentParser(), lambda args: print("line\\n
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait(60) == 141
+
+
+def lreid(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "lreid", *words], capture_output=True, text=True, timeout=300)
+
+
+def test_the_list_of_commands_needs_no_heavy_package() -> None:
+    code = (
+        "import sys; from lreid.apps.cli import main; sys.argv[1:] = []; main(); "
+        "assert not {'torch', 'numpy', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert all(f"  {name:8} {what}\n" in done.stdout for name, what in COMMANDS.items())
+    assert done.stdout.count("\n  lreid ") == 3
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_every_option(name: str, repository: Path) -> None:
+    command = importlib.import_module(f"lreid.apps.{name}")
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    found = [parser]
+    for each in found:
+        for action in each._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found += action.choices.values()
+            else:
+                assert action.help, (each.prog, action.dest)
+    assert f"\nlreid {name} " in command.__doc__ or f"\n    lreid {name} " in command.__doc__
+    door = repository / "tools" / f"{'datasets' if name == 'data' else name}.py"
+    assert f'run_command("{name}")' in door.read_text()
+
+
+def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed() -> None:
+    done = lreid("tarin")
+    assert done.returncode == 2
+    assert done.stderr == "lreid: tarin: no such command; the nearest is train, --help lists all\n"
+    done = lreid("data", "check")
+    assert (done.returncode, done.stderr) == (2, "lreid data: check: name a data set; list shows all\n")

@@ -10,14 +10,27 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = re.compile(r"(tools/\w+\.py)([^`\n#…]*)")
+COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
 WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/bench_train.py")
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
-    """Tools and their arguments, wherever a page has them; a backslash at the end of a line goes on."""
+    """Tools and their arguments, wherever a page has them; a backslash at the end of a line goes on.
+
+    ``lreid NAME`` counts as the tool that does the same.
+    """
     found = COMMAND.findall(re.sub(r"\\\n\s*", "", text))
-    return [(tool, shlex.split(rest.replace("'", " "))) for tool, rest in found if "--" in rest]
+    names = [re.sub("^lreid (.*)", r"tools/\1.py", tool).replace("/data.", "/datasets.") for tool, _ in found]
+    return [
+        (name, shlex.split(rest.replace("'", " ")))
+        for name, (_, rest) in zip(names, found, strict=True)
+        if "--" in rest
+    ]
+
+
+def test_commands_are_found_in_both_forms() -> None:
+    page = "`python tools/test.py --rerank`, `lreid data check --sheet s.html`, lreid sweeps --no; lreid train is all"
+    assert commands(page) == [("tools/test.py", ["--rerank"]), ("tools/datasets.py", ["check", "--sheet", "s.html"])]
 
 
 def blocks(page: str, language: str) -> list[str]:
