@@ -1,4 +1,4 @@
-"""Pictures of what the model of a run sees: ranked matches, activation maps, and a map of features around a task.
+"""Show what the model of a run sees: ranked images, activation maps, and maps of features before and after a task.
 
 They need the checkpoints of the run and its data, so they are no part of :mod:`lreid.report`, which draws them.
 """
@@ -141,7 +141,7 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 class _Attended:
-    """Pictures by path, with the activation map of a model over them."""
+    """Images by path, with the activation map of a model over them."""
 
     def __init__(self, model: Embedder) -> None:
         self.model = model

@@ -119,7 +119,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("query milvus:gone q", "milvus:gone: no address; write milvus:FILE.db or milvus:http://host:port/NAME"),
         ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
         ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
-        ("remove good.gallery", "good.gallery: nothing to remove; name images, or somebody by --identity"),
+        ("remove good.gallery", "good.gallery: nothing to remove; name images, or an identity by --identity"),
         ("build new.gallery g typo --checkpoint model.pt --skip-bad", "typo: no such folder or file; mend"),
         ("migrate good.gallery cut.gallery", "cut.gallery: is there already; choose another name"),
         ("migrate empty.gallery new.gallery", "empty.gallery: holds no images; add some"),

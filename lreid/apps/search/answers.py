@@ -1,4 +1,4 @@
-"""What a search of a gallery found: as values for JSON, as a line of text and as a page of pictures."""
+"""Tell what a search of a gallery found: as values for JSON, as a line of text and as a page of images."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: 
         return "nothing to compare with"
     best = answer["matches"][0]
     if threshold is None or false_accept_rate is None:
-        who = best["identity"] or "somebody without a name"
-        return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell strangers"
+        who = best["identity"] or "an identity without a name"
+        return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell unenrolled people"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     named = next((match for match in answer["matches"] if match["identity"] is not None), None)
     if named is None:
@@ -106,9 +106,9 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     ]
     threshold = results["threshold"]
     note = (
-        "Not calibrated: whoever is nearest is shown, stranger or not."
+        "Not calibrated: whoever is nearest is shown, enrolled or not."
         if threshold is None
         else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
-        "strangers are taken for somebody known."
+        "impostors are taken for somebody known."
     )
     return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)

@@ -1,4 +1,4 @@
-"""Making a gallery of images, adding, removing, setting a threshold, and asking who is in a picture."""
+"""Make a gallery of images, add and remove some, set its threshold, and find who is on another image."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         InputError: one is not there, or none is named; then the gallery stays as it was.
     """
     if not paths and identity is None:
-        raise InputError(f"{where}: nothing to remove; name images, or somebody by --identity")
+        raise InputError(f"{where}: nothing to remove; name images, or an identity by --identity")
     place = place_of(where)
     versions = [NamedGallery.load(place)]
     if everywhere:
@@ -203,7 +203,7 @@ def calibrate(
 
     Args:
         where: of the gallery, which has identities.
-        images: of :func:`list_images`; those without identity are left out. Strangers are welcome.
+        images: of :func:`list_images`; those without identity are left out. Unenrolled people are welcome.
         false_accept_rate: in [0, 1).
         checkpoint, skip_bad, device: of :func:`add`.
 
@@ -231,7 +231,7 @@ def calibrate(
         features, pictures.pids, model=gallery.about.model, false_accept_rate=false_accept_rate
     )
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
-    own = best.paths[:, 0] == np.array(paths_of(pictures), dtype=object)  # the picture itself comes first
+    own = best.paths[:, 0] == np.array(paths_of(pictures), dtype=object)  # the image itself comes first
     rows, places = np.arange(len(own)), own.astype(int)
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
@@ -277,17 +277,17 @@ def query(
 
     Args:
         where: of the gallery.
-        images: pictures, or folders of them.
+        images: files, or folders of them.
         out: folder to write to.
         top: matches wanted for each.
-        camera: that took the pictures; None takes it from names like ``0002_c1s1_000451_03.jpg``. Its statistics are
+        camera: that took the images; None takes it from names like ``0002_c1s1_000451_03.jpg``. Its statistics are
             used where the gallery has some for each camera.
         other_cameras: leave out images of the camera that took the query.
         only: what may be found.
         checkpoint: the gallery's model, if it is not where it was.
         cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
             of its own model, is not applied to it.
-        blur: smear the pictures of the page.
+        blur: blur the images of the page.
         device: of :func:`build`.
 
     Returns:
@@ -314,7 +314,7 @@ def query(
     model = named.model(checkpoint, device, any_model=cross_model)
     own_model = fingerprint(model) == gallery.about.model
     if nameless is not None and own_model and named.norm and named.norm.cameras:
-        logger.warning("the gallery is normalised by camera; --camera NAME says which one took the pictures")
+        logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
     listed = [OwnImage(str(each), None, name) for each, name in zip(files, cameras, strict=True)]
     pictures = read_images(listed, {}, _turned(named.cameras), model, skip_bad=False)
     if own_model:
@@ -360,7 +360,7 @@ def describe(where: Where) -> dict[str, Any]:
         "dimensions": named.gallery.width,
         "model": about.model,
         "checkpoint": str(named.checkpoint),
-        "mirrored images": "added" if named.flip else "no",
+        "flipped images": "added" if named.flip else "no",
         "adapted normalisation": norm or "none",
         "threshold": "none; see calibrate"
         if about.threshold is None or about.false_accept_rate is None

@@ -1,4 +1,4 @@
-"""A gallery as ``tools/search.py`` keeps it: with names, and with the model and the way its features were made."""
+"""Keep a gallery with the names of its identities and cameras, its model and the way its features were made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NamedGallery:
         gallery: the images as features.
         where: it is, see :func:`lreid.gallery.places.place_of`; messages begin with it.
         checkpoint: of the model that the gallery was built with.
-        flip: the features of mirrored images are added, as ``EVAL.FLIP`` of the checkpoint has it.
+        flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
         norm: BatchNorm statistics that its images were extracted with, and queries must be too; or None.
     """
 
@@ -163,5 +163,5 @@ def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | Non
 
 
 def flips(checkpoint: Path) -> bool:
-    """Whether a checkpoint's config adds the features of mirrored images (``EVAL.FLIP``)."""
+    """Whether a checkpoint's config adds the features of flipped images (``EVAL.FLIP``)."""
     return model_config(checkpoint).EVAL.FLIP

@@ -1,4 +1,4 @@
-"""The images that a gallery is made of or searched with: which there are, what is known of them, and their pixels."""
+"""List the images that a gallery is made of or searched with, with what is known of them, and read their pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gallery moves to another model, back again, or to another place, while it can be searched all the time."""
+"""Move a gallery to another model, back again, or to another place, while it can be searched all the time."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:
-    """Up to ties, whose order is nobody's."""
+    """Up to ties, whose order has no meaning."""
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
     one, other = (each.search(features, depth, model=old.about.model) for each in (old, new))

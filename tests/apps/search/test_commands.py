@@ -347,7 +347,7 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
         for answer, scores in zip(results["queries"], unit(features) @ gallery.T, strict=True):
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
-    assert search.describe(file)["mirrored images"] == "added"
+    assert search.describe(file)["flipped images"] == "added"
     assert search.describe(file)["threshold"] == "none; see calibrate"
 
 
