@@ -72,9 +72,18 @@ def together(count: int, function: Callable[[], Any], folder: Path) -> list[Any]
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
 
+    ended = [folder / f"rank{rank}.ended" for rank in range(count)]
+    for file in ended:
+        file.unlink(missing_ok=True)
+
     def work() -> None:
-        result = pickle.dumps(function())
-        (folder / f"rank{os.environ['RANK']}.pkl").write_bytes(result)
+        rank = int(os.environ["RANK"])
+        try:
+            result = pickle.dumps(function())
+            (folder / f"rank{rank}.pkl").write_bytes(result)
+        finally:
+            ended[rank].touch()
+        until(lambda: all(file.exists() for file in ended), 60)  # others may still look for this one
 
     common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     pids = [start(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]

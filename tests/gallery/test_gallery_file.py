@@ -42,6 +42,7 @@ def test_a_mapped_gallery_is_searched_but_not_changed(tmp_path, kind):
     assert len(Gallery.load(tmp_path / "new folder" / "g")) == 12
 
 
+@pytest.mark.slow
 def test_killed_while_saving_leaves_the_old_gallery_whole(tmp_path):
     program = """
 import os, signal, sys
@@ -73,6 +74,7 @@ for moment, where, name, last in (("write_index", faiss, "write_index", half), (
         assert len(Gallery.load(tmp_path / moment)) == 12
 
 
+@pytest.mark.slow
 def test_killed_while_adding_all_that_was_saved_is_there(tmp_path):
     """Acknowledged is what ``save`` has returned for."""
     file = tmp_path / "g"
@@ -137,6 +139,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.slow
 def test_of_several_builders_one_makes_the_gallery_and_the_others_are_told(tmp_path):
     builders = {name: child(BUILD, str(tmp_path / "g"), name) for name in "abc"}
     for process in builders.values():
@@ -184,6 +187,7 @@ def test_a_symbolic_link_stands_for_its_file(tmp_path):
     assert len(Gallery.load(tmp_path / "link")) == 1 and (tmp_path / "link").is_symlink()
 
 
+@pytest.mark.slow
 def test_what_killed_processes_left_goes_when_the_gallery_is_opened(tmp_path):
     program = """
 import os, signal, sys

@@ -19,6 +19,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_both_ways_stand_beside_each_other(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

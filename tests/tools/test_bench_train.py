@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 ARGUMENTS = [str(part) for pair in (TINY | {"METHOD.MARGIN": 0.5}).items() for part in pair]
 
 

@@ -40,6 +40,7 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: l
         assert whole[key] == resumed[key], key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
