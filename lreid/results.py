@@ -71,6 +71,7 @@ class Results(TypedDict, total=False):
     method: str
     benchmark: str
     protocol: str  # runs with another fingerprint are not to be compared with this one
+    content: dict[str, list[str]]  # fingerprints of the images of each of "tasks" and "galleries"
     seed: int
     config: dict[str, Any]  # of all keys those that tell runs apart
     ap: str  # convention of average precision
@@ -126,6 +127,7 @@ def start(
     method: str,
     benchmark: str,
     protocol: str,
+    content: dict[str, list[str]],
     seed: int,
     config: dict[str, Any],
     ap: str,
@@ -141,6 +143,7 @@ def start(
         "method": method,
         "benchmark": benchmark,
         "protocol": protocol,
+        "content": content,
         "seed": seed,
         "config": config,
         "ap": ap,
@@ -179,20 +182,31 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
     Raises:
         InputError: the data are not those that the run was begun with.
     """
-    for key, what in (("protocol", "images, identities or cameras"), ("tasks", "tasks")):
-        if saved.get(key, fresh[key]) != fresh[key]:  # type: ignore[literal-required]
-            raise InputError(
-                f"{path}: was made with other {what} than are there now ({key} {_short(saved[key])}, "  # type: ignore
-                f"now {_short(fresh[key])}); put back those that the run was begun with, or choose another --out"  # type: ignore
-            )
+    if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
+        changed = "images, identities or cameras are others"
+    else:
+        changed = _other_content(fresh, saved)
+    if changed:
+        raise InputError(
+            f"{path}: {changed} than those that the run was begun with; put these back, or choose another --out"
+        )
     missing: Any = {key: value for key, value in fresh.items() if key not in saved}
     for metric in METRICS:  # of an earlier version that knew fewer
         missing.pop(metric.name, None)
     return saved | missing
 
 
-def _short(value: Any) -> str:
-    return value if isinstance(value, str) else f"of {len(value)}"
+def _other_content(fresh: Results, saved: Results) -> str:
+    """Which images have been replaced, in words; those of tasks that are over may be gone."""
+    then, now, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
+    for kind, names, first in (
+        ("tasks", fresh["tasks"], done),
+        ("galleries", [gallery["name"] for gallery in fresh["galleries"]], 0),
+    ):
+        for name, one, other in list(zip(names, then[kind], now[kind], strict=False))[first:]:
+            if one != other:
+                return f"images of {name} have another content"
+    return ""
 
 
 def add_task(results: Results, figures: Sequence[Figures]) -> None:
@@ -391,6 +405,7 @@ FORM = {
     **{metric.name + ("" if metric.name in ("mAP", "rank1") else "?"): [[NUMBER]] for metric in METRICS},
     "summary": {str: FIGURE},
     "protocol?": str,
+    "content?": {str: [str]},
     "config?": {},
     "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
     "seconds?": {str: NUMBER},

@@ -21,7 +21,7 @@ from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learn
 from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
 from lreid.config import check_values, config_from_text, differing_keys, find_config, leaves, method_title
 from lreid.data.disk_cache import DiskCache
-from lreid.data.fingerprint import protocol_fingerprint
+from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import keep_freed_memory, pick_device
@@ -215,6 +215,10 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
         method=method_title(cfg),
         benchmark=benchmark.name,
         protocol=protocol,
+        content={
+            "tasks": [content_fingerprint(task.records) for task in benchmark.tasks],
+            "galleries": [content_fingerprint((*test.query, *test.gallery)) for test in benchmark.tests],
+        },
         seed=cfg.SEED,
         config=recorded_config(dict(leaves(cfg))),
         ap=cfg.EVAL.AP,

@@ -27,6 +27,7 @@ from lreid.evaluation import Evaluator
 from lreid.methods import method_class, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.training.run import run_folder_for, train
+from lreid.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -221,6 +222,49 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
     assert len(set(deleted)) == 48 and not list(people.glob("train*.png"))
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("half a gallery", "images, identities or cameras are others"),
+        ("labels", "images, identities or cameras are others"),
+        ("training image", "images of b have another content"),
+        ("test image", "images of a have another content"),
+        ("past image", ""),
+    ],
+)
+def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change: str, told: str) -> None:
+    """Its figures would be of neither."""
+    cfg, index = of_files(people), people / "index.csv"
+    broken_off(cfg, tmp_path / "run", 4)
+    rows = index.read_text().splitlines()
+    if change == "half a gallery":
+        rows = [row for place, row in enumerate(rows) if ",gallery," not in row or place % 2]
+    elif change == "labels":
+        one, other, *_ = sorted({row.split(",")[1] for row in rows if row.endswith(",train,b")})
+        swapped = {one: other, other: one}
+        rows = [",".join(swapped.get(part, part) for part in row.split(",")) for row in rows]
+    else:
+        domain, split = {"training": "b,", "test": "a,", "past": "a,"}[change.split()[0]], "train"
+        split = "query" if change == "test image" else "train"
+        name = next(row.split(",")[0] for row in rows if f",{split},{domain[0]}" in row)
+        Image.new("RGB", (16, 32), "red").save(people / name)
+    index.write_text("\n".join(rows) + "\n")
+    before = (tmp_path / "run" / "results.json").read_bytes()
+    if not told:
+        assert len(train(cfg, tmp_path / "run", resume=True)["mAP"]) == 3
+        return
+    with pytest.raises(InputError, match=told):
+        train(cfg, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "results.json").read_bytes() == before
+
+
+def test_a_folder_is_locked_before_its_state_is_read(tmp_path: Path) -> None:
+    """Of two starts one must see what the other has done, so the second reads nothing as long as the first works."""
+    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is at work in this folder"):
+        train(config(), tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()  # nothing was written to it
+
+
 def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
     cfg = of_files(
         people,
@@ -360,6 +404,17 @@ def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) ->
             assert 0 < curves["step"][0] == curves["since_switch"][0] < 2
     for entry in watched["gradient_norms"]:
         assert len(entry["stored"]) == len(entry["incoming"]) == 2 and min(entry["stored"]) > 0
+
+
+def test_what_was_watched_within_a_task_is_kept(tmp_path: Path) -> None:
+    """The run breaks off after one of the updates that are watched, or after both."""
+    cfg = config(METHOD__NAME="er_ace", EVAL__DRIFT_STEPS=3, TRAIN__CHECKPOINT_STEPS=1, TRAIN__EPOCHS=4)
+    whole = train(cfg, tmp_path / "whole")
+    for epochs in (5, 7):
+        out = tmp_path / f"broken{epochs}"
+        broken_off(cfg, out, epochs)
+        assert figures(train(cfg, out, resume=True)) == figures(whole)
+    assert [len(entry["buffer"]["step"]) for entry in whole["drift"]] == [3, 3]
 
 
 @pytest.mark.parametrize(
