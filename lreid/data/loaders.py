@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -167,6 +168,8 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
         InputError: an image that is decoded only now cannot be read.
     """
     context = "fork" if workers > 0 and sys.platform == "linux" else None
+    if workers > 0:
+        cv2.setNumThreads(0)  # a lock of its threads may be held while the workers are forked, and then is for ever
     # A loader draws a number that nothing here uses out of torch's generator. Where a run is taken up again within a
     # task it was drawn before the checkpoint, so it must not be drawn once more.
     generator = torch.Generator() if batches.first else None

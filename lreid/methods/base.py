@@ -179,10 +179,15 @@ class Method:
         return {"teacher": teacher, "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Takes back what :meth:`state_dict` gave.
+
+        Raises:
+            KeyError: it has no teacher or no memory, and the method needs one. Others once had no such keys.
+        """
         self.teacher = None
-        if state.get("teacher") is not None:  # methods without one once had no such key
+        teacher = state["teacher"] if self.keeps_teacher else None
+        if teacher is not None:
             self.teacher = self.frozen_network()
-            self.teacher.load_state_dict(state["teacher"])
-        if state.get("memory") is not None:
+            self.teacher.load_state_dict(teacher)
+        if self.memory.budget or "memory" in state:
             self.memory.load_state_dict(state["memory"])

@@ -11,7 +11,6 @@ import pytest
 import torch
 from tiny import broken_off, tiny_config
 
-from lreid.evaluation.divergence import teacher_divergence
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.models.precision import has_instructions, set_precision
