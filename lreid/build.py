@@ -1,4 +1,4 @@
-"""From a config to objects. Here the config ends: what is built takes plain arguments."""
+"""Build objects from a config. What is built takes plain arguments and knows no config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One checkpoint format: everything that a run needs to go on.
+"""Write and read checkpoints, which hold everything that a run needs to go on.
 
 A checkpoint is a dict of tensors and plain values:
 
@@ -81,7 +81,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Those of finished tasks by their number, from 1, in order; files of other names are somebody's own."""
+    """Those of finished tasks by their number, from 1, in order; files of other names are the user's own."""
     found = ((path.stem.removeprefix("task-"), path) for path in folder.glob("task-*.pt"))
     return dict(sorted((int(number), path) for number, path in found if number.isdecimal()))
 

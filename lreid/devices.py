@@ -1,4 +1,4 @@
-"""Where to compute: the device that is asked for, and the memory that a process takes."""
+"""Choose the device to compute on, and measure the memory that a process takes."""
 
 from __future__ import annotations
 

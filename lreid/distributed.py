@@ -1,4 +1,4 @@
-"""Several processes on one batch: what one process computes, each of them does for its share of the images.
+"""Train in several processes: each computes its share of the images of one batch.
 
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
@@ -77,7 +77,7 @@ def own_rows() -> slice:
 
 
 def divide(model: Embedder) -> None:
-    """From now on a model and its copies look at this process's share of images and return the features of all."""
+    """From now on a model and its copies compute this process's share of images and return the features of all."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)

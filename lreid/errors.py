@@ -1,4 +1,4 @@
-"""The one exception that means "the input is wrong", not "the program is wrong"."""
+"""Exceptions for bad input: the input is wrong, not the program."""
 
 from __future__ import annotations
 

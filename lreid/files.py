@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic and durable writing, locks, and reading tensors without running code."""
+"""Write files atomically and durably, lock them, and read tensors without running code."""
 
 from __future__ import annotations
 
@@ -103,9 +103,11 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     while True:
         name = _new_name(path)
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with contextlib.suppress(OSError):  # a file system without locks; nobody takes the file for a leftover there
+        with contextlib.suppress(
+            OSError
+        ):  # a file system without locks; no process takes the file for a leftover there
             filelock.lock_descriptor(descriptor)
-        if os.fstat(descriptor).st_nlink:  # else somebody took it for a leftover before it was locked
+        if os.fstat(descriptor).st_nlink:  # else another process took it for a leftover before it was locked
             break
         os.close(descriptor)
     file = open(name, "w+b", opener=lambda *_: descriptor)  # noqa: SIM115, closed below
@@ -221,7 +223,7 @@ def read_json(path: Path) -> Any:
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:
-    """The first place where plain data has not the form that it must have.
+    """The first position at which plain data has not the form that it must have.
 
     Args:
         value: numbers, text, lists, dicts.

@@ -32,7 +32,7 @@ def load_model(source: str | Path) -> Embedder:
     if _is_onnx(source):
         return OnnxEmbedder(source).eval()
     state = read_checkpoint(source)
-    # Whether there is a neck the weights tell, so that a model of somebody's own method loads without its class.
+    # Whether there is a neck the weights tell, so that a model of a method of the user's own loads without its class.
     model = network_of(config_from_text(state["config"], str(source)), neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()

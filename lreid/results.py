@@ -1,4 +1,4 @@
-"""The one owner of ``results.json``: what a run is, its figures after every task, and what they say in a few numbers.
+"""Make, check, read and summarise ``results.json``: what a run is, and its figures after every task.
 
 The content is plain values, so that it goes into JSON and into checkpoints as it is. Figures are in per cent.
 """
@@ -42,7 +42,7 @@ METRICS = (
     Metric("rank5", "R5", lambda ranked: ranked.cmc[4]),
     Metric("rank10", "R10", lambda ranked: ranked.cmc[9]),
 )
-MAX_RANK = 10  # length of the CMC curve that these look at
+MAX_RANK = 10  # length of the CMC curve that these need
 
 
 def figures_of(ranked: Any) -> dict[str, float]:
@@ -97,7 +97,7 @@ class Results(TypedDict, total=False):
     exemplars: int
     exemplar_bytes: int  # of their pixels, or of their paths
     steps_trained: int
-    images_trained: int  # looked at by the method, an image as often as it was drawn
+    images_trained: int  # used by the method, an image as often as it was drawn
     skipped: list[str]
     skipped_images: int
     versions: dict[str, str | None]

@@ -50,7 +50,7 @@ TASK_EPOCHS = 8
 
 
 class Files(Dataset[torch.Tensor]):
-    """The common way: a file is decoded, resized, turned into a tensor and augmented whenever it is asked for."""
+    """The common way: a file is decoded, resized, converted to a tensor and augmented whenever it is asked for."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -73,7 +73,7 @@ class Files(Dataset[torch.Tensor]):
 
 
 def write_files(folder: Path, height: int, width: int) -> list[Record]:
-    """JPEG files of drawn people: the images of two batches."""
+    """JPEG files of synthetic people: the images of two batches."""
     drawn = load_synthetic(
         "plaza",
         train_identities=2 * IDENTITIES,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Measures a gallery in one place against a plain look at all its images: recall, forbidden rows, time and room.
+"""Measures a gallery, a file or in Milvus, against exact search: recall, forbidden rows, time and size.
 
 python tools/bench_scale.py /tmp/scale.gallery --kind hnsw --images 100000
 python tools/bench_scale.py milvus:/tmp/scale.db --images 10000 --searches 10000       # random filters
@@ -99,7 +99,7 @@ def main(args: argparse.Namespace) -> None:
         rows = [row_of[path] for path in search(queries[number % len(queries)][None], where)[0] if path]
         forbidden += int((~allowed[rows]).sum())
         short += len(rows) < min(10, allowed.sum())
-    print(f"{args.searches} random filters: {forbidden} forbidden images, {short} answers too short")
+    print(f"{args.searches} random filters: {forbidden} forbidden images, {short} results too short")
     print(f"peak of memory {peak_megabytes():.0f} MB")
     sys.exit(forbidden > 0)
 

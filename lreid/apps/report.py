@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> None:
     """Prints the table and writes the pages."""
     folders = _folders(args.runs)
     if args.blur and not args.pictures:
-        raise InputError("--blur: there are no pictures to blur; add --pictures")
+        raise InputError("--blur: there are no images to blur; add --pictures")
     if args.pictures and len(folders) > 1 and not args.html:
-        raise InputError("--pictures: of several runs they go on a page about all of them; add --html FILE")
+        raise InputError("--pictures: images of several runs go on a page about all of them; add --html FILE")
     runs = [read_run(folder) for folder in folders]
     if args.html or not args.each:  # the page shows means
         require_one_run_a_seed(runs, folders)

@@ -413,9 +413,7 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
                 "instead no impostor passes"
             )
     if any(row["transductive"] for row in rows):
-        notes.append(
-            "transductive: looked at all test images before answering; does not compare with rows that did not"
-        )
+        notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
     if suite.skipped:
         notes.append(f"skipped {len(suite.skipped)} images that cannot be read, the first: {suite.skipped[0]}")
     return notes

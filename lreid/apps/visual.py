@@ -1,4 +1,4 @@
-"""Show what the model of a run sees: ranked images, activation maps, and maps of features before and after a task.
+"""Show images of a run: rankings, activation maps, and maps of features before and after a task.
 
 They need the checkpoints of the run and its data, so they are no part of :mod:`lreid.report`, which draws them.
 """

@@ -325,5 +325,5 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 def _trained_on(names: Sequence[str]) -> str:
     if all(is_synthetic(name) for name in names):
-        return "pictures drawn by lreid, no real people or vehicles"
+        return "synthetic images of lreid, no real people or vehicles"
     return f"the training images of {', '.join(names)}; see their licences"

@@ -1,4 +1,4 @@
-"""A page with some identities of a data set, to see whether it holds what one thinks."""
+"""Write a contact sheet: a page with some identities of a data set, to check its images by eye."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded images that do not fit into memory: a file that is mapped into it."""
+"""Keep decoded images that do not fit into memory in a file that is mapped into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short name for what exactly a benchmark trains and tests on, so that unlike figures are not compared."""
+"""Fingerprint what a benchmark trains and tests on, so that unlike figures are not compared."""
 
 from __future__ import annotations
 

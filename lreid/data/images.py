@@ -1,4 +1,4 @@
-"""From records to pixels: reading one image, and the decoded images of a whole list of records."""
+"""Read images: one file, or the decoded images of a whole list of records."""
 
 from __future__ import annotations
 

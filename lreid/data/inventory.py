@@ -1,4 +1,4 @@
-"""Which data sets are there, and whether they are the published ones."""
+"""Check which data sets are there, and whether they are the published ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
         InputError: there is no data set of this name.
     """
     if is_synthetic(name):
-        raise InputError(f"{name}: is synthetic; there are no files to look at")
+        raise InputError(f"{name}: is synthetic; there are no files to check")
     spec = specs().get(name)
     try:
         data_sets = load_datasets(name, root, {})

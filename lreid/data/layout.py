@@ -1,4 +1,4 @@
-"""What the readers of data sets share: listing images, telling identity and camera from names, drawing splits."""
+"""Shared parts of the data set readers: list images, read identity and camera from names, make splits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that a user points at: a folder, two folders, or a CSV file, with as many labels as these tell."""
+"""List a user's images: a folder, two folders, or a CSV file, with as many labels as these tell."""
 
 from __future__ import annotations
 

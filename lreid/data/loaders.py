@@ -1,4 +1,4 @@
-"""From a task's images to batches on their way to the network."""
+"""Load the images of a task as batches for the network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
             them.
         paths: files of the n images.
         exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
-            where nobody said.
+            where it is not known.
         changes: what is still to be done to the images, by the device.
     """
 

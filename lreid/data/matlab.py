@@ -1,4 +1,4 @@
-"""MATLAB files, of version 7.3 (which is HDF5) and older."""
+"""Read MATLAB files, of version 7.3 (which is HDF5) and older."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every data set is made of: records, and the groups of records that a benchmark hands out."""
+"""Records, one an image, and the groups of records that data sets and benchmarks are made of."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class QueryGallery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A sequence of tasks and the test sets that are looked at after each of them."""
+    """A sequence of tasks and the test sets that are evaluated after each of them."""
 
     name: str
     tasks: tuple[Task, ...]

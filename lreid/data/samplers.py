@@ -1,4 +1,4 @@
-"""Which images a batch is made of."""
+"""Samplers: which images a batch is made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to know of a data set beside its images: names, folders, splits, published counts, terms."""
+"""The specification of a data set: names, folders, splits, published counts, terms."""
 
 from __future__ import annotations
 

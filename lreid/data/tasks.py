@@ -1,4 +1,4 @@
-"""From data sets to a lifelong benchmark: identities are cut into tasks, tests become galleries."""
+"""Make a lifelong benchmark of data sets: identities are cut into tasks, tests become galleries."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "tas
 
 
 class Learner(Protocol):
-    """What is looked at: a method of :mod:`lreid.methods`, with its memory or None."""
+    """What is tested: a method of :mod:`lreid.methods`, with its memory or None."""
 
     model: Embedder
     memory: Any
@@ -43,7 +43,7 @@ class AccuracyEvaluator:
 
     The last three know the images that the method still has, as in Co²L: those of the task at hand and, of past
     tasks, those in its memory. The protocols that Contrast Scoring cites take the whole labelled training set, which
-    a lifelong learner does not keep. All see features as retrieval does, but never of mirrored images.
+    a lifelong learner does not keep. All see features as retrieval does, but never of flipped images.
 
     Args:
         tasks: of the benchmark; labels ascend from task to task.

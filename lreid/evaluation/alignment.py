@@ -1,4 +1,4 @@
-"""How near images that were never trained come to the stored ones.
+"""Measure alignment: how near the features of images that were never trained come to those of stored ones.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """

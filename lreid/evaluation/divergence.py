@@ -1,4 +1,4 @@
-"""How far a teacher in half precision departs from the same teacher in float32."""
+"""Measure how far a teacher in half precision departs from the same teacher in float32."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ logger = logging.getLogger("lreid")
 
 
 class Student(Protocol):
-    """What is looked at: a method with its previous model, None before there is one."""
+    """What is measured: a method with its previous model, None before there is one."""
 
     teacher: nn.Module | None
 
 
 class TeacherDivergence(Observer):
-    """Says of the first batch of every task what the precision of the teacher changes in its answers.
+    """Says of the first batch of every task how much the precision of the teacher changes its outputs.
 
     Args:
         method: what is trained.
@@ -45,7 +45,7 @@ class TeacherDivergence(Observer):
         if self.task is not None and self.method.teacher is not None:
             nats = teacher_divergence(self.method.teacher, batch.images)
             self.results["teacher_divergence"][str(self.task.index)] = nats
-            logger.info("teacher's precision: KL of %.4f nats from what a teacher in fp32 says", nats)
+            logger.info("teacher's precision: KL of %.4f nats from a teacher in fp32", nats)
         self.task = None
 
 

@@ -1,4 +1,4 @@
-"""How far features of old images move while new ones are learned.
+"""Measure feature drift: how far features of old images move while new ones are learned.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. It compares
 features of unit length, ``f / |f|``, as retrieval by cosine similarity does.
@@ -55,7 +55,7 @@ class DriftRecorder:
     part of what drifts; the paper does not say in which mode it measures.
 
     The modes of the model and of its parts come back as they were and nothing random is drawn, so training goes on
-    as if nobody had looked.
+    as if nothing had been measured.
 
     Args:
         model: the network that is trained.

@@ -1,4 +1,4 @@
-"""Figures of a model on the test sets of a benchmark."""
+"""Evaluate a model on the test sets of a benchmark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Evaluator:
         cache_gib: decoded images are kept in memory up to this size in all.
         skip_bad: leave out images that cannot be read.
         metric, ap, camera_filter: of :func:`lreid.retrieval.evaluate`.
-        flip: add the features of the mirrored images.
+        flip: add the features of the flipped images.
         batch_size: images a forward pass.
         disk: where those images are kept that do not fit into memory.
 

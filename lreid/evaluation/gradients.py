@@ -1,4 +1,4 @@
-"""How hard the loss pulls at features of old images while new ones are learned.
+"""Measure the feature-gradient norm: gradients of the loss at features of old images while new ones are learned.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -18,7 +18,7 @@ from lreid.models import Embedder
 
 
 class Learner(Protocol):
-    """What is looked at: a method with its memory, which is empty or None where it keeps no images."""
+    """What is measured: a method with its memory, which is empty or None where it keeps no images."""
 
     model: Embedder
     memory: Any

@@ -1,4 +1,4 @@
-"""What looks at a run while it trains: hooks that the trainer calls, and that never change what is learned."""
+"""Observers of a run: hooks that the trainer calls, and that never change what is learned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Observer:
         """Called after the last update of a task, before its evaluation."""
 
     def after_evaluation(self, task: Task) -> None:
-        """Called after the test sets were looked at, before the method ends the task."""
+        """Called after the test sets were evaluated, before the method ends the task."""
 
     def state_dict(self) -> dict[str, Any]:
         """What has been gathered in the task at hand: tensors and plain values."""

@@ -1,4 +1,4 @@
-"""What frozen features are good for: nearest neighbours, nearest class means and a linear classifier on top of them.
+"""Classify by frozen features: nearest neighbours, nearest class means and a linear classifier on top of them.
 
 Each gives scores of every class, so that :mod:`lreid.evaluation.classification` can tell all classes apart or only
 those of a task.

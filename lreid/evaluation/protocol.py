@@ -1,4 +1,4 @@
-"""Ranking a test set in the way it asks for: over its splits, track by track, or with one gallery image an identity."""
+"""Rank a test set by its protocol: over its splits, track by track, or with one gallery image an identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model on one test set in full: all figures, why queries have no match, and the hardest rankings to look at."""
+"""Score one model on one test set: all figures, why queries have no match, and the hardest rankings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def score(
         Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries
         ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
         a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
-        nobody in the gallery could play a stranger.
+        no query can serve as an impostor.
 
     Raises:
         InputError: no query has a match.
@@ -75,7 +75,7 @@ def score(
 def _open_set(
     test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], camera_filter: bool
 ) -> list[list[OpenSetRate]]:
-    """The rates of every split; none where there is no stranger."""
+    """The rates of every split; none where there is no impostor."""
     (query, gallery), rates = images, []
     for rows, columns in split_rows(test, query, gallery):
         try:
@@ -89,7 +89,7 @@ def _open_set(
                 camera_filter=camera_filter,
                 false_accept_rates=FALSE_ACCEPT_RATES,
             )
-        except InputError:  # the arguments are sound, they were ranked: there is no stranger
+        except InputError:  # the arguments are sound, they were ranked: there is no impostor
             found = []
         rates.append(found)
     return rates
@@ -102,7 +102,7 @@ class Ranking:
     Attributes:
         query: its row among the queries.
         ap: average precision, per cent.
-        ranks: places in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
+        ranks: in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
             match.
         rows: of the gallery, one for each rank.
         scores: cosine similarities, or Euclidean distances with that metric.
@@ -136,7 +136,7 @@ def hardest_rankings(
         test, images, features, metric, ap, camera_filter: of :func:`score`. Of several splits the first is taken, and
             images are ranked even where the figures are those of tracks.
         count: rankings wanted, at most.
-        depth: places wanted.
+        depth: ranks wanted.
     """
     rows, columns = next(iter(split_rows(test, *images)))
     (queries, gallery), (query_images, gallery_images) = features, images
@@ -167,7 +167,7 @@ def hardest_rankings(
         kept = np.flatnonzero(~hidden)
         nearness = scores[kept] if metric == "cosine" else -scores[kept]
         ranked = kept[np.argsort(-nearness, kind="stable")]
-        matches = np.flatnonzero(same[ranked])  # places, from 0
+        matches = np.flatnonzero(same[ranked])  # positions, from 0
         places = list(range(min(depth, len(ranked))))
         if matches[0] >= depth:
             places.append(int(matches[0]))

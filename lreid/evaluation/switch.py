@@ -1,4 +1,4 @@
-"""What is looked at when one task follows another: how far old images move, and how hard the loss pulls at them."""
+"""Measure task switches: how far the features of old images move, and the feature-gradient norm at them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SwitchObserver(Observer):
         method: what is trained.
         evaluator: holds the test images.
         results: gets the curves of every task but the first.
-        steps: updates that are looked at.
+        steps: updates that are measured.
     """
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:

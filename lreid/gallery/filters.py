@@ -1,4 +1,4 @@
-"""Which images of a gallery a search may find."""
+"""Filters of a search: which images of a gallery it may find."""
 
 from __future__ import annotations
 

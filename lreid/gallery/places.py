@@ -1,4 +1,4 @@
-"""Where galleries are: in files of faiss, or in Milvus."""
+"""Find the place of a gallery by its address: a file of faiss, or Milvus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lreid.gallery.store import Place
 
 
 def place_of(where: str | Path) -> Place:
-    """The place that somebody names.
+    """The place that an address names.
 
     Args:
         where: a file; ``milvus:FILE.db``, a database of Milvus Lite in this process; or ``milvus:http://host:port``, a

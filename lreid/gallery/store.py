@@ -1,4 +1,4 @@
-"""What a gallery asks of an engine that keeps it: to store rows and to find the nearest ones. No more."""
+"""The interface of a gallery's storage engine: store rows and find the nearest ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class About:
         model: fingerprint of the model that made the features.
         kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.faiss.index`.
         recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
-        threshold: cosine similarity below which a search answers "unknown"; ``None`` before it is calibrated.
+        threshold: cosine similarity below which a search returns "unknown"; ``None`` before it is calibrated.
         false_accept_rate: share of impostors that the threshold accepts.
         names: names of identities and cameras by their numbers, for whoever has names.
         extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They

@@ -126,7 +126,7 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def _means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means ``(N, D)`` float64, their labels ``(N,)``, and the place of each row among them ``(B,)``."""
+    """Means ``(N, D)`` float64, their labels ``(N,)``, and the position of each row among them ``(B,)``."""
     check_rows(features, labels)
     names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
     sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Room for a number of images with their labels, as pixels or as paths."""
+"""Store a number of images with their labels, as pixels or as paths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ImagePaths(Sequence[np.ndarray]):
     ``self[i]`` is (H, W, 3) uint8, RGB; a slice or an array of k numbers gives (k, H, W, 3).
 
     Args:
-        paths: n files, or addresses of drawn images.
+        paths: n files, or addresses of synthetic images.
         height, width: size in pixels that every image gets.
     """
 
@@ -151,7 +151,7 @@ class ExemplarStore:
     def _write(
         self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Puts ``rows`` (k,) of what is added in ``places`` (k,), each once: kept ones and those right behind them."""
+        """Puts ``rows`` (k,) of what is added at ``places`` (k,), each once: kept ones and those right behind them."""
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]

@@ -22,7 +22,7 @@ class ExemplarMemory(ExemplarStore):
     from the seed and its label, and those with the smallest numbers stay. The BMVC 2022 paper on DwoPP, which
     gives every method 500 exemplars in all, publishes neither the balance nor the choice.
 
-    With ``fill`` the places that even shares leave are given to identities that have further images, an image at a
+    With ``fill`` the room that even shares leave is given to identities that have further images, an image at a
     time, those with the smallest numbers first. As long as all identities stay, the whole budget is then used as far
     as there are images, and identities that have enough of them differ by one at most. With ``random`` selection
     this is Co²L's memory (ICCV 2021); its official code rounds the share of every old identity at random and leaves
@@ -37,7 +37,7 @@ class ExemplarMemory(ExemplarStore):
         budget: images in all.
         least: images of an identity that are worth keeping, as far as it has so many.
         selection: which images of an identity are kept, see :func:`~lreid.memory.select`.
-        fill: use the places that even shares leave.
+        fill: use the room that even shares leave.
         seed: of everything random.
 
     Attributes:
@@ -69,7 +69,7 @@ class ExemplarMemory(ExemplarStore):
         """Takes the best images of new identities and makes room for them.
 
         Args:
-            images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are looked at.
+            images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
             labels: (n,) integers, of identities that were not added before.
             values: what the images are chosen by: (n, D) features of the model that has just learned them, or with
                 ``importance`` (n,) scores, 0 or more.

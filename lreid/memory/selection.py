@@ -1,4 +1,4 @@
-"""Which images of an identity are kept: policies that rank them, the best first."""
+"""Select the images of an identity that are kept: policies that rank them, the best first."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class StreamMemory(ExemplarStore):
         """Takes in the next images of the stream, as far as the policy keeps them.
 
         Args:
-            images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only those kept are looked at.
+            images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only those kept are read.
             labels: (m,) integers.
             extras: further numbers, (m,) or (m, K), by name; K may grow. NaN for an image that came without.
 
@@ -123,11 +123,11 @@ class StreamMemory(ExemplarStore):
         self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The places (k,) that are filled anew, and the images (k,) that come there."""
+        """The positions (k,) that are filled anew, and the images (k,) that come there."""
         numbers = self.seen + np.arange(count)
         places = (self._random.random(count) * (numbers + 1)).astype(np.int64)  # uniform in [0, number]
         places = np.where(numbers < self.budget, numbers, places)
-        # Of two images of this batch for the same place the later one stays.
+        # Of two images of this batch for the same position the later one stays.
         last = {place: row for row, place in enumerate(places) if place < self.budget}
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 

@@ -17,7 +17,7 @@ from lreid.models import CosineClassifier, Embedder, GrowingClassifier
 class ERAML(ER):
     """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
 
-    Each incoming image is drawn to one image of its identity and pushed from one of another, both out of the batch or
+    Each incoming image is pulled to one image of its identity and pushed from one of another, both out of the batch or
     the memory. By default the other is an identity of the batch too (``incoming`` negatives), which spares old ones.
     Stored images are classified, by cosines times 10. While the memory is empty the incoming ones are too, as in the
     official code. An image that is the only one of its identity has no positive and is left out.

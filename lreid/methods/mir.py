@@ -22,7 +22,7 @@ class MIR(ER):
 
     Args:
         model: the network.
-        candidates: stored images that are looked at.
+        candidates: stored images that are compared.
         virtual_rate: learning rate of the virtual step, in the official code that of training (SGD, 0.1).
         er: options of :class:`ER`.
     """
@@ -34,7 +34,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Of more images drawn, those whose loss a step on the incoming ones would raise most."""
+        """Of more sampled images those whose loss a step on the incoming ones would raise most."""
         drawn = super().choose(max(self.candidates, count), incoming)
         if drawn is None or len(drawn.labels) <= count:
             return drawn

@@ -1,4 +1,4 @@
-"""A name for what a network computes, so that features of two networks are not mixed up."""
+"""Fingerprint what a network computes, so that features of two networks are not mixed up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The previous model, kept to be distilled."""
+"""The teacher: the previous model, kept for distillation."""
 
 from __future__ import annotations
 

@@ -271,8 +271,8 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
     """The line of each group through the means at each x, with their deviation as its band.
 
     Args:
-        groups: of one benchmark; their place decides on the colour.
-        points: from the runs of a group; places at which a value is None are left out.
+        groups: of one benchmark; their position decides on the colour.
+        points: from the runs of a group; those x at which a value is None are left out.
 
     Returns:
         A line for each group that has points.

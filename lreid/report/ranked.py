@@ -52,7 +52,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Match:
-    """One place of a ranking.
+    """One rank of a ranking.
 
     Attributes:
         rank: from 1.

@@ -72,7 +72,7 @@ def line_chart(
         lines: see :class:`Line`.
         x_range: left and right end of the x axis.
         x_label: below the x axis.
-        x_ticks: places and labels below the x axis.
+        x_ticks: positions and labels below the x axis.
         title: for screen readers.
         dots: mark the points; each shows its value when pointed at.
         y_max: the y axis ends here at the latest.
@@ -148,7 +148,7 @@ def spread_ticks(count: int, most: int = 10) -> list[tuple[float, str]]:
 
 
 class Dot(NamedTuple):
-    """A point: its place, its colour and its shape (numbers, taken again from the first on), and what it stands for."""
+    """A point: its position, its colour and shape (numbers, taken again from the first on), and what it stands for."""
 
     x: float
     y: float

@@ -1,4 +1,4 @@
-"""Turns what callers hand in into checked arrays: features as tensors, identities and cameras as integers."""
+"""Check the arguments of callers and convert them: features as tensors, identities and cameras as integers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
             array = np.asarray(values)
             array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))  # torch knows no other order
             array = array.copy() if min(array.strides, default=0) < 0 else array  # a single row, reversed
-            with warnings.catch_warnings():  # nobody writes to features, so an array may be read-only
+            with warnings.catch_warnings():  # features are never written to, so an array may be read-only
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 values = torch.from_numpy(array)
         except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Where the matches of a query stand in its ranking, found without putting the ranking in order."""
+"""Find the ranks of a query's matches without sorting its ranking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lreid.identities import JUNK
 
 
 class SameIdentity:
-    """Finds the gallery images of each query's identity. Junk belongs to nobody.
+    """Finds the gallery images of each query's identity. Junk has no identity.
 
     Args:
         gallery_ids: ``(G,)`` int64.
@@ -67,13 +67,13 @@ def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -
 def _count_by_sorting(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """For CPUs, where numpy sorts bare values at a few nanoseconds each.
 
-    Sorted values tell how many exceed a match and how many equal it. Only among equals do places matter.
+    Sorted values tell how many exceed a match and how many equal it. Only among equals do positions matter.
     """
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
     ahead = np.empty(len(rows), dtype=np.int64)
 
     def count(chunk: np.ndarray) -> None:
-        ascending = scores[chunk]  # a copy: scores keep their places
+        ascending = scores[chunk]  # a copy: scores keep their order
         ascending.sort(axis=1)
         for row, ordered in zip(chunk, ascending, strict=True):
             pairs = slice(bounds[row], bounds[row + 1])

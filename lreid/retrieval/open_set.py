@@ -1,4 +1,4 @@
-"""Open-set search: telling the people in the gallery from those who are not, by a threshold on the score."""
+"""Open-set search: tell enrolled people from impostors by a threshold on the score."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lreid.retrieval.scores import blocks, full_precision
 
 @dataclass(frozen=True)
 class OpenSetRate:
-    """What a search finds if it may take so many strangers for somebody it knows.
+    """What a search finds if it may accept this share of impostors.
 
     Attributes:
-        false_accept_rate: the wanted share of strangers, in [0, 1].
-        threshold: cosine similarity from which a search answers.
+        false_accept_rate: the allowed share of impostors, in [0, 1].
+        threshold: cosine similarity from which a query is accepted.
         true_positive_rate: share of the known queries whose best image is of their identity and reaches the
             threshold.
     """
@@ -32,21 +32,21 @@ class OpenSetRate:
 
 
 def threshold_for(stranger_scores: np.ndarray, false_accept_rate: float) -> float:
-    """The lowest threshold that at most the wanted share of strangers reaches.
+    """The lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than 1 / rate strangers not one may pass, so the threshold is just above the best of them.
+    With fewer than 1 / rate impostors not one may pass, so the threshold is just above the best of them.
 
     Args:
         stranger_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
         false_accept_rate: in [0, 1).
 
     Raises:
-        InputError: no strangers, or a rate outside [0, 1).
+        InputError: no impostors, or a rate outside [0, 1).
     """
     if not 0 <= false_accept_rate < 1:
         raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
     if len(stranger_scores) == 0:
-        raise InputError("a threshold needs strangers: queries whose identity is one of several in the gallery")
+        raise InputError("a threshold needs impostors: queries whose identity is one of several in the gallery")
     descending = np.sort(np.asarray(stranger_scores, dtype=np.float32))[::-1]
     allowed = int(false_accept_rate * len(descending) + 1e-9)
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
@@ -66,7 +66,7 @@ def open_set_rates(
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
-    Every query plays two parts. As a stranger it is searched in the gallery without the images of its identity:
+    Every query plays two parts. As an impostor it is searched in the gallery without the images of its identity:
     its best score is what a false accept would rest on. As itself it is searched in the gallery that
     :func:`lreid.retrieval.evaluate` ranks, if a match is left there. Compared by cosine similarity.
 

@@ -30,7 +30,7 @@ class Evaluation:
         mAP: mean average precision.
         mINP: mean inverse negative penalty: number of matches / rank of the last one (Ye et al., 2021).
         cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in the
-            first k places.
+            first k ranks.
         ap: ``(Q,)`` float64, average precision by query; NaN where a query has no match.
         num_valid: queries with at least one match.
         num_absent: queries without a match because the gallery holds no image of their identity.

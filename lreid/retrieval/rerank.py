@@ -58,7 +58,7 @@ class SparseRows(NamedTuple):
     values: np.ndarray  # (nonzero,)
 
     def entries(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of all numbers of some rows, and for each the position in ``rows`` it belongs to."""
+        """Positions of all numbers of some rows, and for each the position in ``rows`` it belongs to."""
         count = self.bounds[rows + 1] - self.bounds[rows]
         of = np.repeat(np.arange(len(rows)), count)
         within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)

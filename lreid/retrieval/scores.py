@@ -1,4 +1,4 @@
-"""How near every gallery image is to a block of queries."""
+"""Score every gallery image against a block of queries."""
 
 from __future__ import annotations
 

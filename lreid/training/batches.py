@@ -1,4 +1,4 @@
-"""What a method is shown of a task: which images a batch is made of, and the batches."""
+"""Make the batches of a task: which images they hold, and their loaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the loss terms go: their means, some times a task."""
+"""Record the loss history: means of the loss terms, several times a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a config and a folder to a finished run."""
+"""Train a run: from a config and a folder to a finished run."""
 
 from __future__ import annotations
 

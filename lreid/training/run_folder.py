@@ -130,7 +130,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             ledger.write(self.path / "results.json", results)
 
     def report_task(self, results: Results) -> None:
-        """Prints the table of the tasks so far and renews picture and report."""
+        """Prints the table of the tasks so far and renews learning curve and report."""
         if not self.writes:
             return
         logger.info("\n%s\n", task_table(results))

@@ -1,4 +1,4 @@
-"""The loop: for every task, for every epoch, for every batch; and a look at all test sets after each task."""
+"""The training loop: for every task, every epoch and every batch; all test sets are evaluated after each task."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class Trainer:
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _progress(self) -> tqdm:
-        """One bar for the whole run, so that the time left is that of all tasks; none where nobody looks at it."""
+        """One bar for the whole run, so that the time left is that of all tasks; none without a terminal."""
         epochs, steps, at = self.batching.epochs, self.epoch_steps, self.at
         done = epochs * sum(steps[: at.task]) + sum(steps[at.task : at.task + 1]) * at.epoch + at.step
         quiet = True if not self.folder.writes else None

@@ -1,4 +1,4 @@
-"""One update after another: losses, gradients and the optimiser."""
+"""Update the network: losses, gradients and the optimiser."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Card:
             ``rank1``, ``rank5``, ``rank10`` in per cent, all measured with the weights as they are stored.
         metric, ap, camera_filter, flip: how these were measured, see ``EVAL`` of :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
-        images_trained: images that the method looked at, one as often as it was drawn.
-        trained_on: whose images.
+        images_trained: images that the method used, one as often as it was drawn.
+        trained_on: the source of the training images.
         command: that made the run.
         config: every key of the run's config by its full name.
         version: of lreid, that made the run.

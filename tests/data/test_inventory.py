@@ -117,7 +117,7 @@ def test_own_data_are_there_or_faulty(tmp_path):
 def test_unknown_and_synthetic_sets_are_refused(tmp_path):
     with pytest.raises(InputError, match="unknown data set"):
         look("vipre", tmp_path)
-    with pytest.raises(InputError, match="there are no files to look at"):
+    with pytest.raises(InputError, match="there are no files to check"):
         look("synthetic:plaza", tmp_path)
 
 

@@ -63,7 +63,7 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
 
 def test_bad_input_is_named():
     features = np.eye(3)
-    with pytest.raises(InputError, match="needs strangers"):
+    with pytest.raises(InputError, match="needs impostors"):
         open_set_rates(features, features, [1, 1, 1], [1, 1, 1], camera_filter=False)
     with pytest.raises(InputError, match="not one has one"):
         open_set_rates(features, features, [1, 1, 1], [2, 3, 4], camera_filter=False)

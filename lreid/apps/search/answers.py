@@ -106,9 +106,9 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     ]
     threshold = results["threshold"]
     note = (
-        "Not calibrated: whoever is nearest is shown, enrolled or not."
+        "Not calibrated: the nearest identity is shown, enrolled or not."
         if threshold is None
         else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
-        "impostors are taken for somebody known."
+        "impostors are accepted."
     )
     return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)

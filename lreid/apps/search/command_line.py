@@ -61,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.01,
         metavar="RATE",
-        help="share of impostors that may be taken for somebody known (default: 0.01)",
+        help="share of impostors that may be accepted (default: 0.01)",
     )
 
-    query = command(_query, "look images up", "IMAGE|DIR", model="optional")
+    query = command(_query, "find the identities of images", "IMAGE|DIR", model="optional")
     query.add_argument("--top", type=int, default=10, metavar="K", help="matches an image (default: 10)")
     query.add_argument("--camera", metavar="NAME", help="the camera that took the images")
     query.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")

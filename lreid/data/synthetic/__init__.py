@@ -1,4 +1,4 @@
-"""Synthetic re-ID images, drawn by a program: people and vehicles, seen by cameras, in domains.
+"""Synthetic re-ID images: people and vehicles, seen by cameras, in domains.
 
 A synthetic image needs no file; its address determines it::
 

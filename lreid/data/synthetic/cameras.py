@@ -1,4 +1,4 @@
-"""Cameras: what stands behind, what stands in front, and what the sensor makes of it."""
+"""Render the view of a synthetic camera: background, occlusion, exposure and noise."""
 
 from __future__ import annotations
 

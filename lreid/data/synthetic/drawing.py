@@ -1,4 +1,4 @@
-"""What all drawings are made with: dice, colours, a pen and patterned cloth."""
+"""Tools of the synthetic images: random choices, colours, a pen and patterned cloth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People: clothes, build, hair, hats and bags."""
+"""Synthetic people: clothes, build, hair, hats and bags."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Person(NamedTuple):
 
 
 def dress_person(dice: Dice, fashion: str, when: int) -> Person:
-    """Somebody dressed in these colours, the warmer the day (per cent of the season), the lighter."""
+    """A person dressed in these colours, the warmer the day (per cent of the season), the lighter."""
     warm = dice.chance(when)
     return Person(
         skin=dice.one_of(SKIN),

@@ -1,4 +1,4 @@
-"""Vehicles: body, paint, stripes, stickers and racks."""
+"""Synthetic vehicles: body, paint, stripes, stickers and racks."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ class FilePlace:
         return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
 
     def switch(self, current: FaissStore) -> None:
-        """Renames the next version to this file, unless somebody wrote to it since it was read."""
+        """Renames the next version to this file, unless another process wrote to it since it was read."""
         self._take(self.next().path, self.previous().path, current.seen)
 
     def roll_back(self) -> None:

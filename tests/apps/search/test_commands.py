@@ -190,7 +190,7 @@ def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
         search.remove(gallery, [str(images[0]), str(images[-1])])
     with pytest.raises(InputError, match="has no identity 'nobody'"):
         search.remove(gallery, identity="nobody")
-    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or somebody by"):
+    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or an identity by"):
         search.remove(gallery)
     assert gallery.read_bytes() == before
 
