@@ -67,7 +67,9 @@ class KnowledgeGraph(nn.Module):
         return nodes * kept.to(nodes.device) / (1 - self.dropout)
 
     def get_extra_state(self) -> Tensor:
+        """The state of the generator, which goes into the state dict."""
         return self.generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:
+        """Takes back the state of the generator."""
         self.generator.set_state(state.cpu())

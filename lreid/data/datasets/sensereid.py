@@ -1,5 +1,4 @@
-"""SenseReID (Zhao et al., Spindle Net: Person Re-Identification with Human Body Region Guided Feature
-Decomposition and Fusion, CVPR 2017).
+"""SenseReID (Zhao et al., Spindle Net, CVPR 2017).
 
     datasets/sensereid/SenseReID/{test_probe,test_gallery}/      00001_0.jpg …      (1040 and 3388 images)
 

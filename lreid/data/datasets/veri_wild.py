@@ -1,5 +1,4 @@
-"""VERI-Wild (Lou et al., VERI-Wild: A Large Dataset and a New Method for Vehicle Re-Identification in the
-Wild, CVPR 2019).
+"""VERI-Wild (Lou et al., A Large Dataset and a New Method for Vehicle Re-Identification in the Wild, CVPR 2019).
 
     datasets/VERI-Wild/
     ├── images/00001/000001.jpg …

@@ -27,6 +27,7 @@ class Camera(NamedTuple):
 
 @lru_cache(maxsize=256)
 def camera_of(name: str, number: int) -> Camera:
+    """The camera of a number in a domain; the same one whenever it is asked for."""
     domain, dice = DOMAINS[name], Dice(name, "camera", number)
     favourite = dice.below(3)  # each camera sees one of the sides more than the domain's others do
     weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]

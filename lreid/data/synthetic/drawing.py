@@ -51,6 +51,7 @@ class Dice:
         self._random = random.Random("/".join(map(str, key))).random
 
     def below(self, n: int) -> int:
+        """An integer in [0, n)."""
         return int(self._random() * n)
 
     def between(self, low: int, high: int) -> int:
@@ -58,12 +59,15 @@ class Dice:
         return low + self.below(high - low + 1)
 
     def chance(self, per_cent: int) -> bool:
+        """True in so many of a hundred cases."""
         return self.below(100) < per_cent
 
     def one_of(self, items: Sequence[T]) -> T:
+        """One of the items, all equally likely."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in random order."""
         return sorted(items, key=lambda _: self._random())
 
     def colour(self, names: str) -> Colour:
@@ -72,10 +76,12 @@ class Dice:
         return red, green, blue
 
     def shade(self, colour: Colour) -> Colour:
+        """A colour a little darker or lighter."""
         return darker(colour, self.between(6, 9 if max(colour) < 226 else 8))
 
 
 def darker(colour: Colour, eighths: int = 6) -> Colour:
+    """So many eighths of the brightness of a colour."""
     red, green, blue = (value * eighths // 8 for value in colour)
     return red, green, blue
 
@@ -96,6 +102,7 @@ class Pen:
         cv2.fillConvexPoly(self.canvas, np.array([self._at(x, y) for x, y in points], np.int32), colour)
 
     def box(self, colour: Colour, left: int, top: int, right: int, bottom: int) -> None:
+        """Fills an upright rectangle."""
         self.shape(colour, (left, top), (right, top), (right, bottom), (left, bottom))
 
     def oval(self, colour: Colour, x: int, y: int, rx: int, ry: int, start: int = 0, end: int = 360) -> None:

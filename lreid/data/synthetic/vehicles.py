@@ -42,9 +42,10 @@ class Vehicle(NamedTuple):
         return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
+        """Draws the vehicle from the front, the side or the back."""
         reach = 50 if view == "side" else self.width
         pen.box(RUBBER, -reach, 74, reach, 80)  # shadow
-        (left, _), (roof_left, top), (roof_right, _), _ = BODIES[self.body][0]
+        _, (roof_left, top), (roof_right, _), _ = BODIES[self.body][0]
         if view != "side":
             roof_left, roof_right = 6 - self.width, self.width - 6
         if self.rack != "none":
@@ -108,6 +109,7 @@ class Vehicle(NamedTuple):
 
 
 def build_vehicle(dice: Dice, fashion: str) -> Vehicle:
+    """A vehicle whose every part is drawn by lot, with paint in the colours of a fashion."""
     paint = dice.colour(fashion)
     return Vehicle(
         body=dice.one_of(tuple(BODIES)),

@@ -23,6 +23,7 @@ class FeatureMap(nn.Module):
         self.resnet = resnet
 
     def forward(self, images: Tensor) -> Tensor:
+        """The last feature map, ``(B, dim, H/16, W/16)``."""
         net = self.resnet
         maps = net.maxpool(net.relu(net.bn1(net.conv1(images))))  # (B, 64, H/4, W/4)
         return net.layer4(net.layer3(net.layer2(net.layer1(maps))))  # (B, dim, H/16, W/16)

@@ -27,6 +27,7 @@ class SmallResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
+        """The last feature map, ``(B, 256, H/8, W/8)``."""
         return self.blocks(self.stem(images))  # (B, 256, H/8, W/8)
 
 

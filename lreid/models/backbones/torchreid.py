@@ -19,6 +19,7 @@ class TorchreidFeatures(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
+        """Features, ``(B, dim)``; in training some networks give logits beside them."""
         output = self.network(images)
         return output[1] if isinstance(output, tuple) else output  # (B, dim)
 
