@@ -24,10 +24,17 @@ def repository() -> Path:
     return REPOSITORY
 
 
+def pytest_sessionstart() -> None:
+    """Torch decides at its first gradient whether processes may be forked; after torch.export it decides against."""
+    import torch  # now that it sees OMP_NUM_THREADS
+
+    torch.ones((), requires_grad=True).backward()
+
+
 @pytest.fixture(autouse=True)
 def _same_threads() -> Iterator[None]:
     """Sums of one thread and of two differ in their last bits, so no test may leave another number behind."""
-    import torch  # now that it sees OMP_NUM_THREADS
+    import torch
 
     threads = torch.get_num_threads()
     yield

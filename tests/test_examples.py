@@ -122,6 +122,7 @@ def test_own_dataset(run: Callable[..., tuple[str, dict]]) -> None:
     assert results["mAP"][-1][0] > 12.5  # by chance: a fair share of eight people
 
 
+@pytest.mark.slow
 def test_own_backbone(run: Callable[..., tuple[str, dict]]) -> None:
     said, variables = run("own_backbone.py")
     assert re.findall(r"after (plaza ./2): mAP", said) == ["plaza 1/2", "plaza 2/2"]

@@ -113,6 +113,7 @@ print("whole")
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
     dead, alive = (child(WRITE, str(tmp_path / "a")) for _ in range(2))
     for process in (dead, alive):
@@ -131,6 +132,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
     assert (tmp_path / "a").read_text() == "half"
 
 
+@pytest.mark.slow
 def test_a_lock_is_free_when_its_holder_dies_though_children_live_on(tmp_path: Path) -> None:
     program = """
 import os, sys, time

@@ -13,6 +13,7 @@ from entries import write_entry
 
 import lreid
 from lreid import zoo
+from lreid.config import method_title
 from lreid.errors import InputError
 from lreid.loading import lasting_name, model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
@@ -65,7 +66,7 @@ def test_the_card_is_that_of_the_network(card: zoo.Card) -> None:
     assert card.parameters == sum(each.numel() for each in model.parameters())
     for told, buffer in ((card.mean, model.mean), (card.std, model.std)):
         torch.testing.assert_close(255 * torch.tensor(told), buffer.flatten())
-    assert (card.method, card.benchmark, card.seed) == (cfg.METHOD.NAME, cfg.BENCHMARK.NAME, cfg.SEED)
+    assert (card.method, card.benchmark, card.seed) == (method_title(cfg), cfg.BENCHMARK.NAME, cfg.SEED)
     assert (card.metric, card.ap) == (cfg.EVAL.METRIC, cfg.EVAL.AP)
     assert (card.camera_filter, card.flip) == (cfg.EVAL.CAMERA_FILTER, cfg.EVAL.FLIP)
 

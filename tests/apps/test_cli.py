@@ -124,6 +124,7 @@ def test_every_command_explains_every_option(name: str, repository: Path) -> Non
     assert f'run_command("{name}")' in door.read_text()
 
 
+@pytest.mark.slow
 def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed() -> None:
     done = lreid("tarin")
     assert done.returncode == 2

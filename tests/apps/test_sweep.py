@@ -129,6 +129,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return folders
 
 
+@pytest.mark.slow
 def test_runs_are_made_once_and_compared(tmp_path: Path, made: list[str]) -> None:
     runs = plan(tmp_path, ["dwopp"], [0, 1], vary={"METHOD.TEMPERATURE": ["0.5", "20"]}, overrides=OVERRIDES)
     table, failed = sweep(runs, tmp_path, key="METHOD.TEMPERATURE")
@@ -150,6 +151,7 @@ def test_runs_are_made_once_and_compared(tmp_path: Path, made: list[str]) -> Non
     assert len(made) == len(runs)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, made: list[str]) -> None:
     sweep(plan(tmp_path, ["dmml_ft"], [0], overrides=OVERRIDES), tmp_path)
     runs = plan(tmp_path, ["dmml_ft", "joint"], [0], overrides=[*OVERRIDES, "TRAIN.LR", "5e-4"])

@@ -28,6 +28,7 @@ from lreid.training.run import train
 SHARED = TestSets()  # for images that several models are measured on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
 def test_shipped_models_give_the_figures_on_their_cards(card: zoo.Card) -> None:
     _, faults = SHARED.verify(card)

@@ -59,6 +59,7 @@ def test_a_teacher_has_a_precision_of_its_own(wrapped: bool) -> None:
         assert copied.precision == expected and model.precision == torch.float16
 
 
+@pytest.mark.slow
 def test_a_run_in_half_precision_says_what_its_teacher_loses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     exact = train(config(BENCHMARK__TASKS_PER_DATASET=2), tmp_path / "fp32")
     reduced = {"TRAIN__PRECISION": "bf16", "TRAIN__TEACHER_PRECISION": "bf16"}
@@ -70,6 +71,7 @@ def test_a_run_in_half_precision_says_what_its_teacher_loses(tmp_path: Path, cap
     assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
 
 
+@pytest.mark.slow
 def test_what_a_device_cannot_compute_by_itself_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +93,7 @@ def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytes
     assert has_instructions(gpu, "fp16")
 
 
+@pytest.mark.slow
 def test_the_divergence_is_of_the_first_batch_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And stays that where the run is taken up again."""
     cfg = config(TRAIN__TEACHER_PRECISION="bf16", TRAIN__CHECKPOINT_MINUTES=0.0)
@@ -118,6 +121,7 @@ def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
             torch.testing.assert_close(each.detach(), old + step)
 
 
+@pytest.mark.slow
 def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
     """Of two episodes an epoch: half as many updates on as many images, and the loss of the same images at first."""
     whole = train(config(METHOD__NAME="dmml_ft", TRAIN__ACCUMULATE=2), tmp_path / "both")
@@ -127,6 +131,7 @@ def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
     assert whole["loss_history"][0]["dmml"] != single["loss_history"][0]["dmml"]
 
 
+@pytest.mark.slow
 def test_the_device_augments_as_the_processor_does(tmp_path: Path) -> None:
     """Up to rounding, which a few updates make larger."""
     one = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1), tmp_path / "cpu")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 def test_a_gallery_is_built_and_searched_with_an_exported_model(
     tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ def run(repository: Path, world: Path, tool: str, *arguments: str) -> subprocess
     return subprocess.run(command, cwd=world, capture_output=True, text=True, timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, world: Path) -> None:
     done = run(
         repository,

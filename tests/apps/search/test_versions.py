@@ -143,6 +143,7 @@ def test_removing_everywhere_reaches_all_versions(world, new_place):
         assert len(left.gallery) == 30 and name not in left.identities.values()
 
 
+@pytest.mark.slow
 def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, monkeypatch, tmp_path):
     """While it works the gallery is searched by both models, and changed."""
     where = new_place("g")
