@@ -69,7 +69,7 @@ def content_fingerprint(records: Sequence[Record]) -> str:
             digest.update(str(os.stat(path).st_size).encode())
             if place % stride == 0:
                 digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
-        except OSError:
+        except (OSError, ValueError):  # no such file, or none can have such a name
             digest.update(b"missing")
     return digest.hexdigest()[:12]
 
