@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from yacs.config import CfgNode
 
@@ -75,16 +77,11 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
     with naming_keys("EVAL"):
         return Evaluator(
             benchmark.tests,
-            height=cfg.INPUT.HEIGHT,
-            width=cfg.INPUT.WIDTH,
-            cache_gib=cfg.DATA.CACHE_GIB,
-            disk=_test_cache(cfg),
-            skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
+            **_test_images(cfg),
             metric=cfg.EVAL.METRIC,
             ap=cfg.EVAL.AP,
             camera_filter=cfg.EVAL.CAMERA_FILTER,
             flip=cfg.EVAL.FLIP,
-            batch_size=cfg.EVAL.BATCH_SIZE,
         )
 
 
@@ -92,18 +89,16 @@ def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluat
     """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
     if not cfg.EVAL.ACCURACY:
         return None
-    return AccuracyEvaluator(
-        benchmark.tasks,
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        cache_gib=cfg.DATA.CACHE_GIB,
-        disk=_test_cache(cfg),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-        batch_size=cfg.EVAL.BATCH_SIZE,
-        seed=cfg.SEED,
-    )
+    return AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), seed=cfg.SEED)
 
 
-def _test_cache(cfg: CfgNode) -> DiskCache:
-    """Where decoded test images are kept that do not fit into memory."""
-    return DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True)
+def _test_images(cfg: CfgNode) -> dict[str, Any]:
+    """How test images are read, kept and passed through the network, whatever they are scored by."""
+    return {
+        "height": cfg.INPUT.HEIGHT,
+        "width": cfg.INPUT.WIDTH,
+        "cache_gib": cfg.DATA.CACHE_GIB,
+        "disk": DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
+        "skip_bad": cfg.DATA.SKIP_BAD_IMAGES,
+        "batch_size": cfg.EVAL.BATCH_SIZE,
+    }

@@ -156,8 +156,8 @@ class Trainer:
         """What is left of a task, from the position on."""
         epochs, steps, done = self.batching.epochs, self.epoch_steps[task.index], self.saved
         self.saved = {}
-        self._augment_at(min(self.at.epoch, epochs - 1))  # the method may ask for it even when all epochs are done
         if self.at.epoch == epochs:  # the run broke off between training and evaluation
+            self._augment_at(epochs - 1)  # end_task may need it
             return
         batches = self.batching.batches(self.method, task, first=self.at.epoch * steps + self.at.step)
         self._announce(task, batches)
