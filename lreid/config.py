@@ -37,6 +37,7 @@ class Key:
         choices: the only values of a text.
         check: returns what the value must be, "" where it is that.
         paths: values that begin with one of these go on with a path, which a file may give relative to itself.
+        free: it may change when a run is taken up again: where and how often a run works, not what it computes.
     """
 
     default: Any
@@ -47,6 +48,7 @@ class Key:
     choices: tuple[str, ...] = ()
     check: Callable[[Any], str] | None = None
     paths: tuple[str, ...] = ()
+    free: bool = False
 
     def fault(self, value: Any) -> str:
         """What a value of the right type must be; "" where it is that."""
@@ -100,7 +102,7 @@ _PRECISIONS = ("fp32", "bf16", "fp16")
 
 KEYS = {
     "SEED": Key(0, "one seed for all random generators", **_SEED),
-    "DEVICE": Key("auto", "auto, cpu, cuda, cuda:1 …; auto is the first GPU where there is one"),
+    "DEVICE": Key("auto", "auto, cpu, cuda, cuda:1 …; auto is the first GPU where there is one", free=True),
     "BENCHMARK.NAME": Key("synthetic-10", "shown in tables", check=_folder_name),
     "BENCHMARK.TRAIN": Key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES),
     "BENCHMARK.UNSEEN": Key([], "data sets that are only tested on", **_SOURCES),
@@ -118,12 +120,12 @@ KEYS = {
     "BENCHMARK.CAMERAS": Key(
         "apart", "of sets without cameras: apart (query 0, gallery 1) or same (both 0)", choices=("apart", "same")
     ),
-    "DATA.ROOT": Key("datasets", "folder that holds the data sets"),
-    "DATA.CACHE_GIB": Key(4.0, "decoded images of a task are kept in memory up to this size, GiB", least=0),
-    "DATA.CACHE_DIR": Key("", "folder on disk for those that do not fit; empty: decode them in every epoch"),
-    "DATA.CACHE_DIR_GIB": Key(50.0, "size up to which it is filled, GiB", least=0),
+    "DATA.ROOT": Key("datasets", "folder that holds the data sets", free=True),
+    "DATA.CACHE_GIB": Key(4.0, "decoded images of a task are kept in memory up to this size, GiB", least=0, free=True),
+    "DATA.CACHE_DIR": Key("", "folder on disk for those that do not fit; empty: decode them in every epoch", free=True),
+    "DATA.CACHE_DIR_GIB": Key(50.0, "size up to which it is filled, GiB", least=0, free=True),
     "DATA.SKIP_BAD_IMAGES": Key(False, "leave out images that cannot be read instead of stopping"),
-    "DATA.WORKERS": Key(0, "loader processes; 0 is fastest while the images fit in the cache", least=0),
+    "DATA.WORKERS": Key(0, "loader processes; 0 is fastest while the images fit in the cache", least=0, free=True),
     "DATA.AUGMENT_ON": Key("cpu", "device: the GPU flips, normalises and erases", choices=("cpu", "device")),
     "SYNTHETIC.TRAIN_IDENTITIES": Key(480, "identities to train on", least=0),
     "SYNTHETIC.TEST_IDENTITIES": Key(150, "identities to search for", least=0),
@@ -165,9 +167,9 @@ KEYS = {
     "TRAIN.TEACHER_PRECISION": Key(
         "fp32", "of previous models that are distilled; others than fp32 change their targets", choices=_PRECISIONS
     ),
-    "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0),
-    "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0),
-    "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder"),
+    "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True),
+    "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True),
+    "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder", free=True),
     "EVAL.METRIC": Key("cosine", "distance of features", choices=("cosine", "euclidean")),
     "EVAL.AP": Key(
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
@@ -178,6 +180,7 @@ KEYS = {
     "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
     "EVAL.BATCH_SIZE": Key(128, "images a forward pass", least=1),
 }
+FREE_KEYS = frozenset(name for name, key in KEYS.items() if key.free)
 
 
 def default_config() -> CfgNode:

@@ -141,7 +141,7 @@ def step(args: argparse.Namespace) -> None:
     contestant = Contestant(cfg)
     method: Any = contestant.method  # some have a teacher; for once its networks are stand-ins
     model, device = contestant.method.model, contestant.device
-    teacher: Any = getattr(method, "teacher", None)
+    teacher: Any = method.teacher
     batch = next(contestant.loader).to(device, contestant.batching.augment)
     model.train()
     features = model(batch.images).detach()  # (B, dim)

@@ -28,7 +28,7 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
-from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
+from lreid.config import CONFIGS, FREE_KEYS, differing_keys, leaves, load_config, method_title
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
 from lreid.devices import pick_device
@@ -39,7 +39,7 @@ from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
 from lreid.results import read as read_results
-from lreid.training.run import FREE_KEYS, recorded_config
+from lreid.training.run import recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, table
 from lreid.zoo.weights import weights_file

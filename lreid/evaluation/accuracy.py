@@ -15,18 +15,15 @@ from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.alignment import buffer_alignment
 from lreid.evaluation.classification import task_accuracies
+from lreid.evaluation.observer import Learner
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
-from lreid.models import Embedder
 from lreid.results import Results
 
 Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "task"
 
 
-class Learner(Protocol):
-    """What is tested: a method of :mod:`lreid.methods`, with its memory or None."""
-
-    model: Embedder
-    memory: Any
+class ClassLearner(Learner, Protocol):
+    """What is tested: a method of :mod:`lreid.methods`."""
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """(n, classes so far) from features (n, dim); None where there is no classifier."""
@@ -85,7 +82,7 @@ class AccuracyEvaluator:
             cache_gib -= images.cached_gib
             self.images.append(images)
 
-    def evaluate(self, learner: Learner, task: Task) -> Rows:
+    def evaluate(self, learner: ClassLearner, task: Task) -> Rows:
         """Accuracies in per cent on the held-out images of each task so far.
 
         Args:
@@ -117,7 +114,7 @@ class AccuracyEvaluator:
             for name, each in scores.items()
         }
 
-    def alignment(self, learner: Learner, task: Task) -> dict[str, float]:
+    def alignment(self, learner: ClassLearner, task: Task) -> dict[str, float]:
         """How near the held-out images of each task come to the stored ones, see :func:`buffer_alignment`.
 
         Returns:
@@ -137,7 +134,7 @@ class AccuracyEvaluator:
         )
         return {str(index): similarity for index, similarity in found.items()}
 
-    def _known(self, learner: Learner, task: Task) -> tuple[np.ndarray, np.ndarray]:
+    def _known(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, dim) and labels (N,) of the images of the task and of past ones in the memory."""
         features = [self._features(learner, [record.path for record in task.records])]
         labels = [np.array([record.pid for record in task.records], np.int64)]
@@ -147,7 +144,7 @@ class AccuracyEvaluator:
             labels.append(learner.memory.labels[past])
         return np.concatenate(features), np.concatenate(labels)
 
-    def _features(self, learner: Learner, images: Any) -> np.ndarray:
+    def _features(self, learner: ClassLearner, images: Any) -> np.ndarray:
         return learner.model.extract(images, batch_size=self.batch_size)  # (n, dim)
 
 

@@ -6,7 +6,6 @@ Source: Caccia et al., "Reducing Representation Drift in Online Continual Learni
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.models import Embedder
-
-
-class Learner(Protocol):
-    """What is measured: a method with its memory, which is empty or None where it keeps no images."""
-
-    model: Embedder
-    memory: Any
+from lreid.evaluation.observer import Learner
 
 
 class GradientRecorder:

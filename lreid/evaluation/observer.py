@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.models import Embedder
+
+
+class Learner(Protocol):
+    """What is measured: a method with its memory, which is empty or None where it keeps no images."""
+
+    model: Embedder
+    memory: Any
 
 
 class Observer:

@@ -13,8 +13,8 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.evaluation.drift import DriftRecorder
 from lreid.evaluation.evaluator import Evaluator
-from lreid.evaluation.gradients import GradientRecorder, Learner
-from lreid.evaluation.observer import Observer
+from lreid.evaluation.gradients import GradientRecorder
+from lreid.evaluation.observer import Learner, Observer
 from lreid.results import Results
 
 IMAGES = 100  # of each set whose drift is watched

@@ -21,7 +21,7 @@ _registered: dict[str, type[Method]] = {}
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Makes a class outside this package known as ``METHOD.NAME``, as long as the process lives.
 
-    A checkpoint of such a run is loaded again where the class is registered again. In a notebook a cell that is run
+    Its models load anywhere; a run is resumed where the class is registered again. In a notebook a cell that is run
     twice puts the new class in the place of the old one.
 
     Raises:

@@ -19,7 +19,7 @@ from lreid import distributed
 from lreid import results as ledger
 from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
-from lreid.config import check_values, config_from_text, differing_keys, find_config, leaves, method_title
+from lreid.config import FREE_KEYS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
@@ -38,19 +38,6 @@ from lreid.training.trainer import Options, Trainer
 from lreid.training.updates import NotFinite
 
 logger = logging.getLogger("lreid")
-
-# Where and how often a run works may change when it is taken up again, what it computes may not.
-FREE_KEYS = (
-    "DEVICE",
-    "DATA.ROOT",
-    "DATA.CACHE_GIB",
-    "DATA.CACHE_DIR",
-    "DATA.CACHE_DIR_GIB",
-    "DATA.WORKERS",
-    "TRAIN.CHECKPOINT_MINUTES",
-    "TRAIN.CHECKPOINT_STEPS",
-    "TRAIN.TENSORBOARD",
-)
 
 
 def train(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from plain_benchmark import PLAIN
 
 from lreid.data import image_folder
 from lreid.data.datasets import load_datasets
@@ -31,22 +32,8 @@ def short(records):
 
 
 def build(root, tasks=2, name="folder:digits", **changes):
-    options = {
-        "train": [name],
-        "unseen": [],
-        "root": root,
-        "tasks_per_dataset": tasks,
-        "pool": False,
-        "identities": 0,
-        "order": "ascending",
-        "order_seed": 0,
-        "unseen_galleries": "separate",
-        "splits": 1,
-        "split_seed": 0,
-        "cameras": "apart",
-        "synthetic": {},
-    }
-    return build_benchmark("bench", **options | changes)
+    chosen = {"train": [name], "root": root, "tasks_per_dataset": tasks}
+    return build_benchmark("bench", **PLAIN | chosen | changes)
 
 
 def test_classes_by_value_and_every_second_test_image_a_query(home):

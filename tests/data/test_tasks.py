@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_benchmark import PLAIN
 
 from lreid.data import tasks
 from lreid.data.records import DataSet, Record
@@ -40,20 +41,7 @@ def build(monkeypatch):
         monkeypatch.setattr(
             tasks, "load_datasets", lambda name, root, synthetic, **_: [known[n] for n in name.split("+")]
         )
-        arguments = {
-            "root": "datasets",
-            "tasks_per_dataset": 1,
-            "pool": False,
-            "identities": 0,
-            "order": "ascending",
-            "order_seed": 0,
-            "unseen_galleries": "separate",
-            "splits": 1,
-            "split_seed": 0,
-            "cameras": "apart",
-            "synthetic": {},
-        }
-        return build_benchmark("bench", train=train, unseen=unseen, **{**arguments, **changes})
+        return build_benchmark("bench", train=train, **PLAIN | {"unseen": unseen} | changes)
 
     return build
 
@@ -192,22 +180,8 @@ def build_split(monkeypatch):
     monkeypatch.setattr(tasks, "splits_of", {"four": 4, "two": 2, "one": 1}.get)
 
     def build(**changes):
-        arguments = {
-            "train": ["one"],
-            "unseen": ["four", "two"],
-            "root": "datasets",
-            "tasks_per_dataset": 1,
-            "pool": False,
-            "identities": 0,
-            "order": "ascending",
-            "order_seed": 0,
-            "unseen_galleries": "separate",
-            "splits": 1,
-            "split_seed": 7,
-            "cameras": "same",
-            "synthetic": {},
-        }
-        return build_benchmark("bench", **{**arguments, **changes})
+        chosen = {"train": ["one"], "unseen": ["four", "two"], "split_seed": 7, "cameras": "same"}
+        return build_benchmark("bench", **PLAIN | chosen | changes)
 
     build.versions, build.calls = versions, calls
     return build
