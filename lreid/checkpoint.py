@@ -5,7 +5,8 @@ A checkpoint is a dict of tensors and plain values:
     format      1
     model       state dict of the network
     method      what the method remembers, for instance its teacher
-    updates     optimiser, scaler of gradients and sums of loss terms within a task, None between tasks
+    updates     optimiser and scaler of gradients within a task, None between tasks
+    observers   what each has gathered within a task, by name: sums of loss terms, curves of drift
     position    {"task": index of the task at hand, "epoch": its epochs that are done, "step": batches of the next
                 epoch that are done}
     random      states of the generators of torch, numpy and Python
@@ -42,6 +43,7 @@ PREVIOUS = "previous.pt"  # what last.pt was before
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
+    "observers?": {str: dict},
     "position": {"task": int, "epoch": int, "step": int},
     "random": dict,
     "results": {},

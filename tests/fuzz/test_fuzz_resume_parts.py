@@ -60,3 +60,16 @@ def test_what_only_the_method_and_the_optimiser_can_tell(change: str, broken_run
     before = state_of(last.parent)
     refused("train.py", "--resume", "--out", tmp_path / "run", named=last.parent)
     assert state_of(last.parent) == before
+
+
+@pytest.mark.parametrize("observers", [3, {"history": [1]}])
+def test_what_observers_have_gathered_has_a_form(observers: Any, broken_run: Path, tmp_path: Path) -> None:
+    """A checkpoint without it is not whole; here there is none before it."""
+    shutil.copytree(broken_run, tmp_path / "run")
+    last = tmp_path / "run" / "checkpoints" / "last.pt"
+    for name in ("task-01.pt", "previous.pt"):
+        last.with_name(name).unlink()
+    torch.save(torch.load(last, weights_only=True) | {"observers": observers}, last)
+    before = state_of(last.parent)
+    refused("train.py", "--resume", "--out", tmp_path / "run", named=last.parent)
+    assert state_of(last.parent) == before
