@@ -147,7 +147,9 @@ KEYS = {
     "STREAM.SEGMENT": Key(0, "images a step; 0 = batches (a method that needs a stream: P x K images)", least=0),
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
-    "MODEL.BACKBONE": Key("small", "small, resnet18/34/50/101, torchreid:NAME"),
+    "MODEL.BACKBONE": Key(
+        "small", "small, resnet18/34/50/101, resnet18_cifar, resnet18_reduced, digits, torchreid:NAME"
+    ),
     "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),

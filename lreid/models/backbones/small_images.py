@@ -1,0 +1,86 @@
+"""The networks of class-incremental learning, for small images: two kinds of ResNet-18, and one of two convolutions."""
+
+from __future__ import annotations
+
+import torch
+import torchvision
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+
+from lreid.errors import ArgumentError
+from lreid.models.backbones.resnet import FeatureMap
+
+
+def resnet18_cifar() -> FeatureMap:
+    """ResNet-18 of torchvision with a stem for images of 32 or 64 pixels: 3 x 3 without stride, and no max-pooling.
+
+    Source: SimCLR (Chen et al., ICML 2020, Appendix B.9); the network of Co²L (ICCV 2021), CCLIS (AAAI 2024) and
+    Contrast Scoring. Maps images (B, 3, H, W) to (B, 512, H/8, W/8): the last stage keeps its stride of 2.
+    """
+    network = torchvision.models.resnet18()
+    network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+    network.maxpool = nn.Identity()
+    return FeatureMap(network)
+
+
+class ReducedResNet18(nn.Module):
+    """ResNet-18 with 20 filters in the first stage in place of 64, the network of ER-ACE and ER-AML.
+
+    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017), which all online papers after it share. Its stem is 3 x 3 without
+    stride and without max-pooling; the stages have 20, 40, 80 and 160 filters. Maps images (B, 3, H, W) to
+    (B, 160, H/8, W/8); the official codes pool 4 x 4 maps, which for 32 x 32 pixels is the whole map, as here. Of
+    larger images they keep several averages, which makes their vectors longer; here it is one.
+    """
+
+    dim = 160
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 20, 3, padding=1, bias=False), nn.BatchNorm2d(20), nn.ReLU(inplace=True))
+        widths = (20, 20, 40, 80, 160)
+        self.stages = nn.Sequential(*(_stage(widths[i], widths[i + 1], 1 if i == 0 else 2) for i in range(4)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The last feature map, ``(B, 160, H/8, W/8)``."""
+        return self.stages(self.stem(images))
+
+
+def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
+    """Two residual blocks, of which the first has the stride."""
+    shortcut = None
+    if stride != 1 or width_in != width:
+        shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
+    return nn.Sequential(BasicBlock(width_in, width, stride, shortcut), BasicBlock(width, width))
+
+
+class DigitNet(nn.Module):
+    """The network of Co²L (ICCV 2021, Appendix A.2) for R-MNIST.
+
+    Convolutions of 20 and 50 filters, 5 x 5 without padding, each with max-pooling by 2, and a layer of 500. The paper
+    does not name its activation: here it is ReLU. Maps images (B, 3, 28, 28), and no other size, to (B, 500).
+    """
+
+    dim = 500
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps = nn.Sequential(
+            *(nn.Conv2d(3, 20, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+            *(nn.Conv2d(20, 50, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        )
+        self.last = nn.Sequential(nn.Linear(50 * 4 * 4, self.dim), nn.ReLU(inplace=True))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features, ``(B, 500)``.
+
+        Raises:
+            ArgumentError: the images have another size than 28 x 28.
+        """
+        height, width = images.shape[2:]
+        if (height, width) != (28, 28):
+            raise ArgumentError("backbone", f"is digits, which takes images of 28 x 28 pixels, got {height} x {width}")
+        return self.last(torch.flatten(self.maps(images), 1))
+
+
+BACKBONES = {"resnet18_cifar": resnet18_cifar, "resnet18_reduced": ReducedResNet18, "digits": DigitNet}

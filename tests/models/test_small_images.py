@@ -1,0 +1,62 @@
+"""The networks of class-incremental learning."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lreid.errors import ArgumentError
+from lreid.models import Embedder, build_backbone
+
+
+def numbers(network: nn.Module) -> int:
+    return sum(each.numel() for each in network.parameters())
+
+
+def residual_numbers(stem: int, widths: list[int]) -> int:
+    """Parameters of a ResNet-18 with a 3 x 3 stem: two blocks a stage, a shortcut where the width changes."""
+    count, before = 27 * stem + 2 * stem, stem
+    for width in widths:
+        count += 9 * before * width + 3 * 9 * width * width + 4 * 2 * width
+        count += before * width + 2 * width if width != before else 0
+        before = width
+    return count
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"), [("resnet18_cifar", [64, 128, 256, 512]), ("resnet18_reduced", [20, 40, 80, 160])]
+)
+def test_both_resnets_keep_the_resolution_in_the_stem_and_have_stride_8_in_all(name: str, widths: list[int]) -> None:
+    network = build_backbone(name).eval()
+    strides = [tuple(each.stride) for each in network.modules() if isinstance(each, nn.Conv2d)]
+    assert sorted(strides) == [(1, 1)] * 14 + [(2, 2)] * 6  # twenty convolutions; three halvings, each with a shortcut
+    assert not any(isinstance(each, nn.MaxPool2d) for each in network.modules())
+    assert network.dim == widths[-1] and numbers(network) == residual_numbers(widths[0], widths)
+    with torch.no_grad():
+        assert network(torch.zeros(2, 3, 32, 32)).shape == (2, widths[-1], 4, 4)
+        assert network(torch.zeros(2, 3, 84, 84)).shape[2:] == (11, 11)
+
+
+def test_blocks_of_the_reduced_one_add_up_as_written_out() -> None:
+    """A block is relu(x + bn(conv(relu(bn(conv(x))))))."""
+    network = build_backbone("resnet18_reduced").eval()
+    block = network.stages[0][1]
+    maps = torch.randn(2, 20, 8, 8)
+
+    def convolved(values: Tensor, weight: Tensor) -> Tensor:
+        return torch.nn.functional.conv2d(values, weight, padding=1)
+
+    with torch.no_grad():
+        inner = block.bn1(convolved(maps, block.conv1.weight)).clamp(min=0)
+        expected = (maps + block.bn2(convolved(inner, block.conv2.weight))).clamp(min=0)
+        torch.testing.assert_close(block(maps.clone()), expected)
+
+
+def test_the_network_for_digits() -> None:
+    network = build_backbone("digits")
+    assert numbers(network) == 20 * (3 * 25 + 1) + 50 * (20 * 25 + 1) + 500 * (50 * 16 + 1)
+    model = Embedder("digits", height=28, width=28)
+    assert model(torch.randn(3, 3, 28, 28)).shape == (3, 500)
+    with pytest.raises(ArgumentError, match="digits, which takes images of 28 x 28 pixels, got 32 x 28"):
+        network(torch.zeros(1, 3, 32, 28))
