@@ -108,3 +108,24 @@ def distillation(student, teacher, labels, num_support, temperature, prob_floor,
             p, q = max(p, prob_floor), max(q, prob_floor)
             total += p * math.log(p / q) if p > 0 else 0.0
     return total / len(new_rows)
+
+
+def draw(rows, width=5, seed=0):
+    """Normal features ``(rows, width)`` float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, width, generator=generator, dtype=torch.float64)
+
+
+def affinities(features, temperature):
+    """Rows of ``{column: probability}``."""
+    directions = [unit(feature) for feature in features]
+    return [
+        softmax({j: sum(x * y for x, y in zip(a, b, strict=True)) for j, b in enumerate(directions)}, temperature)
+        for a in directions
+    ]
+
+
+def divergence(p_rows, q_rows):
+    """KL(p || q), mean over the rows."""
+    pairs = zip(p_rows, q_rows, strict=True)
+    return sum(p[j] * math.log(p[j] / q[j]) for p, q in pairs for j in p) / max(len(p_rows), 1)

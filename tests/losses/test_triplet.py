@@ -52,6 +52,16 @@ def test_golden(name):
     torch.testing.assert_close(features.grad, arrays["grad"], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", golden_names("soft_triplet"))
+def test_golden_soft_margin(name):
+    _, arrays = load_golden(name)
+    features = arrays["feat"].requires_grad_()
+    loss = batch_hard_triplet_loss(features, arrays["labels"], margin=None, normalize=True)
+    loss.backward()
+    torch.testing.assert_close(loss.detach(), arrays["loss"], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(features.grad, arrays["grad"], rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", golden_names("bot"))
 def test_golden_label_smoothing_is_that_of_torch(name):
     hyper, arrays = load_golden(name)

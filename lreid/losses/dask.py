@@ -1,0 +1,84 @@
+"""DASK's images in the style of a past domain: colour statistics redrawn, a convolution of each image's own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Images with the mean and contrast of each channel drawn anew from what the batch has.
+
+    The mean of an image's channel becomes a draw from the normal distribution of the batch's means of that channel,
+    the standard deviation likewise. A drawn deviation may be below 0 and values may leave [0, 1], as in the official
+    code.
+
+    Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
+    Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on them. A
+    channel of one value, by whose deviation the official code divides, keeps to its drawn mean.
+
+    Args:
+        images: ``(B, C, H, W)`` float, two or more.
+        generator: draws ``(B, C)`` means and then ``(B, C)`` deviations; None is torch's own.
+
+    Returns:
+        ``(B, C, H, W)``, as precise as ``images``.
+
+    Raises:
+        ValueError: a wrong shape, or a single image, which has no statistics.
+    """
+    if images.ndim != 4 or len(images) < 2:
+        raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")
+    means, deviations = images.mean((2, 3)), images.std((2, 3))  # (B, C)
+    place, contrast = (
+        each.mean(0)
+        + each.std(0)
+        * torch.randn(each.shape, generator=generator, dtype=each.dtype, device=_device(generator)).to(each.device)
+        for each in (means, deviations)
+    )
+    scale = contrast / deviations.masked_fill(deviations == 0, 1)  # (B, C)
+    return (images - _spread(means)) * _spread(scale) + _spread(place)
+
+
+def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
+    """Every image through a 3 x 3 convolution of its own.
+
+    Source: as :func:`dask_color_resample`, whose loop over the images is one grouped convolution here.
+
+    Args:
+        images: ``(B, C, H, W)`` float.
+        kernels: ``(B, 9 C² / groups + C)`` float: weights ``[out, in, 3, 3]`` and then biases of each image.
+        groups: of each convolution.
+
+    Returns:
+        ``(B, C, H, W)``.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    channels = images.shape[1] if images.ndim == 4 else 0
+    weights = 9 * channels * channels // max(groups, 1)
+    if not channels or groups < 1 or channels % groups or kernels.shape != (len(images), weights + channels):
+        raise ValueError(
+            f"images must be (B, C, H, W) and kernels (B, 9 C² / groups + C) with {groups} groups, "
+            f"got shapes {tuple(images.shape)} and {tuple(kernels.shape)}"
+        )
+    if not len(images):
+        return images
+    decoded = F.conv2d(
+        images.flatten(0, 1)[None],  # (1, B * C, H, W)
+        kernels[:, :weights].reshape(-1, channels // groups, 3, 3),
+        kernels[:, weights:].flatten(),
+        padding=1,
+        groups=groups * len(images),
+    )
+    return decoded.view_as(images)
+
+
+def _spread(values: Tensor) -> Tensor:
+    return values[:, :, None, None]
+
+
+def _device(generator: torch.Generator | None) -> torch.device:
+    return torch.device("cpu") if generator is None else generator.device

@@ -1,0 +1,122 @@
+"""DKP: instances and identities as distributions, and batches seen through the prototypes of past identities."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses._ops import check_alike, log_probabilities, squared_distances, to_loss, unit
+from lreid.losses.affinity import log_affinities, mean_divergence
+from lreid.losses.pass_ import class_means
+
+
+def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
+    """Soft-margin triplet loss of samples against mean features.
+
+    Every image is a mean feature and some samples around it. Each sample is an anchor, against the farthest mean of
+    its identity (its own image included) and the nearest one of the others: ``log(1 + exp(d+ - d-))`` with Euclidean
+    distances, mean over the anchors.
+
+    Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
+    (DKP), CVPR 2024, official code. Everything is computed in float64.
+
+    Args:
+        features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, the others samples, at least one.
+        labels: ``(B,)`` integers, in any order and any number of each.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    if features.ndim != 3 or features.shape[1] < 2 or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"features must be (B, 1 + S, D) with a sample or more and labels (B,), "
+            f"got shapes {tuple(features.shape)} and {tuple(labels.shape)}"
+        )
+    exact, labels = features.double(), labels.to(features.device)
+    samples = exact[:, 1:].flatten(0, 1)  # (B * S, D)
+    same = labels.repeat_interleave(features.shape[1] - 1)[:, None] == labels  # (B * S, B)
+    distance = squared_distances(samples, exact[:, 0]).clamp(min=1e-12).sqrt()  # (B * S, B)
+    farthest_own = distance.masked_fill(~same, -torch.inf).max(1).values
+    nearest_other = distance.masked_fill(same, torch.inf).min(1).values
+    return to_loss(F.softplus(farthest_own - nearest_other).mean(), features)
+
+
+def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and standard deviation, a dimension at a time, of all images of an identity as one distribution.
+
+    ``mean`` is the mean of the images' means, ``deviation² = mean(s²) + mean(m²) - mean²``: population moments of the
+    mixture of equal parts.
+
+    Source: as :func:`dkp_set_triplet_loss`; the official code calls the deviations ``mean_vars``.
+
+    Args:
+        means: ``(n, D)`` float, of each image.
+        deviations: ``(n, D)`` float, of each image.
+        labels: ``(n,)`` integers.
+
+    Returns:
+        Means ``(N, D)``, standard deviations ``(N, D)``, both in the precision of ``means``, and labels ``(N,)`` in
+        ascending order.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    check_alike(means, deviations, "means and deviations", "(n, D)")
+    centers, names = class_means(means.double(), labels)
+    place = torch.searchsorted(names, labels.to(names.device))  # (n,)
+    squares = (means.double() - centers[place]).square() + deviations.double().square()  # (n, D)
+    variances, _ = class_means(squares, labels)
+    return centers.to(means.dtype), variances.sqrt().to(means.dtype), names
+
+
+def dkp_pkt_loss(
+    features: Tensor,
+    means: Tensor,
+    deviations: Tensor,
+    noise: Tensor,
+    *,
+    relation_temperature: float = 0.1,
+    temperature: float = 0.1,
+    detach_target: bool = False,
+) -> Tensor:
+    """DKP's prototype-based knowledge transfer: relations within a batch as past identities would see them.
+
+    A sample ``mean + deviation * noise`` is drawn of each past identity. Softmaxes of an image's cosines to these
+    samples, ``r``, describe it in terms of past identities. The target is the softmax of the cosines of the ``r``
+    within the batch; the loss is its divergence from that of the cosines of the features, mean over the rows. No
+    previous model takes part: both come from the model in training, and most of the gradient goes through the target.
+
+    Source: as :func:`dkp_set_triplet_loss`, whose weight of 0.1 is not in here. Computed in float64.
+
+    Args:
+        features: ``(B, D)`` float, of any length.
+        means: ``(P, D)`` float, of past identities.
+        deviations: ``(P, D)`` float.
+        noise: ``(P, D)`` float, drawn from a normal distribution.
+        relation_temperature: divides the cosines to prototypes, above 0; ``lambda_1`` in the official code.
+        temperature: divides the cosines within the batch, above 0; ``lambda_2``.
+        detach_target: take the target as it is; this is another method than DKP.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not fit, or a temperature is not above 0.
+    """
+    check_alike(means, deviations, "means and deviations", "(P, D)")
+    check_alike(means, noise, "means and noise", "(P, D)")
+    if features.ndim != 2 or features.shape[1] != means.shape[1]:
+        raise ValueError(
+            f"features must be (B, D) as wide as the prototypes, "
+            f"got shapes {tuple(features.shape)} and {tuple(means.shape)}"
+        )
+    past = unit(means.double() + deviations.double() * noise.double())  # (P, D)
+    relations = log_probabilities(unit(features.double()) @ past.T, relation_temperature).exp()  # (B, P)
+    target = log_affinities(relations, temperature)  # (B, B)
+    return to_loss(
+        mean_divergence(target.detach() if detach_target else target, log_affinities(features, temperature)), features
+    )

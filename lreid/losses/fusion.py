@@ -1,0 +1,165 @@
+"""Two networks made one by averaging their weights, and how much the new one shall weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from lreid.losses._ops import unit
+
+ROWS = 1024  # of the affinity matrices at a time: a domain of 10,000 images would fill 800 MB each
+
+
+def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0, diagonal: bool = True) -> float:
+    """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|``, affinities of all images of a task.
+
+    Rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines of new and of old features. With an image's
+    cosine to itself among them it is near 1 unless there are near-duplicates.
+
+    Source: LSTKC's official code (AAAI 2024). LSTKC++ has it as an option with a scale of 400, and DASK computes it
+    without the diagonal, and then takes 0.5. Computed in float64.
+
+    Args:
+        new: ``(n, D)`` float features by the new network, of any length.
+        old: ``(n, D')`` float features of the same images by the old one.
+        scale: of the cosines, above 0.
+        diagonal: count an image's cosine to itself.
+
+    Returns:
+        In [-1, 1].
+
+    Raises:
+        ValueError: the shapes do not fit, no image, or a scale that is not above 0.
+    """
+    return 1 - _row_mean(new, old, scale, diagonal, overlap=False)
+
+
+def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0, diagonal: bool = False) -> float:
+    """Weight of the new network in LSTKC++: ``mean_i sum_j A_ij B_ij``, an image's cosine to itself left out.
+
+    It is below 1 for equal networks, too: the more images an image resembles alike, the less.
+
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`; without the
+    diagonal it takes two images or more.
+
+    Returns:
+        In [0, 1].
+    """
+    return _row_mean(new, old, scale, diagonal, overlap=True)
+
+
+def paema_alpha(new: Tensor, old: Tensor) -> float:
+    """Weight of the new network in PAEMA: mean relative change of its prompts, ``mean 2 |n - o| / (|n| + |o|)``.
+
+    Source: PAEMA's official code (IJCV 2024). Above 1 the fused network lies beyond the new one. Where both are 0,
+    by which the official code divides, nothing has changed: 0. Computed in float64.
+
+    Args:
+        new, old: float tensors of one shape, such as all prompts; at least one entry.
+
+    Returns:
+        In [0, 2].
+
+    Raises:
+        ValueError: the shapes differ, or there is no entry.
+    """
+    if new.shape != old.shape or not new.numel():
+        raise ValueError(f"new and old must have one shape and an entry, got {tuple(new.shape)} and {tuple(old.shape)}")
+    after, before = new.detach().double(), old.detach().double()
+    size = after.abs() + before.abs()
+    return (2 * (after - before).abs() / size.masked_fill(size == 0, 1)).mean().item()
+
+
+def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
+    """``alpha * new + (1 - alpha) * old`` of all entries of two state dicts, BatchNorm statistics among them.
+
+    Counts of batches are cut to whole numbers. A classifier that has grown is averaged over its old rows and keeps
+    the new ones.
+
+    Source: the official codes of LSTKC, LSTKC++, DKP and DASK, in which it is the same.
+
+    Args:
+        new: of the new network.
+        old: of the old one: the same names; tensors of the same shape or of fewer rows.
+        alpha: weight of the new one; above 1 it goes beyond it.
+
+    Returns:
+        A new state dict with the names, shapes and types of ``new``.
+
+    Raises:
+        ValueError: other names, or shapes that do not fit.
+    """
+    if new.keys() != old.keys():
+        raise ValueError(f"not the same network: {sorted(new.keys() ^ old.keys())[0]} is in one of the two only")
+    fused = {}
+    for name, value in new.items():
+        before = old[name].to(value.device)
+        if before.shape != value.shape and (
+            not value.ndim or before.shape[1:] != value.shape[1:] or len(before) > len(value)
+        ):
+            raise ValueError(f"{name}: old is {tuple(before.shape)}, which does not fit new {tuple(value.shape)}")
+        fused[name] = value.detach().clone()
+        rows = slice(len(before) if before.ndim else None)
+        blend = alpha * (value[rows] if value.ndim else value) + (1 - alpha) * before
+        if value.ndim:
+            fused[name][rows] = blend.to(value.dtype)
+        else:
+            fused[name] = blend.to(value.dtype)
+    return fused
+
+
+def pad_ema(
+    teacher: Mapping[str, Tensor], student: Mapping[str, Tensor], *, momentum: float = 0.997
+) -> dict[str, Tensor]:
+    """A teacher one step nearer to the student: ``momentum * teacher + (1 - momentum) * student``.
+
+    Floating-point entries of state dicts, BatchNorm statistics among them; whole numbers stay the teacher's. The
+    share of the first teacher left after n steps is ``momentum ** n``.
+
+    Source: PAD's official code (CVPR 2026, ``EMATeacher``).
+
+    Args:
+        teacher, student: of the same names and shapes.
+        momentum: share of the teacher that stays, in [0, 1].
+
+    Returns:
+        A new state dict.
+
+    Raises:
+        ValueError: other names or shapes, or a momentum out of its range.
+    """
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"momentum must be in [0, 1], got {momentum}")
+    if {name: each.shape for name, each in teacher.items()} != {name: each.shape for name, each in student.items()}:
+        raise ValueError("teacher and student must have the same names and shapes")
+    return {
+        name: momentum * each + (1 - momentum) * student[name].to(each.device)
+        if each.is_floating_point()
+        else each.clone()
+        for name, each in teacher.items()
+    }
+
+
+def _row_mean(new: Tensor, old: Tensor, scale: float, diagonal: bool, *, overlap: bool) -> float:
+    """Mean over the rows of sum_j ``A_ij B_ij`` or, without ``overlap``, of sum_j ``|A_ij - B_ij|``."""
+    if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
+        raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
+    if not scale > 0:
+        raise ValueError(f"scale must be above 0, got {scale}")
+    if len(new) < (1 if diagonal else 2):
+        raise ValueError(f"new and old must have {1 if diagonal else 2} or more rows, got {len(new)}")
+    after, before = unit(new.detach().double()), unit(old.detach().double())
+    total = 0.0
+    for start in range(0, len(new), ROWS):
+        a, b = (_affinities(each, start, scale, diagonal) for each in (after, before))  # (rows, n)
+        total += ((a * b) if overlap else (a - b).abs()).sum().item()
+    return total / len(new)
+
+
+def _affinities(directions: Tensor, start: int, scale: float, diagonal: bool) -> Tensor:
+    cosines = directions[start : start + ROWS] @ directions.T  # (rows, n)
+    if not diagonal:
+        cosines.diagonal(start).fill_(-torch.inf)
+    return (scale * cosines).softmax(1)

@@ -1,0 +1,177 @@
+"""LSTKC and LSTKC++: affinities of previous models are distilled after their errors have been put right."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lreid.losses._ops import check_rows, to_loss
+from lreid.losses.affinity import check_pairs, log_affinities
+
+LEAST_PEAK = 1e-6  # is added to the greatest affinity of a row before it divides, in the official code
+
+
+def lstkc_rskt_loss(
+    student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, detach_target: bool = False
+) -> Tensor:
+    """Rectified distillation of affinities, LSTKC's "rectification-based short-term knowledge transfer".
+
+    Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
+    included. An entry is *right* if, for an image of the same identity, it is above all entries of other identities
+    in its row (the image itself always is), and, for an image of another identity, if it is not above the least entry
+    of its own identity, the image itself left out. The target keeps what the teacher has right; where it is wrong it
+    takes the student's entry if that is right. Where both are wrong, an entry that is too low becomes the greatest
+    entry of another identity in its row, the larger one of the two models, and one that is too high the least entry
+    of the own identity, the smaller one of the two. Rows are then divided by their sums. The loss is
+    ``KL(target || student)``, mean over the rows.
+
+    Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
+    2024, in the form of its official code, which lets the gradient go through the student's entries in the target,
+    too. The loss of equal models is above 0 as soon as they err. Everything is computed in float64.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training, of any length.
+        teacher: ``(B, D')`` float features of the same images by the previous model. Gets no gradient.
+        labels: ``(B,)`` integers, in any order and any number of each.
+        temperature: divides the cosines, above 0.
+        detach_target: take the target as it is, without gradient.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_rows(student, labels, "student")
+    check_pairs(student, teacher)
+    log_new = log_affinities(student, temperature)
+    new, old = _judged(log_new, labels), _judged(log_affinities(teacher.detach(), temperature), labels)
+    put_right = torch.where(new.right, new.affinities, _capped(new, old))
+    target = _normalised(torch.where(old.right, old.affinities, put_right))
+    return to_loss(_divergence(target.detach() if detach_target else target, log_new), student)
+
+
+def lstkcpp_single_loss(
+    student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
+) -> Tensor:
+    """Rectified distillation of one teacher in LSTKC++, as in its second task.
+
+    As :func:`lstkc_rskt_loss`, but the target comes from the teacher alone: its right entries, and the bounds of its
+    own rows in place of wrong ones.
+
+    Source and arguments are those of :func:`lstkcpp_dual_loss`.
+    """
+    check_rows(student, labels, "student")
+    check_pairs(student, teacher)
+    old = _judged(log_affinities(teacher.detach(), temperature), labels)
+    target = torch.where(old.right, old.affinities, _capped(old, old))
+    return _loss_to(target, student, labels, temperature, weighted)
+
+
+def lstkcpp_dual_loss(
+    student: Tensor, short: Tensor, long: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
+) -> Tensor:
+    """Rectified distillation of two teachers, LSTKC++ from the third task on.
+
+    As :func:`lstkc_rskt_loss`, but the target comes from the teachers alone and so has no gradient: the mean of both
+    entries where both are right, the right one where one is, and where neither is, an entry that is too low becomes
+    the larger one of the two greatest entries of other identities, and one that is too high the smaller one of the
+    two least entries of the own identity.
+
+    Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person
+    Re-Identification" (LSTKC++), TPAMI 2025, in the form of its official code, which computes targets of single
+    teachers, too, and then leaves them aside.
+
+    Args:
+        student: ``(B, D)`` float features of the model in training, of any length.
+        short: ``(B, D')`` float features of the same images by the model that the last task was trained to.
+        long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
+        labels: ``(B,)`` integers, in any order and any number of each.
+        temperature: divides the cosines, above 0.
+        weighted: weigh every entry by how far the student is from the labels, see :func:`lstkcpp_weights`; an option
+            of the official code that is off in its experiments.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_rows(student, labels, "student")
+    check_pairs(student, short, "short")
+    check_pairs(student, long, "long")
+    recent, older = (_judged(log_affinities(each.detach(), temperature), labels) for each in (short, long))
+    one = torch.where(recent.right, recent.affinities, older.affinities)
+    some = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, one)
+    target = torch.where(recent.right | older.right, some, _capped(recent, older))
+    return _loss_to(target, student, labels, temperature, weighted)
+
+
+def lstkcpp_weights(student: Tensor, labels: Tensor, *, temperature: float = 0.1) -> Tensor:
+    """How far the student is from the labels, an entry of its affinity matrix at a time.
+
+    ``|same identity - affinity / (greatest of its row + 1e-6)|``, as the official code of LSTKC++ has it. The mean of
+    a row weighs the cross-entropy of its image there.
+
+    Args:
+        student: ``(B, D)`` float features, of any length.
+        labels: ``(B,)`` integers.
+        temperature: divides the cosines, above 0.
+
+    Returns:
+        ``(B, B)`` float64 in [0, 1], with gradient.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_rows(student, labels, "student")
+    affinities = log_affinities(student, temperature).exp()  # (B, B)
+    peaks = affinities.max(1, keepdim=True).values  # (B, 1)
+    return (_same(labels, student).double() - affinities / (peaks + LEAST_PEAK)).abs()
+
+
+class _Judged(NamedTuple):
+    """A matrix of affinities held against the labels."""
+
+    affinities: Tensor  # (B, B)
+    same: Tensor  # (B, B) bool, of one identity
+    right: Tensor  # (B, B) bool
+    highest_other: Tensor  # (B, 1), 0 where there is no other identity
+    lowest_own: Tensor  # (B, 1), infinite where the image is the only one of its identity
+
+
+def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
+    affinities, same = log_affinity.exp(), _same(labels, log_affinity)
+    itself = torch.eye(len(same), dtype=torch.bool, device=same.device)
+    highest_other = affinities.masked_fill(same, 0).max(1, keepdim=True).values
+    lowest_own = affinities.masked_fill(~same | itself, torch.inf).min(1, keepdim=True).values
+    right = torch.where(same, (affinities > highest_other) | itself, affinities <= lowest_own)
+    return _Judged(affinities, same, right, highest_other, lowest_own)
+
+
+def _capped(one: _Judged, other: _Judged) -> Tensor:
+    """The bounds ``(B, B)`` that take the place of entries that neither has right."""
+    return torch.where(
+        one.same, torch.maximum(one.highest_other, other.highest_other), torch.minimum(one.lowest_own, other.lowest_own)
+    )
+
+
+def _same(labels: Tensor, like: Tensor) -> Tensor:
+    labels = labels.to(like.device)
+    return labels[:, None] == labels
+
+
+def _normalised(target: Tensor) -> Tensor:
+    return target / target.sum(1, keepdim=True)
+
+
+def _divergence(target: Tensor, log_new: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    entries = torch.xlogy(target, target) - target * log_new  # (B, B)
+    return (weights * entries).sum() / max(len(target), 1)
+
+
+def _loss_to(target: Tensor, student: Tensor, labels: Tensor, temperature: float, weighted: bool) -> Tensor:
+    weights = lstkcpp_weights(student, labels, temperature=temperature) if weighted else 1.0
+    return to_loss(_divergence(_normalised(target), log_affinities(student, temperature), weights), student)

@@ -1,0 +1,164 @@
+"""PatchKD: features of chosen patches, and what is kept of their logits and of their distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.losses._ops import check_logits, log_probabilities, to_loss
+
+
+def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
+    """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
+
+    The value is that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. PatchKD's official code takes the
+    targets as they are where the student has more classes; where both have the same, the gradient goes through the
+    teacher's logits, too, so that patches can be learned from them.
+
+    Source: Sun and Mu, "Patch-based Knowledge Distillation for Lifelong Person Re-Identification", ACM MM 2022.
+
+    Args:
+        student_logits: ``(B, K)`` float, the old classes first.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``.
+        temperature: divides the logits, above 0.
+
+    Returns:
+        Scalar in the precision of ``student_logits``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not fit, or the temperature is not above 0.
+    """
+    check_logits(student_logits, teacher_logits)
+    log_new = log_probabilities(student_logits, temperature)  # (B, K)
+    old = log_probabilities(teacher_logits, temperature).exp()  # (B, K_old)
+    width = old.shape[1]
+    if width < log_new.shape[1]:
+        old = old.detach()
+    loss = -(old * log_new[:, :width]).sum() / max(len(old), 1) * temperature**2
+    return to_loss(loss, student_logits)
+
+
+def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
+    """Entropy of the softened softmax, mean over rows, times ``T²``: chosen patches shall tell identities apart.
+
+    Source: as :func:`patchkd_kd_loss`, of the old model's logits of patches with themselves.
+
+    Args:
+        logits: ``(B, K)`` float; they get the gradient.
+        temperature: divides the logits, above 0.
+
+    Returns:
+        Scalar in the precision of ``logits``, at least float32.
+
+    Raises:
+        ValueError: a wrong shape, or the temperature is not above 0.
+    """
+    return patchkd_kd_loss(logits, logits, temperature=temperature)
+
+
+def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Smooth-L1 difference of Euclidean distances within each set, over their mean.
+
+    The distances of each model are divided by the mean of all that are above 0, over all sets. PatchKD takes it of
+    the patches within an image, ``(n, k, c)``, and of the same patch across images, ``(k, n, c)``.
+
+    Source: as :func:`patchkd_kd_loss`. The mean over entries includes the zeros of the diagonals. Computed in float64.
+
+    Args:
+        student: ``(S, m, D)`` float: S sets of m vectors by the model in training.
+        teacher: ``(S, m, D')`` float. Gets no gradient.
+
+    Returns:
+        Scalar in the precision of ``student``, at least float32; 0 for sets of one vector.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if student.ndim != 3 or teacher.ndim != 3 or student.shape[:2] != teacher.shape[:2]:
+        raise ValueError(
+            "student and teacher must be (S, m, D) and (S, m, D'), "
+            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    new, old = _relative_distances(student), _relative_distances(teacher.detach())
+    return to_loss(F.smooth_l1_loss(new, old, reduction="sum") / max(new.numel(), 1), student)
+
+
+def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
+    """Mean cosine of the patches of an image to one another, mean over the images: patches shall differ.
+
+    Source: as :func:`patchkd_kd_loss`. For one patch, where the official code divides by 0, it is 0.
+
+    Args:
+        features: ``(n * k, D)`` float, the k patches of an image in a row.
+        patches: k of each image, 1 or more.
+
+    Returns:
+        Scalar in the precision of ``features``, at least float32, in [-1, 1].
+
+    Raises:
+        ValueError: the rows are not so many patches of each image.
+    """
+    if features.ndim != 2 or patches < 1 or len(features) % patches:
+        raise ValueError(f"features must be (n * {patches}, D), got shape {tuple(features.shape)}")
+    sets = F.normalize(features.double(), dim=1).unflatten(0, (-1, patches))  # (n, k, D)
+    cosines = sets @ sets.mT  # (n, k, k)
+    off_diagonal = cosines.sum() - cosines.diagonal(dim1=1, dim2=2).sum()
+    return to_loss(off_diagonal / max(len(sets) * patches * (patches - 1), 1), features)
+
+
+def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
+    """Features of patches: sums over the positions of a map, weighted.
+
+    Source: as :func:`patchkd_kd_loss`, where ``theta`` is one-hot over the positions (straight-through Gumbel), so
+    that a patch is one position.
+
+    Args:
+        feature_map: ``(n, C, H, W)`` float.
+        theta: ``(n, k, H, W)`` float, weights of the positions for each of k patches.
+
+    Returns:
+        ``(n, k, C)``; ``flatten(0, 1)`` has the k patches of an image in a row.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if (
+        feature_map.ndim != 4
+        or theta.ndim != 4
+        or feature_map.shape[::2] != theta.shape[::2]
+        or feature_map.shape[3] != theta.shape[3]
+    ):
+        raise ValueError(
+            "feature_map must be (n, C, H, W) and theta (n, k, H, W), "
+            f"got shapes {tuple(feature_map.shape)} and {tuple(theta.shape)}"
+        )
+    return theta.flatten(2) @ feature_map.flatten(2).mT  # (n, k, C)
+
+
+def patchkd_lr(epoch: int, *, base: float = 3.5e-4, milestones: Sequence[int] = (25, 35), factor: float = 0.1) -> float:
+    """Learning rate in an epoch of the whole sequence of tasks: it falls past every milestone and never rises again.
+
+    Source: PatchKD's official code (and AKA's), whose schedule is never restarted: with 50 epochs a task, all tasks
+    but the first run at a hundredth of the rate. PatchNet has the milestones 75 and 85.
+
+    Args:
+        epoch: from 0, counted over all tasks.
+        base: in the first epoch.
+        milestones: the rate falls after each of these.
+        factor: by which it falls.
+    """
+    return base * factor ** sum(epoch > each for each in milestones)
+
+
+def _relative_distances(sets: Tensor) -> Tensor:
+    """Euclidean distances within each set, ``(S, m, D)`` to ``(S, m, m)`` float64, over the mean of those above 0."""
+    exact = sets.double()
+    squares = exact.square().sum(2)  # (S, m)
+    squared = squares[:, :, None] + squares[:, None] - 2 * exact @ exact.mT
+    diagonal = torch.eye(sets.shape[1], dtype=torch.bool, device=sets.device)
+    distances = squared.clamp(min=1e-12).sqrt().masked_fill(diagonal, 0)  # (S, m, m)
+    count = (distances > 0).sum()
+    return distances if not count else distances * count / distances.sum()

@@ -1,0 +1,93 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import golden_names, load_golden
+
+from lreid.losses import dask_color_resample, dask_decode
+
+
+def draw(*shape, seed=0):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", golden_names("dask_color_resample"))
+def test_golden_colours(name):
+    hyper, arrays = load_golden(name)
+    torch.manual_seed(hyper["torch_seed"])
+    torch.testing.assert_close(dask_color_resample(arrays["images"]), arrays["loss"], rtol=1e-9, atol=1e-12)
+    generator = torch.Generator().manual_seed(hyper["torch_seed"])
+    own = dask_color_resample(arrays["images"], generator=generator)
+    torch.testing.assert_close(own, arrays["loss"], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", golden_names("dask_decode"))
+def test_golden_decoding(name):
+    hyper, arrays = load_golden(name)
+    decoded = dask_decode(arrays["images"], arrays["kernels"], groups=hyper["groups"])
+    torch.testing.assert_close(decoded, arrays["loss"], rtol=1e-9, atol=1e-12)
+
+
+def test_colours_have_the_drawn_statistics():
+    images, generator = draw(5, 3, 8, 4), torch.Generator().manual_seed(1)
+    out = dask_color_resample(images, generator=torch.Generator().manual_seed(1))
+    means, deviations = images.mean((2, 3)), images.std((2, 3))
+    wanted, contrast = (
+        each.mean(0) + each.std(0) * torch.randn(5, 3, generator=generator, dtype=torch.float64)
+        for each in (means, deviations)
+    )
+    torch.testing.assert_close(out.mean((2, 3)), wanted)
+    torch.testing.assert_close(out.std((2, 3)), contrast.abs())
+
+
+def test_a_channel_of_one_value_stays_one_and_equal_images_stay():
+    images = draw(3, 3, 4, 4).float()
+    images[:, 1] = 0.5
+    out = dask_color_resample(images)
+    assert out.dtype == torch.float32 and out.isfinite().all()
+    torch.testing.assert_close(out[:, 1], images[:, 1])
+    equal = draw(1, 3, 4, 4).expand(4, -1, -1, -1)
+    torch.testing.assert_close(dask_color_resample(equal), equal)
+
+
+@given(st.integers(0, 3), st.integers(1, 5), st.integers(1, 4), st.sampled_from([1, 3]), st.integers(0, 9))
+@settings(deadline=None, max_examples=30)
+def test_decoding_matches_the_loops(count, height, width, groups, seed):
+    images, kernels = draw(count, 3, height, width, seed=seed), draw(count, 81 // groups + 3, seed=seed + 1)
+    decoded = dask_decode(images, kernels, groups=groups)
+    padded = torch.nn.functional.pad(images, (1, 1, 1, 1))
+    each = 3 // groups
+    for image in range(count):
+        weights = kernels[image, :-3].view(3, each, 3, 3)
+        for out in range(3):
+            first = out // each * each  # of the input channels of its group
+            for y in range(height):
+                for x in range(width):
+                    window = padded[image, first : first + each, y : y + 3, x : x + 3]
+                    expected = (window * weights[out]).sum() + kernels[image, -3 + out]
+                    torch.testing.assert_close(decoded[image, out, y, x], expected)
+
+
+def test_an_identity_kernel_changes_nothing_and_gradients_reach_kernels():
+    images = draw(2, 3, 5, 4)
+    kernel = torch.zeros(3, 3, 3, 3, dtype=torch.float64)
+    kernel[range(3), range(3), 1, 1] = 1
+    kernels = torch.cat([kernel.flatten(), torch.zeros(3, dtype=torch.float64)]).repeat(2, 1)
+    torch.testing.assert_close(dask_decode(images, kernels), images)
+    assert torch.autograd.gradcheck(lambda k: dask_decode(images, k), draw(2, 84).requires_grad_())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dask_color_resample(torch.ones(1, 3, 4, 4)), "B of 2 or more"),
+        (lambda: dask_color_resample(torch.ones(3, 4, 4)), "images must be"),
+        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(2, 83)), "images must be"),
+        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(3, 84)), "images must be"),
+        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(2, 84), groups=2), "with 2 groups"),
+        (lambda: dask_decode(torch.ones(2, 3, 4), torch.ones(2, 84)), "images must be"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,137 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import affinities, draw, golden_names, load_golden
+
+from lreid.losses import fusion, linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema, paema_alpha
+
+
+def close(value, expected):
+    assert value == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", golden_names("fusion_alpha"))
+def test_golden_alphas(name):
+    hyper, arrays = load_golden(name)
+    close(lstkc_alpha(arrays["feat_new"], arrays["feat_old"], scale=hyper["norm_lstkc"]), arrays["alpha_lstkc"])
+    close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"], scale=hyper["norm_lstkcpp"]), arrays["alpha_lstkcpp"])
+    close(lstkc_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkc"])  # these are the defaults
+    close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkcpp"])
+
+
+@pytest.mark.parametrize("name", golden_names("paema_alpha"))
+def test_golden_paema(name):
+    _, arrays = load_golden(name)
+    close(paema_alpha(arrays["prompt_new"], arrays["prompt_old"]), arrays["loss"])
+
+
+def parts(arrays, prefix):
+    return {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("name", golden_names("linear_combination"))
+def test_golden_combination(name):
+    hyper, arrays = load_golden(name)
+    fused = linear_combination(parts(arrays, "new_"), parts(arrays, "old_"), hyper["alpha"])
+    expected = parts(arrays, "fused_")
+    assert fused.keys() == expected.keys() and fused["bn.num_batches_tracked"].dtype == torch.int64
+    torch.testing.assert_close(fused, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", golden_names("pad_ema"))
+def test_golden_ema(name):
+    hyper, arrays = load_golden(name)
+    after = pad_ema(parts(arrays, "before_"), parts(arrays, "student_"), momentum=hyper["momentum"])
+    torch.testing.assert_close(after, parts(arrays, "after_"), rtol=1e-12, atol=1e-12)
+
+
+def rows_of(features, scale, diagonal):
+    rows = affinities(features.tolist(), 1 / scale)
+    if diagonal:
+        return rows
+    return [
+        {j: value / sum(each for k, each in row.items() if k != i) for j, value in row.items() if j != i}
+        for i, row in enumerate(rows)
+    ]
+
+
+@given(st.integers(2, 7), st.floats(0.5, 20), st.booleans(), st.integers(1, 8), st.integers(0, 9))
+@settings(deadline=None, max_examples=40)
+def test_alphas_match_the_loops_in_parts_of_any_size(count, scale, diagonal, part, seed):
+    new, old = draw(count, 3, seed), draw(count, 4, seed + 1)
+    after, before = rows_of(new, scale, diagonal), rows_of(old, scale, diagonal)
+    pairs = [(a[j], b[j]) for a, b in zip(after, before, strict=True) for j in a]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "ROWS", part)
+        options = {"scale": scale, "diagonal": diagonal}
+        assert lstkc_alpha(new, old, **options) == pytest.approx(1 - sum(abs(a - b) for a, b in pairs) / count)
+        assert lstkcpp_alpha(new, old, **options) == pytest.approx(sum(a * b for a, b in pairs) / count)
+
+
+def test_alphas_of_equal_networks_and_of_duplicates():
+    features = draw(4, 16)
+    assert lstkc_alpha(features, 3 * features) == pytest.approx(1)
+    copies = features.repeat_interleave(5, 0)  # four equal images each, far from all others
+    assert lstkcpp_alpha(copies, copies) == pytest.approx(1 / 4)
+    assert paema_alpha(features, features) == 0
+    assert paema_alpha(features, -features) == pytest.approx(2)
+    assert paema_alpha(torch.zeros(2), torch.zeros(2)) == 0
+
+
+@given(st.floats(-1, 2), st.integers(0, 3), st.integers(0, 2), st.integers(0, 9))
+@settings(deadline=None, max_examples=40)
+def test_combination_matches_the_loops(alpha, old_rows, added, seed):
+    old = {"weight": draw(3, 2, seed), "head": draw(old_rows, 2, seed + 1), "count": torch.tensor(7)}
+    new = {"weight": draw(3, 2, seed + 2), "head": draw(old_rows + added, 2, seed + 3), "count": torch.tensor(12)}
+    fused = linear_combination(new, old, alpha)
+    assert fused["count"].item() == int(alpha * 12 + (1 - alpha) * 7)
+    for name in ("weight", "head"):
+        for row, values in enumerate(new[name].tolist()):
+            for column, value in enumerate(values):
+                in_old = row < len(old[name])
+                expected = alpha * value + (1 - alpha) * old[name][row, column].item() if in_old else value
+                assert fused[name][row, column].item() == pytest.approx(expected)
+
+
+def test_ends_are_the_networks_and_neither_is_changed():
+    network = [torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)) for _ in range(2)]
+    for each in network:
+        each(torch.randn(5, 3))
+    new, old = (each.state_dict() for each in network)
+    before = {name: each.clone() for name, each in new.items()}
+    torch.testing.assert_close(linear_combination(new, old, 1.0), dict(new))
+    torch.testing.assert_close(linear_combination(new, old, 0.0), dict(old))
+    torch.testing.assert_close(pad_ema(old, new, momentum=1.0), dict(old))
+    linear_combination(new, old, 0.5)["0.weight"].zero_()
+    torch.testing.assert_close(dict(new), before)
+    network[0].load_state_dict(linear_combination(new, old, 0.5))
+
+
+def test_shares_of_a_teacher_fall_as_a_power():
+    teacher, student = {"w": torch.ones(1, dtype=torch.float64)}, {"w": torch.zeros(1, dtype=torch.float64)}
+    for _ in range(200):
+        teacher = pad_ema(teacher, student)
+    assert teacher["w"].item() == pytest.approx(0.997**200)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lstkc_alpha(torch.ones(3, 2), torch.ones(2, 2)), "new and old must be"),
+        (lambda: lstkc_alpha(torch.ones(0, 2), torch.ones(0, 2)), "1 or more rows"),
+        (lambda: lstkcpp_alpha(torch.ones(1, 2), torch.ones(1, 2)), "2 or more rows"),
+        (lambda: lstkcpp_alpha(torch.ones(3, 2), torch.ones(3, 2), scale=0), "scale must be above 0"),
+        (lambda: paema_alpha(torch.ones(3), torch.ones(2)), "one shape"),
+        (lambda: paema_alpha(torch.ones(0), torch.ones(0)), "an entry"),
+        (lambda: linear_combination({"a": torch.ones(2)}, {}, 0.5), "a is in one of the two only"),
+        (lambda: linear_combination({"a": torch.ones(2)}, {"a": torch.ones(3)}, 0.5), "a: old is"),
+        (lambda: linear_combination({"a": torch.ones(2, 2)}, {"a": torch.ones(2, 3)}, 0.5), "a: old is"),
+        (lambda: linear_combination({"a": torch.tensor(1)}, {"a": torch.ones(3)}, 0.5), "a: old is"),
+        (lambda: pad_ema({"a": torch.ones(2)}, {"b": torch.ones(2)}), "the same names"),
+        (lambda: pad_ema({}, {}, momentum=1.5), "momentum must be in"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
