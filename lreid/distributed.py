@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder
 
 T = TypeVar("T")
@@ -33,21 +33,49 @@ T = TypeVar("T")
 WAIT = timedelta(hours=2)  # the others wait while the first process ranks
 
 
+def take_gpu(name: str) -> None:
+    """Gives each process of ``torchrun`` a GPU of its own; does nothing where there are no such processes or no GPU.
+
+    To be called before anything touches a device: whatever does takes memory of the first GPU, in every process.
+
+    Args:
+        name: of the device that was asked for, see :func:`lreid.devices.pick_device`.
+
+    Raises:
+        ArgumentError: ``name`` is a GPU of one number, or there are more processes than GPUs.
+    """
+    if not _is_one_of_several() or name == "cpu" or not torch.cuda.is_available():
+        return
+    if name.startswith("cuda:"):
+        raise ArgumentError("device", f"is {name}, but each process of torchrun takes a GPU of its own; use cuda")
+    local, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if local >= count:
+        raise ArgumentError(
+            "device",
+            f"is {name}, but torchrun has started {os.environ.get('LOCAL_WORLD_SIZE', local + 1)} processes on a "
+            f"machine with {count} GPU{'s' * (count != 1)}; lower --nproc_per_node, or use cpu",
+        )
+    torch.cuda.set_device(local)
+
+
 def join(device: torch.device) -> None:
     """Joins the processes that ``torchrun`` has started; does nothing where it has not.
 
     Args:
-        device: that all of them work on; of the GPUs of a machine each process takes one.
+        device: that all of them work on; on GPUs after :func:`take_gpu`.
 
     Raises:
         InputError: they do not find each other.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
+    if not _is_one_of_several() or dist.is_initialized():
         return
+    on_gpu = device.type == "cuda"
     try:
-        if device.type == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=WAIT)
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            timeout=WAIT,
+            device_id=torch.device("cuda", torch.cuda.current_device()) if on_gpu else None,
+        )
     except (RuntimeError, ValueError, KeyError) as error:
         raise InputError(
             f"the processes of torchrun do not find each other ({str(error).splitlines()[0]}); on one machine start "
@@ -113,6 +141,10 @@ def any_of(flag: bool) -> bool:
     count = torch.tensor(float(flag), device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(count)
     return count.item() > 0
+
+
+def _is_one_of_several() -> bool:
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1
 
 
 def _take_share(model: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:

@@ -24,8 +24,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Literal
 
+import torch
 from matplotlib.figure import Figure
 from yacs.config import CfgNode
 
@@ -93,7 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="KEY VALUE VALUE ...: runs with each value; given again, every value with every other. "
         "KEY,KEY V,V V,V ...: keys that vary together",
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at once, each on a GPU of its own (default: %(default)s)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of the runs to be made")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
 
@@ -255,7 +259,8 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     Args:
         runs: see :func:`plan`.
         out: gets ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the runs that are finished.
-        jobs: so many runs at once, which share the cores unless ``OMP_NUM_THREADS`` says how many each takes.
+        jobs: so many runs at once, which share the cores unless ``OMP_NUM_THREADS`` says how many each takes. Each has
+            a GPU of its own; with more jobs than GPUs some share one.
         key: of the config, the one that was varied; where its values are numbers there is ``sensitivity.png`` too.
 
     Returns:
@@ -263,8 +268,12 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()
+    gpus = visible_gpus() if jobs > 1 else []
+    places: SimpleQueue[str] = SimpleQueue()  # a GPU, or nothing, for each of the runs at once
+    for number in range(jobs):
+        places.put(gpus[number % len(gpus)] if gpus else "")
     with StopSignals(), ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_make, run, jobs, running): run for run in runs}
+        waiting = {pool.submit(_make, run, jobs, running, places): run for run in runs}
         try:
             for number, done in enumerate(as_completed(waiting), start=1):
                 run, reason = waiting[done], done.result()
@@ -297,15 +306,32 @@ def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
     return list(zip(keys, values, strict=True))
 
 
-def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]]) -> str:
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` calls them; torch does not take hold of them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
+
+
+def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str]) -> str:
     """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing."""
     try:
         if run.is_finished():
             return ""
     except InputError as error:
         return str(error)
+    place = places.get()
+    try:
+        return _in_a_process(run, jobs, running, place)
+    finally:
+        places.put(place)
+
+
+def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
     # The same lreid as here, wherever it lies and whatever lies in the current folder.
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1")
+    if gpu and run.cfg.DEVICE in ("auto", "cuda"):
+        environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
     with subprocess.Popen(

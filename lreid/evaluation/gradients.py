@@ -78,7 +78,8 @@ class GradientRecorder:
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:
     """Which of the images (n, 3, H, W) of a call did not come in with the batch: (n,) bool, on the CPU."""
     count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
-    if len(images) >= count and torch.equal(images[:count], batch.images):
+    # Of several processes each has its own share of the images; the others are NaN, which equals nothing.
+    if len(images) >= count and torch.allclose(images[:count], batch.images, rtol=0, atol=0, equal_nan=True):
         stored[:count] = False if batch.exemplars is None else batch.exemplars >= 0
     return stored
 

@@ -57,6 +57,8 @@ def train(
     Raises:
         InputError: the config, the data or the folder does not fit; one line says what to do.
     """
+    with naming_keys("DEVICE", device="DEVICE"):
+        distributed.take_gpu(cfg.DEVICE)
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
     try:

@@ -162,3 +162,25 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, made: li
     assert "was made with another config: TRAIN.LR differ" in reason and "\n" not in reason
     assert "joint" in table and "dmml_ft" not in table
     assert not (tmp_path / "sensitivity.png").exists()
+
+
+def test_each_run_at_a_time_has_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two GPUs; runs fail with what they were given. Nobody is moved who has asked for one device."""
+    told = "import os; raise SystemExit(os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))"
+    monkeypatch.setattr(PlannedRun, "command", [sys.executable, "-c", told])
+    monkeypatch.setattr(sweep_module.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-8f")
+
+    def given(jobs: int, **overrides: str) -> list[str]:
+        pairs = [word for pair in overrides.items() for word in pair]
+        runs = plan(tmp_path, ["dmml_ft"], [0, 1, 2, 3], overrides=pairs)
+        return list(sweep(runs, tmp_path, jobs=jobs)[1].values())
+
+    assert set(given(1)) == {"5, GPU-8f"}
+    assert set(given(2)) == {"5", "GPU-8f"}
+    assert set(given(4)) == {"5", "GPU-8f"}
+    assert set(given(2, DEVICE="cpu")) == {"5, GPU-8f"}
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert set(given(2)) == {"0", "1"}
+    monkeypatch.setattr(sweep_module.torch.cuda, "device_count", lambda: 0)
+    assert set(given(2)) == {"all"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from yacs.config import CfgNode
 
 from lreid import build, distributed
 from lreid.errors import InputError
+from lreid.methods import method_names
 from lreid.models import Embedder
+from lreid.training import run
 from lreid.training.run import train
 
 CPU = torch.device("cpu")
@@ -132,6 +135,88 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     assert wait(start(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
     (results, _) = together(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
+
+
+# Episodes, a stream with replay, rotated copies, and exemplars in the batches; all others are slow.
+FEW = ["dwopp", "er", "pass_proto", "bot_ft_plus"]
+OTHERS = sorted(set(method_names()) - {"mir", *FEW})
+
+
+@pytest.mark.parametrize("name", [*FEW, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
+@pytest.mark.usefixtures("double")
+def test_switches_are_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
+    """Drift, and gradients of stored and of incoming images, of which each process has looked at its own share."""
+    cfg = config(
+        METHOD__NAME=name,
+        BENCHMARK__TASKS_PER_DATASET=2,
+        SYNTHETIC__TRAIN_IDENTITIES=8,
+        TRAIN__EPOCHS=2,
+        TRAIN__OPTIMIZER="sgd",
+        EVAL__DRIFT_STEPS=2,
+        BATCH__IMAGES=4,
+        EPISODE__QUERY=2,
+    )
+    expected = train(cfg, tmp_path / "one")
+    (found, _) = together(2, lambda: train(cfg, tmp_path / "two"), tmp_path)
+
+    def watched(results: Any) -> dict[str, list[float]]:
+        ((drift,), (norms,)) = results["drift"], results["gradient_norms"]
+        assert {norms["incoming"][0], norms["stored"][0]} != {None}
+        curves = {name: curve["since_switch"] for name, curve in drift.items() if name != "task"}
+        return curves | {
+            key: [math.nan if each is None else each for each in norms[key]] for key in ("stored", "incoming")
+        }
+
+    alone = watched(expected)
+    for curve, values in watched(found).items():
+        np.testing.assert_allclose(values, alone[curve], rtol=1e-4, err_msg=curve)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The second of two processes on a machine with two GPUs, as far as torch tells; what is done to them, in order."""
+    done: list[str] = []
+    for name, value in (("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    chosen = [0]
+
+    def choose(gpu: int) -> None:
+        chosen[0] = gpu
+        done.append(f"set {gpu}")
+
+    def begin(backend: str, *, timeout: Any, device_id: torch.device) -> None:
+        done.append(f"{backend} {device_id}")
+        raise RuntimeError("no further")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: chosen[0])
+    monkeypatch.setattr(torch.cuda, "set_device", choose)
+    monkeypatch.setattr(torch.distributed, "init_process_group", begin)
+    monkeypatch.setattr(run, "pick_device", lambda name: done.append("touched") or torch.device("cuda"))
+    return done
+
+
+def test_a_process_takes_its_gpu_before_it_touches_one(tmp_path: Path, two_gpus: list[str]) -> None:
+    with pytest.raises(InputError, match="no further"):
+        train(tiny_config(), tmp_path)
+    assert two_gpus == ["set 1", "touched", "nccl cuda:1"]
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "told"),
+    [
+        ("cuda:1", 2, "DEVICE is cuda:1, but each process of torchrun takes a GPU of its own; use cuda"),
+        ("auto", 1, "DEVICE is auto, but torchrun has started 2 processes on a machine with 1 GPU; "),
+    ],
+)
+def test_gpus_that_processes_cannot_have_are_refused(
+    tmp_path: Path, two_gpus: list[str], monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, told: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(InputError, match=told):
+        train(tiny_config(DEVICE=device), tmp_path)
+    assert two_gpus == []
 
 
 def refusal(cfg: CfgNode, out: Path) -> str:
