@@ -21,7 +21,7 @@ from lreid.methods import Method, method_class, method_defaults
 
 LEARNS_FROM = {
     "episodes": "episodes of support and query images and reads EPISODE.*",
-    "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set and no exemplars are mixed in)",
+    "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set)",
     "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
 }
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lreid.data.images import Images
-from lreid.data.samplers import IdentitySampler, StreamSampler
+from lreid.data.samplers import Sampler
 from lreid.data.transforms import Augment, Changes
 from lreid.errors import InputError
 
@@ -99,7 +99,7 @@ class TaskBatches(Dataset[Batch]):
     def __init__(
         self,
         images: Images | WithExemplars,
-        sampler: IdentitySampler | StreamSampler,
+        sampler: Sampler,
         augment: Augment,
         *,
         epochs: int,

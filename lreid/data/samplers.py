@@ -10,50 +10,100 @@ import numpy as np
 from lreid.errors import ArgumentError
 
 
-class IdentitySampler:
-    """P x K batches: P identities with K images each.
+class Sampler:
+    """Draws the batches of a task, epoch by epoch, and puts exemplars behind the images of each.
 
-    In every epoch each identity occurs at most once: identities are shuffled and cut into batches, and those left
-    over at the end sit the epoch out. So an epoch is a look at every identity, as in DMML's official code; BoT's
-    sampler uses up an identity's images within an epoch, which is the same over many epochs. Epochs are drawn
-    from ``(seed, epoch)`` alone, so any of them can be had again without the ones before.
-
-    An identity with fewer than K images shows some of them twice.
-
-    Where there are exemplars, batches are drawn from their identities and those of the task alike, or with a fixed
-    share of exemplars. An epoch has as many batches as without them, so that methods with and without exemplars
-    see equally many images.
+    Epochs are drawn from ``(seed, epoch)`` alone, so any of them can be had again without the ones before. Exemplars
+    come on top: the images of the task are drawn as without them, so an epoch has as many batches and looks at each
+    new image equally often, whatever is in the memory. In the official codes of iCaRL, Co2L and CCLIS, which shuffle
+    both together, the batches are more, here they are larger.
 
     Args:
         labels: class label of every image.
-        identities: P, identities a batch.
-        images: K, images an identity.
         seed: of the run and this task.
-        task_name: for the error.
         exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
             ``len(labels)``.
-        exemplar_share: share of the P identities that are exemplars, in [0, 1), rounded down, as far as there are
-            so many; they stand at the end of the batch. 0 draws all P from both alike.
+        exemplar_share: share of a batch that are exemplars, in [0, 1), as far as there are so many; 0 is natural
+            frequency: on average an exemplar is seen as often as an image of the task. There is one at least.
 
-    Raises:
-        ArgumentError: there are fewer identities than a batch needs, or it would be empty.
+    Attributes:
+        batches_per_epoch: the same in every epoch.
+        num_support: supports of an identity in a block: the first so many images.
     """
 
-    num_support = 0  # supports of an identity in a block: the first so many images
+    batches_per_epoch: int
+    num_support = 0
 
     def __init__(
         self,
         labels: Sequence[int] | np.ndarray,
         *,
-        identities: int,
-        images: int,
         seed: Sequence[int],
-        task_name: str = "",
         exemplars: Sequence[int] | np.ndarray = (),
         exemplar_share: float = 0.0,
     ) -> None:
-        labels, exemplars = np.asarray(labels), np.asarray(exemplars)
-        self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        self.seed = seed
+        self.images = _by_label(labels)
+        self.stored = [len(labels) + rows for rows in _by_label(exemplars)]
+        # Exemplars for each image of the task.
+        self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The batches of one epoch: each the indices of its images, those of exemplars last."""
+        rng = np.random.default_rng([*self.seed, epoch])
+        batches = self.own_batches(rng)
+        if not self.stored:
+            return batches
+        return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
+
+    def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """The images of the task in the batches of an epoch."""
+        raise NotImplementedError
+
+    def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
+        """The exemplars of every batch of an epoch, (batches, n).
+
+        The images of an identity are shuffled and dealt in pairs, so that nearly every one has a positive, and the
+        pairs are shuffled; no exemplar comes again before all others have.
+        """
+        deck = _shuffled_runs(self.stored, 2, rng)
+        return self._dealt(deck, self.images_per_batch)
+
+    @property
+    def images_per_batch(self) -> int:
+        """Images of the task in a batch, at most."""
+        raise NotImplementedError
+
+    def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
+        """What of a deck falls to every batch that has ``own`` of the task, (batches, n), each but once a batch."""
+        count = min(max(round(self.ratio * own), 1), len(deck))
+        return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts over where the deck ends
+
+
+class IdentitySampler(Sampler):
+    """P x K batches: P identities with K images each.
+
+    In every epoch each identity occurs at most once: identities are shuffled and cut into batches, and those left
+    over at the end sit the epoch out. So an epoch is a look at every identity, as in DMML's official code; BoT's
+    sampler uses up an identity's images within an epoch, which is the same over many epochs.
+
+    An identity with fewer than K images shows some of them twice.
+
+    Args:
+        labels: class label of every image.
+        identities: P, identities a batch.
+        images: K, images an identity.
+        task_name: for the error.
+        options: of :class:`Sampler`.
+
+    Raises:
+        ArgumentError: there are fewer identities than a batch needs, or it would be empty.
+    """
+
+    def __init__(
+        self, labels: Sequence[int] | np.ndarray, *, identities: int, images: int, task_name: str = "", **options: Any
+    ) -> None:
+        super().__init__(labels, **options)
         _require_positive(identities=identities, images=images)
         if len(self.images) < identities:
             raise ArgumentError(
@@ -61,29 +111,21 @@ class IdentitySampler:
                 f"is {identities}, but task {task_name!r} has only {len(self.images)}; set it to {len(self.images)} or "
                 "less, or make fewer tasks",
             )
-        self.identities, self.images_each, self.seed = identities, images, seed
+        self.identities, self.images_each = identities, images
         self.batches_per_epoch = len(self.images) // identities
-        self.own = len(self.images)  # identities of the task; those of the exemplars follow
-        self.images += [len(labels) + np.flatnonzero(exemplars == label) for label in np.unique(exemplars)]
-        self.exemplar_share = exemplar_share
 
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch: each the image indices (P * K,) in blocks of one identity."""
-        rng = np.random.default_rng([*self.seed, epoch])
+    @property
+    def images_per_batch(self) -> int:
+        """P * K."""
+        return self.identities * self.images_each
+
+    def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Each batch (P * K,) in blocks of one identity."""
+        chosen = np.resize(rng.permutation(len(self.images)), (self.batches_per_epoch, self.identities))
         return [
-            np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in chosen])
-            for chosen in self._identities(rng)
+            np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in each])
+            for each in chosen
         ]
-
-    def _identities(self, rng: np.random.Generator) -> np.ndarray:
-        """The identities of every batch of an epoch (batches, P)."""
-        batches, old = self.batches_per_epoch, len(self.images) - self.own
-        if self.exemplar_share == 0:
-            return np.resize(rng.permutation(self.own + old), (batches, self.identities))
-        share = min(int(self.exemplar_share * self.identities), old)
-        own = np.resize(rng.permutation(self.own), (batches, self.identities - share))
-        # np.resize starts over where the exemplars are fewer than an epoch needs.
-        return np.hstack([own, np.resize(self.own + rng.permutation(old), (batches, share))])
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
         return np.resize(shuffled, self.images_each)  # np.resize repeats an array to the length wanted
@@ -99,8 +141,8 @@ class EpisodeSampler(IdentitySampler):
     Args:
         labels: class label of every image.
         identities: N, identities an episode.
-        num_support, num_query: images an identity. A block holds the supports first.
-        seed: of the run and this task.
+        num_support, num_query: images an identity. A block holds the supports first; exemplars are drawn in such
+            blocks too, so the share of exemplars is one of identities.
         options: further ones of :class:`IdentitySampler`.
 
     Raises:
@@ -108,18 +150,21 @@ class EpisodeSampler(IdentitySampler):
     """
 
     def __init__(
-        self,
-        labels: Sequence[int] | np.ndarray,
-        *,
-        identities: int,
-        num_support: int,
-        num_query: int,
-        seed: Sequence[int],
-        **options: Any,
+        self, labels: Sequence[int] | np.ndarray, *, identities: int, num_support: int, num_query: int, **options: Any
     ) -> None:
         _require_positive(num_support=num_support, num_query=num_query)
-        super().__init__(labels, identities=identities, images=num_support + num_query, seed=seed, **options)
+        super().__init__(labels, identities=identities, images=num_support + num_query, **options)
         self.num_support, self.num_query = num_support, num_query
+
+    def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
+        """The exemplars of every batch of an epoch, (batches, n): blocks of identities that are not in it."""
+        chosen = self._dealt(rng.permutation(len(self.stored)), self.identities)
+        return np.stack(
+            [
+                np.concatenate([self._block(rng.permutation(self.stored[identity])) for identity in each])
+                for each in chosen
+            ]
+        )
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
         num_query = max(1, min(self.num_query, len(shuffled) - 1))  # distinct ones
@@ -129,7 +174,7 @@ class EpisodeSampler(IdentitySampler):
         return np.concatenate([np.resize(supports, self.num_support), np.resize(queries, self.num_query)])
 
 
-class StreamSampler:
+class StreamSampler(Sampler):
     """A single pass over a stream: segment after segment, every image once an epoch.
 
     The images of an identity come in runs of up to ``correlation`` in a row, and the runs of all identities are
@@ -140,33 +185,38 @@ class StreamSampler:
         labels: class label of every image.
         segment: images a step; those of an epoch are cut into segments of at most this size that differ by one at most.
         correlation: images of an identity in a row.
-        seed: of the run and this task.
+        options: of :class:`Sampler`.
 
     Raises:
         ArgumentError: a segment or a run of less than one image.
     """
 
-    num_support = 0
-
-    def __init__(
-        self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, seed: Sequence[int]
-    ) -> None:
+    def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
         _require_positive(segment=segment, correlation=correlation)
-        labels = np.asarray(labels)
-        self.images = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-        self.correlation, self.seed = correlation, seed
+        super().__init__(labels, **options)
+        self.segment, self.correlation = segment, correlation
         self.batches_per_epoch = -(-len(labels) // segment)
 
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The segments of one pass: each the indices of its images."""
-        rng = np.random.default_rng([*self.seed, epoch])
-        runs = [
-            run
-            for images in self.images
-            for run in np.split(rng.permutation(images), range(self.correlation, len(images), self.correlation))
-        ]
-        stream = np.concatenate([runs[number] for number in rng.permutation(len(runs))])
-        return np.array_split(stream, self.batches_per_epoch)
+    @property
+    def images_per_batch(self) -> int:
+        """Images of a segment."""
+        return self.segment
+
+    def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """The segments of one pass."""
+        return np.array_split(_shuffled_runs(self.images, self.correlation, rng), self.batches_per_epoch)
+
+
+def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """The rows of each label, in ascending order of labels."""
+    labels = np.asarray(labels)
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _shuffled_runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> np.ndarray:
+    """All rows of all identities, each identity's shuffled and cut into runs of ``length``, all runs shuffled."""
+    runs = [run for rows in identities for run in np.split(rng.permutation(rows), range(length, len(rows), length))]
+    return np.concatenate([runs[number] for number in rng.permutation(len(runs))])
 
 
 def _require_positive(**arguments: int) -> None:

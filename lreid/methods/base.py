@@ -23,7 +23,7 @@ class Method:
 
     A subclass lives in a file of its own, whose name is the method's name, and takes its options as keyword
     arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``. It hands on further ones, so that every method
-    can replay exemplars: by default their identities are mixed into its batches.
+    can replay exemplars: by default they are added to its batches.
 
     Args:
         model: the network.
@@ -33,13 +33,13 @@ class Method:
             same images and reads the files whenever they are drawn.
         selection: which images of an identity are kept, one of ``selections``; see :func:`~lreid.memory.select`.
         fill_memory, least_images: which identities keep how many, see :class:`~lreid.memory.ExemplarMemory`.
-        exemplar_share: share of the identities of a batch that come from the memory, in [0, 1); 0 draws from its
-            identities and those of the task alike.
+        exemplar_share: share of a batch that comes from the memory, in [0, 1); 0 is natural frequency: an exemplar is
+            seen as often as an image of the task. Exemplars come on top, see :class:`~lreid.data.samplers.Sampler`.
 
     Attributes:
         batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
-            ``stream``, which shows every image once (methods of ``identities`` without exemplars mixed in can be given
-            one too, see STREAM.SEGMENT).
+            ``stream``, which shows every image once (methods of ``identities`` can be given one too, see
+            STREAM.SEGMENT).
         views: of every image in a batch, each with an augmentation of its own.
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
@@ -54,7 +54,7 @@ class Method:
         augment: how the run augments images, see :meth:`augmented`; set by the trainer.
         replayed: images that the method has drawn from its memory by itself so far.
         memory: images of past tasks.
-        exemplar_share: as above; None where nothing is mixed into batches.
+        exemplar_share: as above; None where nothing is added to batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"

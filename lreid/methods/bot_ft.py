@@ -25,9 +25,8 @@ class BoTFineTuning(Method):
     the new identities, and the cross-entropy of a task runs over its own rows only.
 
     With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), of which the paper gives their
-    number and nothing else. Our choices: herding, an equal share of the memory for every identity, batches drawn from
-    the identities of the memory and of the task alike, and, as soon as there is an exemplar, a softmax over all
-    identities seen.
+    number and nothing else. Our choices: herding, an equal share of the memory for every identity, exemplars at natural
+    frequency, and, as soon as there is one, a softmax over all identities seen.
 
     Args:
         model: the network, with a neck.

@@ -32,9 +32,8 @@ class Co2L(Method):
     The memory keeps a uniform choice of every identity, as many of one as of another but for one image. Factors and
     means are those of the official code, see :mod:`lreid.losses.supcon`. It keeps the previous model in training
     mode, so that it normalises by the statistics of the batch and its running ones drift; here it is in evaluation
-    mode. There images of the task and exemplars are shuffled together; here identities are, as for every
-    method with exemplars. Each task begins with a fresh optimiser. Retrieval compares features, as the
-    paper's linear probe does, not projections.
+    mode. Each task begins with a fresh optimiser. Retrieval compares features, as the paper's linear probe does, not
+    projections.
 
     Args:
         model: the network.

@@ -24,11 +24,10 @@ class ERD(DwPP):
     * ``align``: over all images of the current part, over the previous part's prototypes by the previous model.
 
     The official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the
-    cross-entropy and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars), the
-    exemplars nearest to their mean, the floor. Ours: an equal share of the memory for every identity, a smaller
-    previous part where there are too few exemplars, and DMML over the whole batch. There it is over the current part,
-    which has as many identities as an episode without replay; here that would leave DMML half of those that every
-    other method compares. Without exemplars it is DMML-FT.
+    cross-entropy and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars, so a batch is
+    2.5 times one without them), the exemplars nearest to their mean, the floor. Ours: an equal share of the memory for
+    every identity, a smaller previous part where there are too few exemplars, and DMML over the whole batch, so that
+    its exemplars teach with their labels too; there it is over the current part. Without exemplars it is DMML-FT.
 
     Args:
         model: the network.

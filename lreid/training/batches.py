@@ -13,7 +13,7 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Task
-from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import ArgumentError
 from lreid.methods import Method
@@ -53,20 +53,18 @@ class Batching:
 
     def sampler(
         self, method: Method, task: Task, labels: Sequence[int] | np.ndarray, exemplars: Sequence[int] | np.ndarray = ()
-    ) -> IdentitySampler | StreamSampler:
+    ) -> Sampler:
         """What draws the batches of a task from the class labels of its images and of exemplars.
 
         Raises:
             ArgumentError: the task is too small, or batches do not fit the method or the number of processes.
         """
-        seed = (self.seed, task.index)
+        common: dict[str, Any] = {
+            "seed": (self.seed, task.index),
+            "exemplars": exemplars,
+            "exemplar_share": method.exemplar_share or 0.0,
+        }
         if self.segment or method.batches == "stream":
-            if method.exemplar_share is not None:
-                raise ArgumentError(
-                    "segment",
-                    "is above 0, but the method mixes exemplars into its batches, which a stream has not; set it to 0, "
-                    "or take a method that replays, such as er",
-                )
             if method.batches == "episodes":
                 raise ArgumentError(
                     "segment",
@@ -74,19 +72,14 @@ class Batching:
                     "not; set it to 0, or take another method, such as er",
                 )
             segment = self.segment or self.batch["identities"] * self.batch["images"]
-            return StreamSampler(labels, segment=segment, correlation=self.correlation, seed=seed)
-        common: dict[str, Any] = {
-            "seed": seed,
-            "task_name": task.name,
-            "exemplars": exemplars,
-            "exemplar_share": method.exemplar_share or 0.0,
-        }
+            return StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
+        common["task_name"] = task.name
         sampler = (
             IdentitySampler(labels, **self.batch, **common)
             if method.batches == "identities"
             else EpisodeSampler(labels, **self.episode, **common)
         )
-        images = sampler.identities * sampler.images_each
+        images = sampler.images_per_batch
         if images % distributed.world():
             raise ArgumentError(
                 "identities",
@@ -104,7 +97,7 @@ class Batching:
         return self.sampler(method, task, [record.pid for record in task.records]).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
-        """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them mixed in.
+        """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them.
 
         Raises:
             InputError: an image cannot be read, or as :meth:`sampler`.

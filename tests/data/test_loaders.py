@@ -84,7 +84,7 @@ def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
     assert np.array_equal(joined[34], images[34]) and np.array_equal(joined[35], exemplars[0])
     assert np.array_equal(joined[38], exemplars[3])
 
-    def drawn(workers: int) -> list[Batch]:
+    def drawn(workers: int = 0, first: int = 0) -> list[Batch]:
         sampler = EpisodeSampler(
             images.pids,
             identities=3,
@@ -94,12 +94,14 @@ def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
             exemplars=joined.pids[35:],
             exemplar_share=0.4,
         )
-        dataset = TaskBatches(joined, sampler, AUGMENT, epochs=3)
+        dataset = TaskBatches(joined, sampler, AUGMENT, epochs=3, first=first)
         return list(batch_loader(dataset, workers=workers, pin_memory=False))
 
-    assert same(drawn(0), drawn(2))
+    everything = drawn()
+    assert same(everything, drawn(workers=2))
+    assert all(same(everything[first:], drawn(first=first)) for first in range(len(everything)))  # from any batch on
     for batch in drawn(0):
-        assert [label < 0 for label in batch.labels] == [False] * 4 + [True] * 2
+        assert [label < 0 for label in batch.labels] == [False] * 6 + [True] * 4
 
 
 class WorkerPids(TaskBatches):

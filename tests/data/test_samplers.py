@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,43 +77,73 @@ def test_too_few_identities_are_named() -> None:
         sampler([2, 2], identities=1, num_support=0, num_query=1)
 
 
+SAMPLERS = {
+    "identities": partial(IdentitySampler, identities=2, images=3),
+    "episodes": partial(EpisodeSampler, identities=2, num_support=2, num_query=1),
+    "stream": partial(StreamSampler, segment=7, correlation=2),
+}
+
+
 @given(
-    own=st.integers(3, 12),
-    old=st.integers(1, 9),
-    share=st.floats(0, 0.99),
-    identities=st.integers(1, 3),
+    kind=st.sampled_from(sorted(SAMPLERS)),
+    own=st.lists(st.integers(1, 6), min_size=2, max_size=9),
+    old=st.lists(st.integers(1, 6), min_size=1, max_size=9),
+    share=st.one_of(st.just(0.0), st.floats(0.01, 0.9)),
     epoch=st.integers(0, 10**6),
 )
-def test_exemplars_take_their_share(own: int, old: int, share: float, identities: int, epoch: int) -> None:
-    """Labels of the task are 100 and up; two images an identity."""
-    labels, exemplars = 100 + np.arange(own).repeat(2), np.arange(old).repeat(2)
-    batches = IdentitySampler(
-        labels, identities=identities, images=2, seed=(1, 2), exemplars=exemplars, exemplar_share=share
-    )
-    every = np.concatenate([labels, exemplars])
+def test_exemplars_come_on_top(kind: str, own: list[int], old: list[int], share: float, epoch: int) -> None:
+    """New images are seen exactly as without exemplars, in as many batches; behind them stands the share of exemplars.
+
+    Labels of the task are 100 and up.
+    """
+    labels, exemplars = 100 + np.arange(len(own)).repeat(own), np.arange(len(old)).repeat(old)
+    make = partial(SAMPLERS[kind], labels, seed=(1, 2))
+    plain, batches = make(), make(exemplars=exemplars, exemplar_share=share)
     drawn = batches.epoch(epoch)
-    assert len(drawn) == batches.batches_per_epoch == own // identities  # as many as without exemplars
-    seen: list[int] = []
-    for batch in drawn:
-        assert all(len(set(block)) == 2 and len(set(every[block])) == 1 for block in batch.reshape(-1, 2))
-        present = every[batch].reshape(-1, 2)[:, 0].tolist()
-        assert len(present) == len(set(present)) == identities
-        if share > 0:
-            from_memory = min(int(share * identities), old)
-            assert [label < 100 for label in present] == sorted(
-                [True] * from_memory + [False] * (identities - from_memory)
-            )
-        seen += [label for label in present if label >= 100 or share == 0]
-    assert len(seen) == len(set(seen))  # each identity at most once an epoch, but for a fixed share of exemplars
+    assert len(drawn) == batches.batches_per_epoch == plain.batches_per_epoch
+    ratio = share / (1 - share) if share else sum(old) / sum(own)
+    unit, most = {"identities": (6, sum(old)), "episodes": (2, len(old)), "stream": (7, sum(old))}[kind]
+    wanted = min(max(round(ratio * unit), 1), most) * (3 if kind == "episodes" else 1)
+    for alone, batch in zip(plain.epoch(epoch), drawn, strict=True):
+        assert np.array_equal(batch[: len(alone)], alone)
+        stored = batch[len(alone) :] - len(labels)
+        assert len(stored) == wanted and (stored >= 0).all()
+        if kind == "episodes":
+            blocks = exemplars[stored].reshape(-1, 3)
+            assert (blocks == blocks[:, :1]).all() and len(set(blocks[:, 0])) == len(blocks)
+        else:
+            assert len(set(stored)) == len(stored)  # no image twice in a batch
+    again = make(exemplars=exemplars, exemplar_share=share).epoch(epoch)  # from the seed and the number alone
+    assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
 
 
-def test_without_a_share_old_and_new_identities_have_the_same_chance() -> None:
-    batches = IdentitySampler(
-        np.arange(4).repeat(3) + 6, identities=2, images=1, seed=(0,), exemplars=np.arange(6).repeat(2)
-    )
-    drawn = np.concatenate([batch for epoch in range(1000) for batch in batches.epoch(epoch)])
-    counts = np.bincount(np.concatenate([np.arange(4).repeat(3) + 6, np.arange(6).repeat(2)])[drawn])
-    assert (np.abs(counts - 400) < 70).all()  # 4 of 10 in each epoch; deviation 15
+@pytest.mark.parametrize("kind", ["identities", "stream"])
+def test_by_nature_an_exemplar_is_seen_as_often_as_a_new_image(kind: str) -> None:
+    """Whatever the number of images of an identity: 60 new images, 20 exemplars of 5 identities."""
+    labels, exemplars = np.arange(10).repeat(6), np.arange(5).repeat([1, 2, 3, 6, 8])
+    options = {"segment": 6} if kind == "stream" else {}
+    batches = SAMPLERS[kind](labels, seed=(0,), exemplars=exemplars, **options)
+    drawn = np.concatenate([batch for epoch in range(600) for batch in batches.epoch(epoch)])
+    counts = np.bincount(drawn, minlength=80)
+    new, stored = counts[:60], counts[60:]
+    assert stored.mean() == new.mean()  # two behind every six
+    assert stored.max() - stored.min() < 0.2 * stored.mean()
+
+
+def test_exemplars_come_in_pairs() -> None:
+    batches = IdentitySampler(np.arange(4).repeat(5), identities=2, images=6, seed=(0,), exemplars=[7] * 4 + [8] * 6)
+    for batch in batches.epoch(0):
+        stored = batch[12:].reshape(-1, 2) - 20  # six, half of twelve
+        assert ((stored < 4).sum(1) != 1).all()  # both of a pair are of the identity with four, or neither
+
+
+def test_an_epoch_uses_all_exemplars_before_one_comes_again() -> None:
+    for kind, make in SAMPLERS.items():
+        batches = make(np.arange(20).repeat(3), seed=(3,), exemplars=np.arange(12).repeat(2), exemplar_share=0.5)
+        stored = np.concatenate([batch[batch >= 60] - 60 for batch in batches.epoch(5)])
+        used = stored // 2 if kind == "episodes" else stored
+        counts = np.bincount(used, minlength=12 if kind == "episodes" else 24)
+        assert counts.max() - counts.min() <= (3 if kind == "episodes" else 1), kind
 
 
 def test_no_exemplars_change_nothing() -> None:

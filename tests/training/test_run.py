@@ -381,8 +381,6 @@ def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path)
     results = train(stream, tmp_path / "run")
     images = sum(len(task.records) for task in benchmark_of(stream).tasks)
     assert results["images_trained"] == 3 * images
-    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method mixes exemplars"):
-        train(config(METHOD__NAME="bot_ft", METHOD__EXEMPLARS=20, STREAM__SEGMENT=10), tmp_path / "other")
     with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method learns from episodes"):
         train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
 
