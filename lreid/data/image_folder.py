@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+import filelock
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
 
 from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
 from lreid.data.records import DataSet, Record
+from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
 
+Classes = Mapping[str, Sequence[Path]]  # the images of every class
+Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels
 LEAST = {"train": 1, "test": 2}  # images of a class; to test, a query and a gallery image
 
 
 def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Loads a folder of classes, as CIFAR-10 and others are unpacked for training classifiers.
 
-    Every class is trained on and tested on, by other images. So the accuracy of classification can be measured
-    (``EVAL.ACCURACY``), and retrieval says how well images of *learned* classes are found: of the test images of a
-    class, in the order of their names, the first, third … are queries and the others the gallery.
-
-    Classes become ``0, 1, …`` in ascending order of their names: as numbers where all are integers, else as text.
-
     Args:
         home: the folder that holds ``train`` and ``test``, which hold a folder a class; its name is that of the data
             set. Hidden folders and files, files of other types and folders in those of the classes are passed over.
-        cameras: of queries and gallery, since there are none, see :func:`cameras_of_test`.
+        cameras: of :func:`of_classes`.
 
     Returns:
-        The data set, of which ``held_out`` are all test images.
+        The data set, see :func:`of_classes`.
 
     Raises:
-        InputError: one of the two folders is missing or holds no class, a class is in one of them only, or has no
-            training image or less than two test images.
+        InputError: one of the two folders is missing or holds no class, or as :func:`of_classes`.
     """
     missing = [f"{split}/" for split in LEAST if not (home / split).is_dir()]
     if missing:
@@ -39,42 +43,104 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
             f"{home}: lacks {', '.join(missing)}; {describe_folder(home)}; put the images into train/CLASS and "
             "test/CLASS"
         )
-    files = {split: _images(home / split, least) for split, least in LEAST.items()}
+    files = {split: _images(home / split) for split in LEAST}
+    return of_classes(home.resolve().name, home, files["train"], files["test"], cameras=cameras)
+
+
+def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
+    """A data set of classes, each of which is trained on and tested on, by other images.
+
+    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and retrieval says how well images of
+    *learned* classes are found: of the test images of a class, in the order of their names, the first, third … are
+    queries and the others the gallery. Classes become ``0, 1, …`` in ascending order of their names: as numbers where
+    all are integers, else as text.
+
+    Args:
+        name: of the data set.
+        home: its folder, for errors.
+        train, test: the images of every class, in the order of their names.
+        cameras: of queries and gallery, since there are none, see :func:`cameras_of_test`.
+
+    Returns:
+        The data set, of which ``held_out`` are all test images and ``classes`` the names of the classes.
+
+    Raises:
+        InputError: a class is in one of the splits only, or has no training image or less than two test images.
+    """
+    files = {"train": train, "test": test}
+    for split, least in LEAST.items():
+        for label, found in files[split].items():
+            if len(found) < least:
+                raise InputError(
+                    f"{home / split / label}: a class needs {least} images or more ({' '.join(SUFFIXES)}) in {split}, "
+                    f"found {len(found)}"
+                )
     for split, other in (("train", "test"), ("test", "train")):
         alone = sorted(files[split].keys() - files[other].keys())
         if alone:
             raise InputError(
                 f"{home}: class {alone[0]} is in {split}, but not in {other}; every class needs images in both"
             )
-    pids = ascending_ranks(files["train"])
+    pids = ascending_ranks(train)
     query_camera, gallery_camera = cameras_of_test(cameras)
 
     def records(split: str, camera: int, chosen: slice) -> tuple[Record, ...]:
         return tuple(
-            Record(str(path), pid, camera) for name, pid in pids.items() for path in files[split][name][chosen]
+            Record(str(path), pid, camera) for label, pid in pids.items() for path in files[split][label][chosen]
         )
 
     query = records("test", query_camera, slice(0, None, 2))
     gallery = records("test", gallery_camera, slice(1, None, 2))
     return DataSet(
-        home.resolve().name,
+        name,
         records("train", query_camera, slice(None)),
         query,
         gallery,
         held_out=tuple(sorted((*query, *gallery))),
+        classes=tuple(sorted(pids, key=pids.__getitem__)),
     )
 
 
-def _images(folder: Path, least: int) -> dict[str, list[Path]]:
+def unpacked(home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart") -> DataSet:
+    """A data set whose images are in archives: written as PNG files into ``home/images`` when they are first wanted.
+
+    The folder gets its name when all images are in it, so a run that is broken off leaves no half, and of several
+    that start together one writes and the others wait. Delete the folder to have another archive unpacked.
+
+    Args:
+        home: the folder of the archives.
+        images: gives all of them: split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8.
+        cameras: of :func:`of_classes`.
+
+    Raises:
+        InputError: an archive cannot be read, the folder cannot be written to, or as :func:`of_classes`.
+    """
+    folder = home / "images"
+    if not folder.is_dir():
+        try:
+            with filelock.FileLock(home / ".images.lock"), folder_at_once(folder) as unfinished:
+                if unfinished is not None:
+                    _write(unfinished, images())
+        except OSError as error:
+            raise InputError(
+                f"{folder}: cannot be written ({error}); images are unpacked there once: make room, or copy the "
+                "archives to where you may write"
+            ) from None
+    return load(folder, cameras=cameras)
+
+
+def _write(folder: Path, images: Iterable[Unpacked]) -> None:
+    """``SPLIT/CLASS/NUMBER.png``, numbered within the split."""
+    shutil.rmtree(folder)  # what is left of an attempt that was broken off may come from other archives
+    numbers: Counter[str] = Counter()
+    for split, label, pixels in tqdm(images, desc=f"unpack into {folder.parent}", unit="image", disable=None):
+        write_image(folder / split / label / f"{numbers[split]:06d}.png", Image.fromarray(pixels), "PNG")
+        numbers[split] += 1
+
+
+def _images(folder: Path) -> dict[str, list[Path]]:
     """The images of every class in a folder, sorted by name."""
     classes = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not classes:
         raise InputError(f"{folder}: holds no folder; put the images of each class into one")
-    files = {each.name: visible_images(each) for each in classes}
-    for name, found in files.items():
-        if len(found) < least:
-            raise InputError(
-                f"{folder / name}: a class needs {least} images or more ({' '.join(SUFFIXES)}) in {folder.name}, "
-                f"found {len(found)}"
-            )
-    return files
+    return {each.name: visible_images(each) for each in classes}

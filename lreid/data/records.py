@@ -26,7 +26,7 @@ class DataSet:
 
     ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
     :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
-    tested are others, as in re-identification.
+    tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``.
     """
 
     name: str
@@ -36,6 +36,7 @@ class DataSet:
     tracks: tuple[int, ...] = ()
     single_shot: bool = False
     held_out: tuple[Record, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ def spec_of(name: str) -> Spec:
             f"orders without it are {WITHOUT_DUKE}"
         )
     known = [*specs(), "csv:PATH", "folder:PATH", "synthetic:DOMAIN"]
-    nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
+    near = {each.partition(":")[0]: each for each in known}
+    nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
 
 

@@ -172,7 +172,7 @@ def test_names_of_the_package_are_not_taken(registry):
 
 def test_every_name_is_given_once():
     names = [spec.name for module in files() for spec in module.SPECS]
-    assert len(set(names)) == len(names) == 30
+    assert len(set(names)) == len(names) == 36
 
 
 @pytest.mark.parametrize("name", specs())

@@ -1,0 +1,83 @@
+"""mini-ImageNet (Vinyals et al., Matching Networks for One Shot Learning, NeurIPS 2016).
+
+    datasets/mini-imagenet/                      or  datasets/mini-imagenet/
+    ├── images/    n0153282900000005.jpg …           ├── n01532829/    *.jpg …
+    ├── train.csv                                    └── …
+    ├── val.csv
+    └── test.csv                                 filename,label: n0153282900000005.jpg,n01532829
+
+For training classifiers: 100 classes of things, 600 images of each. The usual lists (Ravi and Larochelle, ICLR 2017)
+cut the *classes* into 64, 16 and 20 for few-shot learning. A class-incremental benchmark learns all hundred and tests
+other images of them, so the lists are joined, and of each class the last sixth of the images, by name, is tested: 500
+and 100. ER-ACE's paper does not say how it cuts them. A folder a class works as well, right in the folder or in
+`train/`, `val/` and `test/`. Classes are learned in ascending order of their names.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from lreid.data.image_folder import of_classes
+from lreid.data.layout import CameraPolicy, describe_folder, visible_images
+from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
+from lreid.errors import InputError
+
+PARTS = ("train", "val", "test")
+TESTED = 6  # one of so many
+
+
+def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads mini-ImageNet by its lists where they are there, else by its folders.
+
+    Raises:
+        InputError: there are neither lists nor classes, a list is of another form, or a class has too few images.
+    """
+    lists = [home / f"{part}.csv" for part in PARTS if (home / f"{part}.csv").is_file()]
+    classes = _listed(home, lists) if lists else _in_folders(home)
+    if not classes:
+        raise InputError(f"{home}: holds neither {PARTS[0]}.csv nor folders of classes; {describe_folder(home)}")
+    train, test = {}, {}
+    for label, files in classes.items():
+        cut = len(files) - max(2, len(files) // TESTED)
+        train[label], test[label] = files[: max(cut, 0)], files[max(cut, 0) :]
+    return of_classes("mini_imagenet", home, train, test, cameras=cameras)
+
+
+def _listed(home: Path, lists: list[Path]) -> dict[str, list[Path]]:
+    classes: dict[str, list[Path]] = {}
+    for file in lists:
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        for number, row in enumerate(rows, start=2):
+            if not row.get("filename") or not row.get("label"):
+                raise InputError(
+                    f"{file}, line {number}: must have filename and label, as in n0153282900000005.jpg,n01532829"
+                )
+            classes.setdefault(row["label"], []).append(home / "images" / row["filename"])
+    return {label: sorted(set(files)) for label, files in classes.items()}
+
+
+def _in_folders(home: Path) -> dict[str, list[Path]]:
+    classes: dict[str, list[Path]] = {}
+    for above in [home / part for part in PARTS if (home / part).is_dir()] or [home]:
+        for folder in sorted(each for each in above.iterdir() if each.is_dir() and not each.name.startswith(".")):
+            classes.setdefault(folder.name, []).extend(visible_images(folder))
+    return classes
+
+
+SPECS = (
+    Spec(
+        name="mini_imagenet",
+        read=read,
+        title="mini-ImageNet",
+        source="https://github.com/twitter-research/meta-learning-lstm",
+        licence="that of ImageNet: research, non-commercial",
+        layout=Layout(("mini-imagenet", "mini_imagenet", "miniImagenet")),
+        folder="mini-imagenet",
+        cameras=False,
+        published=published(train=(100, 50000), query=(100, 5000), gallery=(100, 5000)),
+        remark="classes",
+    ),
+)

@@ -1,0 +1,83 @@
+"""MNIST (LeCun et al., Gradient-Based Learning Applied to Document Recognition, Proceedings of the IEEE 1998).
+
+    datasets/mnist/
+    ├── train-images-idx3-ubyte                  (or with .gz behind it)
+    ├── train-labels-idx1-ubyte
+    ├── t10k-images-idx3-ubyte
+    └── t10k-labels-idx1-ubyte
+
+For training classifiers: ten handwritten digits, 28 x 28 pixels. The folder may also be torchvision's `MNIST/raw`. The
+images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` beside the files when they are
+first wanted. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from lreid.data.image_folder import Unpacked, unpacked
+from lreid.data.layout import CameraPolicy, describe_folder
+from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
+from lreid.errors import InputError
+
+SPLITS = {"train": "train", "test": "t10k"}
+CLASSES = 10
+
+
+def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads MNIST, whose images are unpacked where they are not yet.
+
+    Raises:
+        InputError: a file is missing, damaged or of another data set, or ``images`` cannot be written.
+    """
+    return unpacked(home, lambda: _images(home), cameras=cameras)
+
+
+def _images(home: Path) -> Iterator[Unpacked]:
+    for split, name in SPLITS.items():
+        images, labels = _idx(home, f"{name}-images-idx3-ubyte", 3), _idx(home, f"{name}-labels-idx1-ubyte", 1)
+        if len(images) != len(labels):
+            raise InputError(f"{home}: {len(images)} images and {len(labels)} labels in {name}; get the files again")
+        if len(labels) and labels.max() >= CLASSES:
+            raise InputError(
+                f"{home}: label {labels.max()} in {name}; MNIST has {CLASSES} digits: is it of another data set?"
+            )
+        yield from ((split, str(label), image) for image, label in zip(images, labels, strict=True))
+
+
+def _idx(home: Path, name: str, axes: int) -> np.ndarray:
+    """The array of an idx file: bytes 0 0 8 AXES, then the size of every axis as four bytes, the first the highest."""
+    file = next((home / each for each in (name, f"{name}.gz") if (home / each).is_file()), None)
+    if file is None:
+        raise InputError(f"MNIST: {home} lacks {name}; {describe_folder(home)}; put the four files there as they come")
+    try:
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); get it again") from None
+    head = 4 + 4 * axes
+    if len(content) < head or content[:4] != bytes([0, 0, 8, axes]):
+        raise InputError(f"{file}: is no idx file of {axes} axes of bytes; is it of another data set?")
+    shape = np.frombuffer(content[4:head], ">u4").tolist()
+    if len(content) != head + int(np.prod(shape)):
+        raise InputError(f"{file}: has {len(content) - head} values, but says {shape}; get it again")
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
+
+
+SPECS = (
+    Spec(
+        name="mnist",
+        read=read,
+        title="MNIST",
+        source="https://yann.lecun.org/exdb/mnist/",
+        layout=Layout(("mnist", "MNIST/raw", "mnist/MNIST/raw")),
+        folder="mnist",
+        cameras=False,
+        published=published(train=(10, 60000), query=(10, 5001), gallery=(10, 4999)),
+        remark="classes",
+    ),
+)

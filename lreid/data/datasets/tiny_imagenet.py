@@ -1,0 +1,67 @@
+"""Tiny-ImageNet (Le and Yang, Tiny ImageNet Visual Recognition Challenge, CS 231N at Stanford, 2015).
+
+    datasets/tiny-imagenet-200/
+    ├── wnids.txt                                n01443537 …   (200 lines)
+    ├── train/n01443537/images/                  n01443537_0.JPEG …   (500 images a class)
+    └── val/
+        ├── images/                              val_0.JPEG …   (10000 images)
+        └── val_annotations.txt                  val_0.JPEG n03444034 0 32 44 62
+
+For training classifiers: 200 classes of things, 64 x 64 pixels. Its test images have no labels, so those of `val/` are
+tested, as everybody does. Classes are learned in ascending order of their WordNet numbers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lreid.data.image_folder import of_classes
+from lreid.data.layout import CameraPolicy, visible_images
+from lreid.data.records import DataSet
+from lreid.data.spec import Layout, Spec, published
+from lreid.errors import InputError
+
+ANNOTATIONS = "val/val_annotations.txt"
+
+
+def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads Tiny-ImageNet as released.
+
+    Raises:
+        InputError: a line of the annotations is of another form, or a class has no image in one of the splits.
+    """
+    train = {
+        folder.name: visible_images(folder / "images")
+        for folder in sorted((home / "train").iterdir())
+        if (folder / "images").is_dir()
+    }
+    test: dict[str, list[Path]] = {}
+    for number, line in enumerate((home / ANNOTATIONS).read_text(encoding="utf-8").splitlines(), start=1):
+        name, *rest = line.split()[:2] if line.strip() else [""]
+        if name and not rest:
+            raise InputError(f"{home / ANNOTATIONS}, line {number}: must be an image and its class, got {line!r}")
+        if name:
+            test.setdefault(rest[0], []).append(home / "val/images" / name)
+    return of_classes(
+        "tiny_imagenet", home, train, {label: sorted(found) for label, found in test.items()}, cameras=cameras
+    )
+
+
+SPECS = (
+    Spec(
+        name="tiny_imagenet",
+        read=read,
+        title="Tiny-ImageNet",
+        source="https://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        licence="that of ImageNet: research, non-commercial",
+        layout=Layout(
+            ("tiny-imagenet-200", "tiny_imagenet/tiny-imagenet-200"),
+            ("train", "val/images"),
+            ("wnids.txt", ANNOTATIONS),
+        ),
+        folder="tiny_imagenet",
+        cameras=False,
+        published=published(train=(200, 100000), query=(200, 5000), gallery=(200, 5000)),
+        remark="classes",
+    ),
+)
