@@ -21,6 +21,7 @@ def dmml_loss(
     clamp: bool = True,
     feature_penalty: float = 5e-4,
     mining: Literal["hard", "center"] = "hard",
+    reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
     """DMML loss of one episode, as the official code of DwoPP computes it.
 
@@ -51,9 +52,11 @@ def dmml_loss(
         feature_penalty: weight of the mean squared norm of the features.
         mining: ``hard`` takes the farthest own and the nearest other supports; ``center`` the distance to the
             mean support of each class, without margin and clamp.
+        reduction: ``none`` gives the term of every query ``(Q,)``, each with the whole penalty, in the order of
+            :func:`~lreid.losses.episodes.split_episode`.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32.
+        Scalar, or ``(Q,)``, in the precision of ``features``, at least float32.
 
     Raises:
         ValueError: a wrong shape, an unknown option, or a batch without any query.
@@ -76,5 +79,6 @@ def dmml_loss(
         target = episode.target[:, None]  # (Q, 1)
         farthest_own = to_supports.max(2).values.gather(1, target)  # (Q, 1)
         distance = distance.scatter(1, target, farthest_own)
-    loss = F.cross_entropy(-distance, episode.target) + feature_penalty * exact.square().sum(1).mean()
+    terms = F.cross_entropy(-distance, episode.target, reduction=reduction)
+    loss = terms + feature_penalty * exact.square().sum(1).mean()
     return to_loss(loss, features)

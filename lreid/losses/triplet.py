@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,7 +12,12 @@ from lreid.losses._ops import check_rows, squared_distances, to_loss, unit
 
 
 def batch_hard_triplet_loss(
-    features: Tensor, labels: Tensor, *, margin: float | None = 0.3, normalize: bool = False
+    features: Tensor,
+    labels: Tensor,
+    *,
+    margin: float | None = 0.3,
+    normalize: bool = False,
+    reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
     """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
 
@@ -25,9 +32,10 @@ def batch_hard_triplet_loss(
             image is that image itself.
         margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
         normalize: scale the features to unit length first.
+        reduction: ``none`` gives the term of every row ``(B,)``, in its order.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+        Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
 
     Raises:
         ValueError: a wrong shape.
@@ -37,7 +45,7 @@ def batch_hard_triplet_loss(
     own, other = hardest_distances(unit(exact) if normalize else exact, labels)
     gap = own - other  # (B,)
     loss = F.softplus(gap) if margin is None else (gap + margin).clamp(min=0)
-    return to_loss(loss.mean(), features)
+    return to_loss(loss if reduction == "none" else loss.mean(), features)
 
 
 def hardest_distances(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

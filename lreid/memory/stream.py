@@ -93,17 +93,23 @@ class StreamMemory(ExemplarStore):
         self.seen += count
         self.steps += 1
 
-    def draw(self, count: int, *, exclude: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+    def draw(self, count: int, *, each: int = 0, exclude: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """A random choice of images, none twice.
 
         Args:
             count: images to draw; all are given where there are fewer.
+            each: draw identities, and up to so many images of each one; 0 draws images.
             exclude: labels that are left out, for instance those of the task at hand.
 
         Returns:
             Rows (k,) int64 of ``images``, ``labels`` and ``extras``.
         """
         rows = np.flatnonzero(~np.isin(self.labels, exclude))
+        if each:
+            rows = self._draws.permutation(rows)
+            blocks = [rows[self.labels[rows] == label][:each] for label in np.unique(self.labels[rows])]
+            chosen = [blocks[number] for number in self._draws.permutation(len(blocks))]
+            return np.concatenate([rows[:0], *chosen])[:count]
         return rows if len(rows) <= count else self._draws.choice(rows, count, replace=False)
 
     def state_dict(self) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class CCLIS(Co2L):
     """
 
     views = 1
+    unused = ("asymmetric",)
     selections = ("importance", "random")
     distillations = ("prd", *Co2L.distillations)
 

@@ -38,6 +38,7 @@ class Co2L(Method):
     Args:
         model: the network.
         temperature: of the contrastive loss, tau.
+        asymmetric: exemplars are no anchors; False is plain SupCon on all images (Table 3).
         distillation: see above.
         distillation_weight: lambda of Equation 9.
         distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
@@ -56,6 +57,7 @@ class Co2L(Method):
         model: Embedder,
         *,
         temperature: float = 0.5,
+        asymmetric: bool = True,
         distillation: str = "ird",
         distillation_weight: float = 1.0,
         distillation_temperature: float = 0.2,
@@ -74,7 +76,7 @@ class Co2L(Method):
         require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
         known = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
-        self.temperature, self.distillation = temperature, distillation
+        self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
         self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
@@ -99,7 +101,8 @@ class Co2L(Method):
         """The contrastive term of unit vectors (B, 128)."""
         views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
         labels = batch.labels[: len(views)]  # (n,)
-        return {"supcon": asymmetric_supcon_loss(views, labels, self.task_classes, temperature=self.temperature)}
+        anchors = self.task_classes if self.asymmetric else labels
+        return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
         """The distillation term of what the model in training and the previous one give."""

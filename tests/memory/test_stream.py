@@ -242,3 +242,16 @@ def test_bad_input_is_named() -> None:
         StreamMemory(4, "lifo")
     with pytest.raises(ValueError, match="the policy scored needs scores"):
         StreamMemory(4, "scored").add(np.zeros((1, 1, 1, 3), np.uint8), np.zeros(1, int))
+
+
+@given(labels=st.lists(st.integers(0, 4), max_size=40), count=st.integers(1, 12), each=st.integers(1, 5))
+def test_identities_are_drawn_with_up_to_so_many_images_of_each(labels: list[int], count: int, each: int) -> None:
+    memory = StreamMemory(30)
+    memory.add(np.zeros((len(labels), 2, 2, 3), np.uint8), np.array(labels, np.int64))
+    rows = memory.draw(count, each=each, exclude=[4])
+    drawn = memory.labels[rows].tolist()
+    available = Counter(label for label in memory.labels.tolist() if label != 4)
+    assert len(set(rows.tolist())) == len(rows) == min(count, sum(min(each, n) for n in available.values()))
+    whole = [min(each, available[label]) for label in dict.fromkeys(drawn)]  # but for the last one, cut off by count
+    assert [drawn.count(label) for label in dict.fromkeys(drawn)][:-1] == whole[:-1]
+    assert all(drawn.count(label) <= each for label in drawn) and 4 not in drawn

@@ -48,6 +48,6 @@ def test_cclis_compares_with_prototypes() -> None:
     torch.testing.assert_close(scores, expected)
 
 
-@pytest.mark.parametrize("name", ["dwopp", "co2l", "contrast_scoring", "erd"])
+@pytest.mark.parametrize("name", ["dwopp", "co2l", "contrast_scoring", "erd", "er_metric"])
 def test_others_have_no_classifier(name: str) -> None:
     assert scores_of(name)[1] is None

@@ -56,6 +56,16 @@ def test_the_first_task_is_contrastive_learning_alone() -> None:
     assert co2l().weights == {"distill": 1.0} and Co2L.views == 2
 
 
+def test_the_symmetric_form_is_plain_supcon_on_all_images() -> None:
+    method, batch = in_second_task(asymmetric=False, distillation="none")
+    value = method.loss(batch)["supcon"]
+    vectors = F.normalize(method.network.head(method.model(batch.images))).unflatten(0, (2, -1)).transpose(0, 1)
+    labels = batch.labels[: len(vectors)]
+    expected = asymmetric_supcon_loss(vectors, labels, range(8), temperature=0.5)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert value > asymmetric_supcon_loss(vectors, labels, range(4, 8), temperature=0.5)
+
+
 def test_the_contrastive_term_anchors_new_images_only() -> None:
     """Against loops over the official code's formula, anchors of the task and all 2n - 1 others in the softmax."""
     method, batch = in_second_task(temperature=0.4)
