@@ -259,13 +259,19 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     raise InputError(f"{here}: no such config file; the nearest of those that come with lreid is {nearest}")
 
 
-def check_values(cfg: CfgNode) -> None:
+def check_values(cfg: CfgNode, group: str = "") -> None:
     """Finds values out of range before a run spends time on them.
+
+    Args:
+        cfg: a config.
+        group: what the names of the keys that are looked at begin with, such as ``INPUT.``.
 
     Raises:
         InputError: the first such key, with what it must be.
     """
     for name, value in leaves(cfg):
+        if not name.startswith(group):
+            continue
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise InputError(f"{name} is {value}; it must be a finite number")

@@ -38,6 +38,27 @@ def lock(path: Path) -> filelock.BaseFileLock:
     return held
 
 
+@contextlib.contextmanager
+def alone(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Has a folder for itself among all processes that ask for it here; nothing is written to it for that.
+
+    Args:
+        folder: that is there.
+        wait: until others have left it; else what is yielded tells whether it is ours.
+
+    Raises:
+        OSError: there is no such folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        ours = True
+        with contextlib.suppress(OSError):  # a file system without locks
+            ours = filelock.lock_descriptor(descriptor, blocking=wait)
+        yield ours
+    finally:
+        os.close(descriptor)
+
+
 def real_path(path: str | Path) -> Path:
     """The file that a symbolic link leads to, whether it is there or not; any other path as it is."""
     return Path(os.path.realpath(path) if os.path.islink(path) else path)

@@ -12,7 +12,7 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state
-from lreid.config import config_from_text
+from lreid.config import check_values, config_from_text
 from lreid.errors import InputError, naming_keys
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
@@ -32,8 +32,13 @@ def load_model(source: str | Path) -> Embedder:
     if _is_onnx(source):
         return OnnxEmbedder(source).eval()
     state = read_checkpoint(source)
+    cfg = config_from_text(state["config"], str(source))
+    try:
+        check_values(cfg, "INPUT.")
+    except InputError as error:
+        raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
     # Whether there is a neck the weights tell, so that a model of a method of the user's own loads without its class.
-    model = network_of(config_from_text(state["config"], str(source)), neck="neck.weight" in state["model"])
+    model = network_of(cfg, neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()
 
@@ -89,7 +94,8 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
         if "config" not in state:
             raise InputError(f"{source}: has no config; use a checkpoint that tools/train.py wrote")
         return state
-    return {"model": zoo.read_safetensors(zoo.weights_file(card)), "config": yaml.safe_dump(card.config)}
+    card, state = zoo.read_entry(card)
+    return {"model": state, "config": yaml.safe_dump(card.config)}
 
 
 def lasting_name(source: str | Path) -> str:
@@ -105,7 +111,7 @@ def _card(source: str | Path) -> zoo.Card | None:
     if _is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)
-    return zoo.read_card(path.with_suffix(".json")) if path.suffix == ".safetensors" else None
+    return zoo.card_beside(path) if path.suffix == ".safetensors" else None
 
 
 def _is_entry(source: str | Path) -> bool:

@@ -16,10 +16,15 @@ from lreid.config import leaves
 from lreid.zoo import Card, find
 
 
-def write_card(file: Path, content: bytes, **changes: Any) -> Card:
+def card_of(file: Path, content: bytes, **changes: Any) -> Card:
     """A card beside which these bytes would be the weights; the rest is that of a model of the zoo."""
     keys = {"file": file, "name": file.stem, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    card = dataclasses.replace(find("dwopp-synthetic-10"), **keys | changes)
+    return dataclasses.replace(find("dwopp-synthetic-10"), **keys | changes)
+
+
+def write_card(file: Path, content: bytes, **changes: Any) -> Card:
+    """The same, in its file."""
+    card = card_of(file, content, **changes)
     card.write()
     return card
 

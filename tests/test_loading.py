@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from checkpoints import write_checkpoint
 from entries import write_entry
 
 import lreid
 from lreid import zoo
+from lreid.apps.search.commands import build
+from lreid.apps.search.own_images import list_images
+from lreid.checkpoint import load_checkpoint, save_checkpoint
 from lreid.config import method_title
 from lreid.errors import InputError
 from lreid.loading import lasting_name, model_config, read_checkpoint
@@ -85,6 +90,31 @@ def test_what_there_is_not(world: Path) -> None:
     (world / "zoo" / "mine.safetensors").write_bytes(b"cut")
     with pytest.raises(InputError, match="mine.safetensors: is damaged"):
         lreid.load_model("mine")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("HEIGHT", "0"),
+        ("HEIGHT", "1000000000"),
+        ("WIDTH", "-1"),
+        ("MEAN", "[]"),
+        ("MEAN", "[1.0, .nan, 0.0]"),
+        ("STD", "[0.0, 1.0, 1.0]"),
+    ],
+)
+def test_images_that_no_network_takes_are_told(world: Path, key: str, value: str) -> None:
+    state = load_checkpoint(world / "model.pt")
+    tree = yaml.safe_load(state["config"])
+    tree["INPUT"][key] = yaml.safe_load(value)
+    save_checkpoint(world / "odd.pt", {"model": state["model"], "config": yaml.safe_dump(tree)})
+    for use in (
+        lreid.load_model,
+        partial(build, "people.gallery", images=list_images([world / "model.pt"], "gallery")),
+    ):
+        with pytest.raises(InputError, match=rf"odd.pt: its config is not that of a trained model: INPUT.{key} is "):
+            use(world / "odd.pt")
+    assert not Path("people.gallery").exists()
 
 
 def test_lasting_names(world: Path) -> None:

@@ -84,7 +84,8 @@ def run_tool(
         words: the arguments; None takes those of ``sys.argv``.
 
     Returns:
-        Exit status: 0, 2 for bad input, 130 when interrupted (143 by SIGTERM), 141 when the output pipe is closed.
+        Exit status: 0, 2 for bad input (where a change was made all the same the line says "done, but"), 130 when
+        interrupted (143 by SIGTERM, 129 by SIGHUP), 141 when the output pipe is closed.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     try:

@@ -31,7 +31,7 @@ from lreid.errors import InputError
 from lreid.files import write_atomically
 from lreid.loading import load_model, model_config
 from lreid.models import Embedder
-from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder
+from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder, seal
 from lreid.models.fingerprint import fingerprint
 from lreid.training.run import installed_version
 
@@ -89,8 +89,8 @@ def export(
 
     Its input ``images`` is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties
     of the file tell ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1],
-    ``images`` (what it takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, in the
-    other format as the extra file ``lreid.json``.
+    ``images`` (what it takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, sealed by
+    :func:`lreid.models.exported.seal`, in the other format as the extra file ``lreid.json``.
 
     Args:
         model: stays as it is.
@@ -185,6 +185,7 @@ def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -
     )
     assert converted is not None  # it is where the result is not written to a file
     model = converted.model_proto
+    properties = properties | {"seal": seal(model.SerializeToString(), properties)}
     onnx.helper.set_model_props(model, properties)
     content = model.SerializeToString()
     return content, OnnxEmbedder(content)

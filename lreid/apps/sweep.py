@@ -19,6 +19,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -44,7 +45,8 @@ from lreid.report.groups import short_key
 from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys, recorded_config
-from lreid.training.signals import StopSignals
+from lreid.training.run_folder import is_busy
+from lreid.training.signals import LEASH, StopSignals
 
 logger = logging.getLogger("lreid")
 
@@ -272,8 +274,9 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     places: SimpleQueue[str] = SimpleQueue()  # a GPU, or nothing, for each of the runs at once
     for number in range(jobs):
         places.put(gpus[number % len(gpus)] if gpus else "")
+    stopping = threading.Event()
     with StopSignals(), ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_make, run, jobs, running, places): run for run in runs}
+        waiting = {pool.submit(_make, run, jobs, running, places, stopping): run for run in runs}
         try:
             for number, done in enumerate(as_completed(waiting), start=1):
                 run, reason = waiting[done], done.result()
@@ -281,8 +284,9 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
                 if reason:
                     failed[str(run.folder)] = reason
         except BaseException as end:  # those that wait shall not begin
+            stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(end, Stopped) and end.signal == signal.SIGTERM:  # Ctrl-C reaches the runs by itself
+            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # Ctrl-C reaches the runs by itself
                 for process in list(running):
                     process.terminate()
             raise
@@ -313,8 +317,18 @@ def visible_gpus() -> list[str]:
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
 
 
-def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str]) -> str:
-    """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing."""
+def _make(
+    run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
+) -> str:
+    """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing.
+
+    The process ends with this one, also where this one is killed; one that is at work for somebody else is waited for.
+    """
+    if is_busy(run.folder):
+        logger.info("%s: another process is at work in this folder; waiting for its end", run.folder)
+    while is_busy(run.folder):
+        if stopping.wait(1.0):
+            return "stopped"
     try:
         if run.is_finished():
             return ""
@@ -329,21 +343,27 @@ def _make(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], place
 
 def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
     # The same lreid as here, wherever it lies and whatever lies in the current folder.
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1")
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1") | {LEASH: "1"}
     if gpu and run.cfg.DEVICE in ("auto", "cuda"):
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    with subprocess.Popen(
-        run.command,
-        env=environment,
-        text=True,
-        stderr=subprocess.PIPE,
-        stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
-    ) as process:
-        running.add(process)
-        _, told = process.communicate()
-        running.discard(process)
+    theirs, leash = os.pipe()  # nothing is ever written to it; it is closed when this process ends, however it ends
+    try:
+        with subprocess.Popen(
+            run.command,
+            env=environment,
+            text=True,
+            stdin=theirs,
+            stderr=subprocess.PIPE,
+            stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
+        ) as process:
+            running.add(process)
+            _, told = process.communicate()
+            running.discard(process)
+    finally:
+        os.close(theirs)
+        os.close(leash)
     if process.returncode == 0:
         return ""
     if process.returncode < 0:

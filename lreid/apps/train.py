@@ -16,6 +16,7 @@ from pathlib import Path
 from lreid.apps.cli import add_config
 from lreid.apps.options import load_run_config, options_text
 from lreid.training.run import run_folder_for, train
+from lreid.training.signals import end_with_parent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> None:
     if args.options:
         print(options_text(args.options), end="")
         return
+    end_with_parent()
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
         files = [args.out / "config.yaml"]

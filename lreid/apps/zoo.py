@@ -34,7 +34,7 @@ from lreid.data.synthetic import is_synthetic
 from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.files import write_atomically, write_text
+from lreid.files import write_text
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
@@ -42,7 +42,7 @@ from lreid.results import read as read_results
 from lreid.training.run import recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, table
-from lreid.zoo.weights import weights_file
+from lreid.zoo.weights import weights_file, write_entry
 
 logger = logging.getLogger("lreid")
 
@@ -147,7 +147,7 @@ def publish(
     urls: Sequence[str] = (),
     folder: Path = BUNDLED,
 ) -> Card:
-    """Writes weights and card of a run's last task; an entry of this name is replaced.
+    """Writes weights and card of a run's last task; an entry of this name is replaced in one step.
 
     Args:
         run: the folder of a finished run.
@@ -221,8 +221,7 @@ def publish(
         url=urls[0] if urls else "",
         mirrors=list(urls[1:]),
     )
-    write_atomically(card.file.with_suffix(".safetensors"), lambda file: file.write(content))
-    card.write()
+    write_entry(card, content)
     return card
 
 

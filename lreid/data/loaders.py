@@ -208,7 +208,7 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
 
 def _leave_signals_to_the_run(worker: int) -> None:
     """A signal to all processes of a run shall not take the workers away before the run has saved."""
-    for stop in (signal.SIGINT, signal.SIGTERM):
+    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, signal.SIG_IGN)
 
 

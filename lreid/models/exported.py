@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from lreid.models.embedder import Embedder
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # of images
+PROPERTIES = 14  # number of the field of an ONNX model that holds its properties
+ELSEWHERE = b"\n\x08location\x12"  # how a weight begins that lies in another file
 
 
 class OnnxEmbedder(Embedder):
@@ -29,32 +32,42 @@ class OnnxEmbedder(Embedder):
         file: the path of an ONNX file, or its content.
 
     Attributes:
-        fingerprint: that of the exported network, so that a gallery of the one can be searched with the other.
+        fingerprint: that of the exported network, so that a gallery of the one can be searched with the other; but
+            where the file is not as :func:`seal` left it, a hash of what is run.
+        origin: the fingerprint of the exported network, as the file declares it.
         config: of the run that trained it, YAML; empty where it is not known.
 
     Raises:
-        InputError: there is no such file, it is damaged, or it was not written by lreid.
+        InputError: there is no such file, it is damaged, it was not written by lreid, or its weights are elsewhere.
     """
 
     def __init__(self, file: str | Path | bytes) -> None:
         nn.Module.__init__(self)  # Embedder would build a backbone
         self.file = "ONNX" if isinstance(file, bytes) else str(file)
-        self.session = _session(file, self.file)
+        content = file if isinstance(file, bytes) else _read(Path(file))
+        self.session = _session(content, self.file)
         known = self.session.get_modelmeta().custom_metadata_map
         try:
-            self.name, self.fingerprint, self.takes = (known[key] for key in ("backbone", "fingerprint", "images"))
+            self.name, self.origin, self.takes = (known[key] for key in ("backbone", "fingerprint", "images"))
+            run = seal(content, known)
+            self.fingerprint = self.origin if run == known.get("seal") else run[:16]
             prepared = {key: json.loads(known[key]) for key in PREPARATION}
             if fault := misfit(prepared, PREPARATION):
                 raise ValueError(fault)
             mean, std = (255 * torch.tensor(prepared[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
-        except (KeyError, ValueError, RuntimeError) as error:
+            (images,), (features,) = self.session.get_inputs(), self.session.get_outputs()
+            if list(images.shape[1:]) != list(_size(self.takes, prepared["height"], prepared["width"])):
+                raise ValueError(f"it takes images of shape {images.shape}")
+            if not (isinstance(features.shape[-1], int) and bool((std > 0).all()) and bool(mean.isfinite().all())):
+                raise ValueError("its features have no length, or mean and std are no such numbers")
+        except (KeyError, ValueError, RuntimeError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{self.file}: not written by lreid, its properties do not tell how images are prepared ({error}); "
                 "make one with tools/export.py"
             ) from None
         self.height, self.width = prepared["height"], prepared["width"]
         self.config = known.get("config", "")
-        self.dim = self.session.get_outputs()[0].shape[1]
+        self.dim = features.shape[-1]
         self.precision, self.neck = None, nn.Identity()  # the neck is in the file
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
@@ -64,7 +77,7 @@ class OnnxEmbedder(Embedder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (B, dim), on the CPU, of images as the file takes them."""
-        size = (self.height, self.width, 3) if self.takes == RAW else (3, self.height, self.width)
+        size = _size(self.takes, self.height, self.width)
         if images.shape[1:] != size or images.is_floating_point() == (self.takes == RAW):
             raise InputError(
                 f"{self.file}: takes {self.takes} images with H = {self.height} and W = {self.width}, got "
@@ -81,19 +94,88 @@ class OnnxEmbedder(Embedder):
         return features + self(images.flip(2 if self.takes == RAW else 3)) if flip else features
 
 
-def _session(file: str | Path | bytes, name: str) -> Any:
+def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
+    """Of one image as a file takes it."""
+    return (height, width, 3) if takes == RAW else (3, height, width)
+
+
+def seal(content: bytes, properties: Mapping[str, str]) -> str:
+    """Hash of all that decides on the features that an ONNX file gives, and of the fingerprint that it declares.
+
+    A file that holds its seal has been changed neither in weights nor in what it says of itself since it was exported.
+    This tells files apart that were mixed up or edited, not forged ones: who forges a file can seal it, too.
+
+    Args:
+        content: of the file; its properties make no difference.
+        properties: of them ``fingerprint``, ``images`` and the preparation of images count.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        ValueError: the content is no ONNX file.
+        KeyError: a property is missing.
+    """
+    digest = hashlib.sha256()
+    for number, field in _fields(content):
+        if number != PROPERTIES:
+            digest.update(field)
+    digest.update(json.dumps([properties[key] for key in ("fingerprint", "images", *PREPARATION)]).encode())
+    return digest.hexdigest()
+
+
+def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
+    """Number and bytes of each field of a message of Protocol Buffers."""
+    view, at = memoryview(content), 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (view[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if view[at - 1] < 128:
+                return value
+
+    while at < len(view):
+        begin = at
+        try:
+            number, kind = divmod(varint(), 8)
+            if kind == 0:
+                varint()
+            elif kind == 2:
+                length = varint()  # which moves on, too
+                at += length
+            else:
+                at += {1: 8, 5: 4}[kind]
+        except (IndexError, KeyError):
+            raise ValueError("not Protocol Buffers") from None
+        if at > len(view):
+            raise ValueError("cut short")
+        yield number, view[begin:at]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        raise InputError(f"{file}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+
+
+def _session(content: bytes, name: str) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
         raise InputError(f"{name}: needs onnxruntime ({error}); install it with: pip install onnxruntime") from None
-    if not isinstance(file, bytes) and not Path(file).is_file():
-        raise InputError(f"{name}: no such file")
+    if ELSEWHERE in content:
+        raise InputError(f"{name}: its weights are in other files; make one file with tools/export.py")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors; they are raised anyway
-    source = file if isinstance(file, bytes) else str(file)
     try:
-        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions share no base
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{name}: cannot be read as ONNX: damaged or of another kind ({reason})") from None

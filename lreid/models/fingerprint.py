@@ -15,7 +15,7 @@ def fingerprint(model: Embedder) -> str:
 
     They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit
     for bit. Device, training mode and batch counters make no difference. An exported network keeps that of the one it
-    was made of, whose features it gives.
+    was made of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError
 from lreid.files import read_tensors
-from lreid.zoo import PREFIX, find, read_safetensors, weights_file
+from lreid.zoo import PREFIX, find, read_entry, read_safetensors
 
 logger = logging.getLogger("lreid")
 
@@ -65,7 +65,7 @@ def load_weights(network: nn.Module, weights: str) -> None:
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
     if weights.startswith(PREFIX):
-        state = read_safetensors(weights_file(find(weights.removeprefix(PREFIX))))
+        _, state = read_entry(find(weights.removeprefix(PREFIX)))
     elif weights.endswith(".safetensors"):
         state = read_safetensors(Path(weights))
     else:

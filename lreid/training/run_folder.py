@@ -20,6 +20,17 @@ from lreid.results import Results
 logger = logging.getLogger("lreid")
 
 
+def is_busy(path: Path) -> bool:
+    """Whether a process is at work in a run folder at this moment."""
+    with suppress(OSError):
+        if (path / ".lock").exists():
+            try:
+                lock(path / ".lock").release()
+            except filelock.Timeout:
+                return True
+    return False
+
+
 class RunFolder(AbstractContextManager["RunFolder"]):
     """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
 
@@ -115,7 +126,10 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if self.writes:
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):
-                (self.checkpoints / name).unlink(missing_ok=True)
+                try:
+                    (self.checkpoints / name).unlink(missing_ok=True)
+                except OSError as error:  # going on from it would give the same
+                    logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:
         """Writes down the images of a batch that was not to be learned from."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
@@ -10,11 +12,28 @@ from typing import Any
 
 from lreid.errors import Stopped
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LEASH = "LREID_ENDS_WITH_STDIN"  # in the environment of a process that shall not outlive the one that started it
+
+
+def end_with_parent() -> None:
+    """Sends this process SIGTERM when standard input ends, if ``LEASH`` is set: the other end died, however it died."""
+    if not os.environ.pop(LEASH, ""):
+        return
+
+    def watch() -> None:
+        with suppress(OSError):
+            while os.read(0, 1):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class StopSignals(AbstractContextManager["StopSignals"]):
-    """Turns SIGINT (Ctrl-C) and SIGTERM (of a scheduler) into :class:`~lreid.errors.Stopped`.
+    """Turns SIGINT (Ctrl-C), SIGTERM (of a scheduler) and SIGHUP into :class:`~lreid.errors.Stopped`.
+
+    SIGHUP, of a terminal that is closed, stays ignored where nohup had it ignored.
 
     Attributes:
         received: a signal that waits to be looked at, while they are :meth:`deferred`.
@@ -27,7 +46,9 @@ class StopSignals(AbstractContextManager["StopSignals"]):
 
     def __enter__(self) -> StopSignals:
         with suppress(ValueError):  # where this is not the main thread, which alone is sent signals
-            self._before = {stop: signal.signal(stop, self._receive) for stop in STOPS}
+            ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            stops = [stop for stop in STOPS if not (stop is signal.SIGHUP and ignored)]
+            self._before = {stop: signal.signal(stop, self._receive) for stop in stops}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -46,9 +67,10 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             raise Stopped(self.received)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        again = self.received is not None and number == signal.SIGINT
+        if self.received is not None:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return  # the run is ending already
         self.received = signal.Signals(number)
-        if again:
-            raise KeyboardInterrupt
         if not self._deferred:
             raise Stopped(number)

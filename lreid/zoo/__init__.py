@@ -1,17 +1,29 @@
 """Trained models by name: ``zoo:NAME`` wherever a checkpoint or starting weights are named.
 
-An entry is a JSON card (:class:`Card`) and a safetensors file of one name. Those in ``lreid/weights`` come with the
-package and need no network. Three environment variables make a zoo of one's own:
+An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``, or
+``NAME.safetensors`` in entries of before, so that one rename, that of the card, replaces both. Those in
+``lreid/weights`` come with the package and need no network. Three environment variables make a zoo of one's own:
 
     LREID_ZOO_CARDS    folder of further cards; their weights lie beside them or are downloaded from their ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder
     LREID_ZOO_CACHE    folder for what is downloaded (default: that of the operating system for caches)
-    LREID_ZOO_MIRROR   address asked first, http(s):// or file://; it holds ``NAME.safetensors``
+    LREID_ZOO_MIRROR   address asked first, http(s):// or file://; it holds the safetensors files
 
 ``tools/zoo.py publish`` makes entries. Nothing here knows networks; :func:`lreid.load_model` does.
 """
 
-from lreid.zoo.cards import PREFIX, Card, cards, find, read_card
-from lreid.zoo.weights import read_safetensors, weights_file
+from lreid.zoo.cards import PREFIX, Card, card_beside, cards, find, read_card
+from lreid.zoo.weights import read_entry, read_safetensors, weights_file, write_entry
 
-__all__ = ["PREFIX", "Card", "cards", "find", "read_card", "read_safetensors", "weights_file"]
+__all__ = [
+    "PREFIX",
+    "Card",
+    "card_beside",
+    "cards",
+    "find",
+    "read_card",
+    "read_entry",
+    "read_safetensors",
+    "weights_file",
+    "write_entry",
+]

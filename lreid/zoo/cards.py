@@ -139,6 +139,21 @@ def read_card(file: Path) -> Card:
     return Card(file=file, **keys)
 
 
+def card_beside(weights: Path) -> Card:
+    """The card of a file with weights, ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
+
+    Raises:
+        InputError: as :func:`read_card`, or the card is that of other weights.
+    """
+    versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
+    if versioned is None or weights.with_suffix(".json").exists():
+        return read_card(weights.with_suffix(".json"))
+    card = read_card(weights.with_name(f"{versioned['name']}.json"))
+    if not card.sha256.startswith(versioned["hash"]):
+        raise InputError(f"{weights}: is not the file of its card any more; name the card, {card.file}")
+    return card
+
+
 def cards() -> list[Card]:
     """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which win, by name.
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import logging
 import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pooch
 from tqdm import tqdm
 
 from lreid.errors import InputError
+from lreid.files import alone, make_folder, sync_folder
 
 logger = logging.getLogger("lreid")
 
@@ -38,9 +37,8 @@ class _Fault(Exception):
 class Download:
     """Brings a file of known hash from the first address that gives it.
 
-    pooch checks the hash of a temporary file and only then gives it its name, and takes a file that is there and right
-    without a request. Its own downloader starts over after every interruption; the one here keeps what it has in
-    ``FILE.part`` and asks for the rest (HTTP Range), within a call and in later ones.
+    What comes is kept in ``FILE.part``, also when it breaks off: the rest is asked for (HTTP Range), within a call and
+    in later ones. It gets its name when it is whole and its hash is right.
 
     Args:
         timeout: seconds without a byte before an address is given up.
@@ -67,11 +65,12 @@ class Download:
         for address in addresses:
             if not address.startswith(SCHEMES):
                 raise InputError(f"{address}: not an address; it must begin with {', '.join(SCHEMES)}")
-        pooch.get_logger().setLevel("WARNING")  # it would tell each attempt twice
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(file.parent):
-                if file.exists() and pooch.file_hash(str(file)) != sha256:
+            make_folder(file.parent)
+            with alone(file.parent):
+                if file.exists():
+                    if pooch.file_hash(str(file)) == sha256:
+                        return
                     file.unlink()  # the disk spoilt it
                 self._from_first(addresses, file, sha256, size)
         except OSError as error:
@@ -87,16 +86,8 @@ class Download:
             for attempt in range(self.attempts):
                 time.sleep(self.pause * attempt)
                 try:
-                    pooch.retrieve(
-                        address,
-                        f"sha256:{sha256}",
-                        fname=file.name,
-                        path=file.parent,
-                        downloader=_Resuming(file.with_name(f"{file.name}.part"), size, self.timeout),
-                    )
+                    _Resuming(file.with_name(f"{file.name}.part"), size, self.timeout)(address, file, sha256)
                     return
-                except ValueError:  # pooch's word for another hash; it has deleted what came
-                    faults[address] = "its SHA-256 is not the one on the card"
                 except _Fault as fault:
                     faults[address] = str(fault)
                     if fault.final:
@@ -110,17 +101,23 @@ class Download:
 
 @dataclass(frozen=True)
 class _Resuming:
-    """A downloader for pooch."""
+    """One attempt at one address."""
 
     part: Path
     size: int
     timeout: float
 
-    def __call__(self, url: str, output: str, _: Any) -> None:
+    def __call__(self, url: str, file: Path, sha256: str) -> None:
         there = self.part.stat().st_size if self.part.exists() else 0
         if there != self.size:
             self._fetch(url, there if there < self.size else 0)
-        self.part.replace(output)
+        if pooch.file_hash(str(self.part)) != sha256:
+            self.part.unlink()
+            raise _Fault("its SHA-256 is not the one on the card")
+        with open(self.part, "rb+") as part:
+            os.fsync(part.fileno())
+        self.part.replace(file)
+        sync_folder(file.parent, file)
 
     def _fetch(self, url: str, start: int) -> None:
         """The bytes of the file from ``start``, or all where the server cannot begin in the middle."""
@@ -175,15 +172,3 @@ def _read(response: Any, most: int) -> bytes:
         raise _Fault("stalled") from None
     except (OSError, http.client.HTTPException) as error:
         raise _Fault(str(error) or type(error).__name__) from None
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lets one process at a time write to a folder; the others wait."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            filelock.lock_descriptor(descriptor)
-        yield
-    finally:
-        os.close(descriptor)

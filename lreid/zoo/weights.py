@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from pathlib import Path
 
 import pooch
@@ -10,8 +12,50 @@ import safetensors.torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.zoo.cards import Card
+from lreid.files import alone, make_folder, remove_leftovers, write_atomically
+from lreid.zoo.cards import Card, read_card
 from lreid.zoo.download import Download
+
+
+def weights_name(card: Card) -> str:
+    """Name of the file with a model's weights, which tells versions of an entry apart."""
+    return f"{card.name}-{card.sha256[:12]}.safetensors"
+
+
+def write_entry(card: Card, content: bytes) -> None:
+    """Writes an entry; the writing of the card is the one step by which it takes the place of one that is there.
+
+    Args:
+        card: of the model; its folder is made where it does not exist.
+        content: of the weights' file, whose hash the card tells.
+
+    Raises:
+        InputError: it cannot be written; an entry that was there before stays.
+    """
+    folder = card.file.parent
+    try:
+        make_folder(folder)
+        with alone(folder):
+            write_atomically(folder / weights_name(card), lambda file: file.write(content))
+            card.write()
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written to ({error.strerror}); choose another folder") from None
+    _tidy(card)
+
+
+def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
+    """The tensors of an entry, on the CPU, and their card: a newer one where it is published anew in this moment.
+
+    Raises:
+        InputError: as :func:`weights_file` and :func:`read_safetensors`.
+    """
+    try:
+        return card, read_safetensors(weights_file(card))
+    except InputError:
+        newer = read_card(card.file)
+        if newer == card:
+            raise
+        return read_entry(newer)
 
 
 def weights_file(card: Card, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
@@ -24,20 +68,49 @@ def weights_file(card: Card, *, download: Download = Download()) -> Path:  # noq
     Raises:
         InputError: it is damaged, nowhere to be found, or cannot be downloaded.
     """
-    beside = card.file.with_suffix(".safetensors")
-    if beside.exists():
-        if pooch.file_hash(str(beside)) != card.sha256:
-            raise InputError(f"{beside}: is damaged or not the file of its card (another SHA-256); fetch both again")
-        return beside
+    _tidy(card)
+    beside = _beside(card)
+    try:
+        if pooch.file_hash(str(beside)) == card.sha256:
+            return beside
+        raise InputError(f"{beside}: is damaged or not the file of its card (another SHA-256); fetch both again")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
     if not card.url:
-        raise InputError(f"{beside}: no such file; the weights must lie beside their card")
+        raise InputError(
+            f"{beside}: no such file; the weights must lie beside their card, by this name or as {weights_name(card)}"
+        )
     # By its hash, so that another model of this name in another zoo has a file of its own.
-    file = cache_folder() / f"{card.name}-{card.sha256[:12]}.safetensors"
+    file = cache_folder() / weights_name(card)
     addresses = [card.url, *card.mirrors]
     if mirror := os.environ.get("LREID_ZOO_MIRROR"):
-        addresses.insert(0, f"{mirror.rstrip('/')}/{card.name}.safetensors")
+        names = (weights_name(card), f"{card.name}.safetensors")
+        addresses = [f"{mirror.rstrip('/')}/{name}" for name in names] + addresses
     download(addresses, file, sha256=card.sha256, size=card.bytes)
     return file
+
+
+def _beside(card: Card) -> Path:
+    """Where the weights lie if they lie beside the card; of entries of before, under the bare name."""
+    named = card.file.with_name(weights_name(card))
+    return named if named.exists() else card.file.with_suffix(".safetensors")
+
+
+def _tidy(card: Card) -> None:
+    """Deletes what publications that were killed have left in the folder, and weights that the entry had before."""
+    folder, own = card.file.parent, re.compile(rf"{card.name}(-[0-9a-f]{{12}})?\.safetensors")
+    with contextlib.suppress(OSError, InputError), alone(folder, wait=False) as mine:
+        if not mine:  # it is being published
+            return
+        remove_leftovers(folder)
+        there = [path for path in folder.iterdir() if own.fullmatch(path.name)]
+        keep = _beside(read_card(card.file))  # as it is now
+        for path in there:
+            of_another = path.stem != card.name and path.with_suffix(".json").exists()
+            if path != keep and not of_another and keep.exists():
+                path.unlink()
 
 
 def cache_folder() -> Path:

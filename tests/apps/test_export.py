@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -126,6 +128,59 @@ def test_an_exported_model_searches_the_galleries_of_its_origin(files: Path) -> 
     matches = gallery.search(exported.extract(IMAGES), 1, model=fingerprint(exported))
     assert matches.paths[:, 0].tolist() == list("abcde")
     np.testing.assert_allclose(matches.scores, 1, atol=1e-5)
+
+
+def edited(file: Path, out: Path, edit: Callable[[Any, dict[str, str]], None], **options: object) -> OnnxEmbedder:
+    """A copy of a file whose graph and properties were edited."""
+    model = onnx.load(str(file))
+    properties = {each.key: each.value for each in model.metadata_props}
+    edit(model.graph, properties)
+    onnx.helper.set_model_props(model, properties)
+    onnx.save(model, str(out), **options)
+    return lreid.load_model(out)
+
+
+def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> None:
+    """Other weights, another preparation of images or a foreign fingerprint are another model."""
+
+    def weight(graph: Any, _: dict[str, str]) -> None:
+        values = onnx.numpy_helper.to_array(graph.initializer[0]).copy()
+        values.flat[0] += 1e-3
+        graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(values, graph.initializer[0].name))
+
+    def unsealed(graph: Any, properties: dict[str, str]) -> None:
+        del properties["seal"]
+
+    export(network(seed=1), tmp_path / "other.onnx")
+    other = {each.key: each.value for each in onnx.load(str(tmp_path / "other.onnx")).metadata_props}
+    edits = [
+        weight,
+        unsealed,
+        lambda _, properties: properties.update(mean="[0.5, 0.5, 0.5]"),
+        lambda _, properties: properties.update(fingerprint=other["fingerprint"]),
+        lambda _, properties: properties.update(other),
+    ]
+    origin, found = fingerprint(network()), []
+    for edit in edits:
+        model = edited(files / "outside.onnx", tmp_path / "edited.onnx", edit)
+        found.append(fingerprint(model))
+        assert len(found[-1]) == 16 and found[-1] not in (origin, other["fingerprint"])
+        assert fingerprint(lreid.load_model(tmp_path / "edited.onnx")) == found[-1]
+    assert len(set(found)) == len(edits)
+    features = lreid.load_model(files / "outside.onnx").extract(IMAGES)
+    gallery = Gallery.build(features, list("abcde"), model=origin)
+    with pytest.raises(InputError, match="the gallery holds features of model .*, these are of model"):
+        gallery.search(features, 1, model=found[0])
+    same = edited(files / "outside.onnx", tmp_path / "same.onnx", lambda _, properties: properties.update(lreid="2"))
+    assert fingerprint(same) == origin
+
+
+def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None:
+    """They could be exchanged without a trace."""
+    with pytest.raises(InputError, match="apart.onnx: its weights are in other files; make one file"):
+        edited(
+            files / "raw.onnx", tmp_path / "apart.onnx", lambda *_: None, save_as_external_data=True, size_threshold=0
+        )
 
 
 def test_the_config_travels_along(files: Path) -> None:

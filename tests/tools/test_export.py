@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 
@@ -24,6 +25,17 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
         answers.append(json.loads((world / name[6:] / "matches.json").read_text())["queries"])
     ranked = [[[match["path"] for match in query["matches"]] for query in queries] for queries in answers]
     assert ranked[0] == ranked[1] and len(ranked[0]) == 8
+
+    model = onnx.load("model.onnx")
+    weight = model.graph.initializer[0]
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 2, weight.name))
+    onnx.save(model, "model.onnx")
+    capsys.readouterr()
+    for name in ("model.pt.gallery", "model.onnx.gallery"):
+        assert tool("search.py", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m") == 2
+        told = capsys.readouterr().err
+        assert "model.onnx: says that it was made of the model whose features are in the gallery, but was cha" in told
+        assert told.count("\n") == 1 and not (world / "m").exists()
 
 
 def test_torch_format(tool: Callable[..., int], world: Path) -> None:

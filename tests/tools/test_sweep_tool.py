@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,10 @@ import pytest
 from processes import PATIENCE, until
 from tiny import TINY
 
+from lreid.checkpoint import load_newest
 from lreid.config import load_config
 from lreid.training.run import train
-from lreid.training.run_folder import RunFolder
+from lreid.training.run_folder import RunFolder, is_busy
 
 ARGUMENTS = [
     str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
@@ -79,6 +81,33 @@ def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
         _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143 and "stopped by SIGTERM; all is saved, give the same command" in told
     RunFolder(run).close()  # nobody holds it any more
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_sweep_that_is_killed_end_and_the_next_one_goes_on_with_them(
+    repository: Path, tmp_path: Path
+) -> None:
+    def command(epochs: int) -> list[str]:
+        words = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path), *ARGUMENTS]
+        more = ["TRAIN.EPOCHS", str(epochs), "TRAIN.CHECKPOINT_STEPS", "1"]
+        return [sys.executable, str(repository / "tools" / "sweep.py"), *words, *more]
+
+    run = tmp_path / "dmml_ft-seed0"
+    with subprocess.Popen(command(100_000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until((run / "checkpoints" / "last.pt").exists)
+        assert is_busy(run)
+        process.kill()
+    until(lambda: not is_busy(run), 120)
+    assert load_newest(run / "checkpoints")
+
+    shutil.rmtree(run)
+    at_work = RunFolder(run)
+    with subprocess.Popen(command(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert f"{run}: another process is at work in this folder; waiting" in process.stdout.readline()
+        assert process.poll() is None
+        at_work.close()
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
 
 
 def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

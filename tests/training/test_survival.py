@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
+from lreid.training.signals import StopSignals
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +101,7 @@ def test_killed_again_and_again_a_run_ends_with_the_same_figures(unbroken: Path,
     assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_between_two_steps_saves_and_ends_the_run(
     unbroken: Path, tmp_path: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,46 @@ def test_a_signal_during_the_evaluation_ends_it_at_once(tmp_path: Path, monkeypa
     with pytest.raises(Stopped):
         train(config(), tmp_path / "run")
     assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
+
+
+def test_a_hangup_that_nohup_had_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.received is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_second_signal_does_not_break_off_the_saving_of_the_first() -> None:
+    """As when a sweep passes on what the terminal has sent to all."""
+    with StopSignals() as stop:
+        with pytest.raises(Stopped) as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.received == signal.SIGHUP and stopped.value.status == 129
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_does_not_end_the_run(
+    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, unlink = tmp_path / "run", os.unlink
+
+    def fail(path: Any, **more: Any) -> None:
+        if Path(path).name in ("last.pt", "previous.pt"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(path, **more)
+
+    with monkeypatch.context() as patch, caplog.at_level("WARNING", "lreid"):
+        patch.setattr(os, "unlink", fail)
+        train(config(), out)
+    assert outcome(out) == outcome(unbroken) and "last.pt: cannot be deleted (Input/output error)" in caplog.text
+    assert (out / "checkpoints" / "last.pt").exists()
+    train(config(), out, resume=True)
+    assert outcome(out) == outcome(unbroken)
+    names = sorted(file.name for file in (out / "checkpoints").glob("*.pt"))
+    assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

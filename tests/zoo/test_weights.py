@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
-from entries import write_card
+from entries import card_of, write_card
+from faults import Faults
+from power_cuts import Disk
+from processes import start, wait
 
 from lreid.errors import InputError
-from lreid.zoo import read_safetensors, weights_file
+from lreid.zoo import Card, card_beside, read_card, read_entry, read_safetensors, weights_file, write_entry
 
 CONTENT = b"weights" * 100
 
@@ -50,9 +55,11 @@ def test_the_mirror_is_asked_first_then_the_card_then_its_mirrors(
         mirrors=[(tmp_path / "other" / "mine.safetensors").as_uri()],
     )
     monkeypatch.setenv("LREID_ZOO_MIRROR", (tmp_path / "mirror").as_uri() + "/")
+    (tmp_path / "mirror" / f"mine-{card.sha256[:12]}.safetensors").write_bytes(b"cut")  # the other name is tried then
     for place in ("home", "other", "mirror"):  # each is enough
         file = weights_file(card)
         assert file == cache / f"mine-{card.sha256[:12]}.safetensors" and file.read_bytes() == CONTENT
+        assert os.listdir(cache) == [file.name]
         file.unlink()
         (tmp_path / place / "mine.safetensors").unlink()
     with pytest.raises(InputError, match=r"mirror/mine.safetensors: .*home/mine.*: .*other/mine") as caught:
@@ -78,3 +85,101 @@ def test_reading_safetensors(tmp_path: Path) -> None:
             read_safetensors(tmp_path / "cut")
     with pytest.raises(InputError, match="gone: no such file"):
         read_safetensors(tmp_path / "gone")
+
+
+VERSIONS = {number: safetensors.torch.save({"a": torch.full((3,), float(number))}) for number in (0, 1, 2)}
+
+
+def versions_in(folder: Path) -> set[float]:
+    """The number that the entry's weights consist of, when it is opened again."""
+    _, state = read_entry(read_card(folder / "mine.json"))
+    return set(state["a"].tolist())
+
+
+def before_hashes(folder: Path) -> Card:
+    """An entry as it was published before file names held hashes."""
+    folder.mkdir(exist_ok=True)
+    (folder / "mine.safetensors").write_bytes(VERSIONS[0])
+    return write_card(folder / "mine.json", VERSIONS[0])
+
+
+def test_entries_of_before_load_and_are_replaced(tmp_path: Path) -> None:
+    card = before_hashes(tmp_path)
+    assert versions_in(tmp_path) == {0.0} and weights_file(card) == tmp_path / "mine.safetensors"
+    (tmp_path / "mine-0123456789ab.safetensors").write_bytes(b"of a publication that was killed")
+    assert versions_in(tmp_path) == {0.0}
+    (tmp_path / "mine-other.safetensors").write_bytes(b"somebody else's")
+    write_card(tmp_path / "mine-ab0123456789.json", b"another entry")
+    (tmp_path / "mine-ab0123456789.safetensors").write_bytes(b"another entry")
+    others = {path.name for path in tmp_path.iterdir() if path.name.startswith("mine-")}
+    assert len(others) == 3
+    write_entry(card_of(tmp_path / "mine.json", VERSIONS[1]), VERSIONS[1])
+    weights = weights_file(read_card(tmp_path / "mine.json"))
+    assert {path.name for path in tmp_path.iterdir()} == others | {"mine.json", weights.name}
+    assert card_beside(weights) == read_card(tmp_path / "mine.json") and versions_in(tmp_path) == {1.0}
+    with pytest.raises(InputError, match="mine-0123456789ab.safetensors: is not the file of its card any more"):
+        card_beside(tmp_path / "mine-0123456789ab.safetensors")
+
+
+@pytest.mark.parametrize("fault", ["kill", "EIO", "ENOSPC"])
+@pytest.mark.parametrize("first", ["before hashes", "published"])
+def test_publishing_again_is_one_step(tmp_path: Path, first: str, fault: str) -> None:
+    """Whatever call is the last one or fails, the entry is the one before or the new one, and nothing stays besides."""
+    for number in range(100):
+        folder = tmp_path / str(number)
+        before_hashes(folder)
+        if first == "published":
+            write_entry(card_of(folder / "mine.json", VERSIONS[1]), VERSIONS[1])
+        old = versions_in(folder)
+
+        def publish(folder: Path = folder, number: int = number) -> int:
+            with Faults(folder, number, fault).patched() as faults:
+                try:
+                    write_entry(card_of(folder / "mine.json", VERSIONS[2]), VERSIONS[2])
+                except InputError as error:
+                    return 4 if "done, but" in str(error) else 2
+            return 3 if faults.failed else 0
+
+        status = wait(start(publish)) if fault == "kill" else publish()
+        assert status in ((-signal.SIGKILL, 0) if fault == "kill" else (0, 2, 3, 4))
+        assert versions_in(folder) in ([{2.0}] if status in (0, 3) else [old] if status == 2 else [old, {2.0}])
+        assert len(os.listdir(folder)) == 2
+        if status == 0:
+            break
+    assert 15 < number < 99
+
+
+def test_a_power_cut_leaves_an_entry_that_is_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    before_hashes(folder)
+    disk = Disk(folder)
+    with disk.recording():
+        write_entry(card_of(folder / "mine.json", VERSIONS[2]), VERSIONS[2])
+    found = set()
+    for number, (over, state) in enumerate(disk.every_state()):
+        disk.restore(state, tmp_path / str(number))
+        (version,) = versions_in(tmp_path / str(number))
+        found.add(version)
+        assert not over or version == 2.0
+    assert found == {0.0, 2.0}
+
+
+@pytest.mark.slow
+def test_an_entry_can_be_read_while_it_is_published_again_and_again(tmp_path: Path) -> None:
+    before_hashes(tmp_path)
+
+    def publish() -> None:
+        for turn in range(150):
+            write_entry(card_of(tmp_path / "mine.json", VERSIONS[turn % 3]), VERSIONS[turn % 3])
+
+    def read() -> None:
+        while not (tmp_path / "over").exists():
+            _, state = read_entry(read_card(tmp_path / "mine.json"))
+            assert VERSIONS[int(state["a"][0])] == safetensors.torch.save(state)
+
+    publishers, readers = [start(publish) for _ in range(2)], [start(read) for _ in range(2)]
+    assert [wait(pid) for pid in publishers] == [0, 0]
+    (tmp_path / "over").touch()
+    assert [wait(pid) for pid in readers] == [0, 0]
+    (tmp_path / "over").unlink()
+    assert versions_in(tmp_path) <= {0.0, 1.0, 2.0} and len(os.listdir(tmp_path)) == 2

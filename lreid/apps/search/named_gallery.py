@@ -16,6 +16,7 @@ from lreid.gallery.store import Place
 from lreid.loading import lasting_name, load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
+from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 
 
@@ -90,6 +91,11 @@ class NamedGallery:
         checkpoint = checkpoint or self.checkpoint
         model = load_model(checkpoint)
         if not any_model and fingerprint(model) != self.gallery.about.model:
+            if isinstance(model, OnnxEmbedder) and model.origin == self.gallery.about.model:
+                raise InputError(
+                    f"{checkpoint}: says that it was made of the model whose features are in the gallery, but was "
+                    "changed since, or exported before such files were sealed; export it again with tools/export.py"
+                )
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "
                 f"({fingerprint(model)}, not {self.gallery.about.model}); give that one by --checkpoint, build the "
