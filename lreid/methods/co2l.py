@@ -39,6 +39,7 @@ class Co2L(Method):
         model: the network.
         temperature: of the contrastive loss, tau.
         asymmetric: exemplars are no anchors; False is plain SupCon on all images (Table 3).
+        replay: add exemplars to batches; False keeps them for the probe alone (Table 2, "without buffer").
         distillation: see above.
         distillation_weight: lambda of Equation 9.
         distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
@@ -58,6 +59,7 @@ class Co2L(Method):
         *,
         temperature: float = 0.5,
         asymmetric: bool = True,
+        replay: bool = True,
         distillation: str = "ird",
         distillation_weight: float = 1.0,
         distillation_temperature: float = 0.2,
@@ -74,6 +76,8 @@ class Co2L(Method):
         require(temperature > 0, "temperature", temperature, "above 0")
         require(distillation_temperature > 0, "distillation_temperature", distillation_temperature, "above 0")
         require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
+        if not replay:
+            self.exemplar_share = None
         known = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
         self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation

@@ -56,6 +56,13 @@ def test_the_first_task_is_contrastive_learning_alone() -> None:
     assert co2l().weights == {"distill": 1.0} and Co2L.views == 2
 
 
+def test_exemplars_may_be_kept_for_the_probe_alone() -> None:
+    method = co2l(replay=False, exemplars=9)
+    learned(method, 1, exemplars=False)
+    assert method.exemplar_share is None and method.exemplars == 9
+    assert co2l(exemplars=9).exemplar_share == 0
+
+
 def test_the_symmetric_form_is_plain_supcon_on_all_images() -> None:
     method, batch = in_second_task(asymmetric=False, distillation="none")
     value = method.loss(batch)["supcon"]

@@ -1,0 +1,25 @@
+"""The starting model stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny_config
+
+from lreid.build import model_of
+from lreid.loading import load_model
+from lreid.training.run import train
+
+
+@pytest.mark.slow
+def test_a_run_leaves_every_weight_and_every_statistic_as_it_came(tmp_path: Path) -> None:
+    cfg = tiny_config(METHOD__NAME="start")
+    train(cfg, tmp_path / "run")
+    torch.manual_seed(cfg.SEED)
+    before, after = (
+        model_of(cfg, pretrained=True).state_dict(),
+        load_model(tmp_path / "run" / "checkpoints" / "task-03.pt").state_dict(),
+    )
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
