@@ -148,9 +148,10 @@ KEYS = {
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
     "MODEL.BACKBONE": Key(
-        "small", "small, resnet18/34/50/101, resnet18_cifar, resnet18_reduced, digits, torchreid:NAME"
+        "small", "small, resnet18/34/50/101, resnet50_layer3, resnet18_cifar, resnet18_reduced, digits, torchreid:NAME"
     ),
     "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
+    "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
     "TRAIN.EPOCHS": Key(30, "of a task; every identity occurs once an epoch", least=1),

@@ -62,6 +62,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
             mean=cfg.INPUT.MEAN,
             std=cfg.INPUT.STD,
             neck=neck,
+            pooling=cfg.MODEL.POOLING,
         )
 
 

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "gallery": {"retrieval"},
     "models": {"data", "zoo"},
     "memory": {"data"},
-    "methods": {"data", "losses", "models", "memory"},
+    "methods": {"data", "losses", "models", "memory", "retrieval"},
     "evaluation": {"data", "models", "results", "retrieval"},
     "report": {"results"},
     "checkpoint": {"results"},

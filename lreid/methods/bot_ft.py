@@ -32,15 +32,27 @@ class BoTFineTuning(Method):
         model: the network, with a neck.
         margin: of the triplet loss.
         label_smoothing: share of the target that is spread over all classes.
+        soft_margin: take the triplet loss ``log(1 + exp(d+ - d-))`` in place of the one with a margin.
+        normalize_triplet: scale features to unit length before the triplet loss.
         options: of :class:`Method`.
     """
 
     batches = "identities"
     neck = True
 
-    def __init__(self, model: Embedder, *, margin: float = 0.3, label_smoothing: float = 0.1, **options: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        margin: float = 0.3,
+        label_smoothing: float = 0.1,
+        soft_margin: bool = False,
+        normalize_triplet: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(model, **options)
         self.margin, self.label_smoothing = margin, label_smoothing
+        self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
         self.first_class = 0  # of the softmax
 
@@ -64,7 +76,7 @@ class BoTFineTuning(Method):
         own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
             "softmax": F.cross_entropy(own, labels - self.first_class, label_smoothing=self.label_smoothing),
-            "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
+            "triplet": batch_hard_triplet_loss(features, labels, **self.triplet),
         }
 
     def class_scores(self, features: Tensor) -> Tensor:

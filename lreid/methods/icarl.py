@@ -51,7 +51,7 @@ class ICaRL(LwF):
         shift = math.log(max(classes - 1, 1))
         terms = {
             "bce": classes * icarl_loss(logits - shift, labels),
-            "triplet": batch_hard_triplet_loss(features, labels, margin=self.margin),
+            "triplet": batch_hard_triplet_loss(features, labels, **self.triplet),
         }
         if self.teacher is not None:
             with torch.no_grad():

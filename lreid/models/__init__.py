@@ -1,20 +1,27 @@
 """Networks from images to feature vectors."""
 
 from lreid.models.backbones import build_backbone, register_backbone
-from lreid.models.classifier import CosineClassifier, GrowingClassifier
+from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
+from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
+from lreid.models.patch_net import PatchNet
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
+from lreid.models.style import StyleKernels
 from lreid.models.teacher import frozen_copy
 
 __all__ = [
+    "ClassifyingEmbedder",
     "CosineClassifier",
+    "DistributionEmbedder",
     "Embedder",
     "GrowingClassifier",
     "KnowledgeGraph",
+    "PatchNet",
     "Projected",
     "ProjectedEmbedder",
     "ProjectionHead",
+    "StyleKernels",
     "build_backbone",
     "frozen_copy",
     "register_backbone",

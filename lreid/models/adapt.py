@@ -25,7 +25,7 @@ Statistics = dict[str, np.ndarray]  # running mean and variance of every BatchNo
 
 
 def norm_statistics(
-    model: Embedder, images: Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
+    model: Embedder, images: Sequence[str] | Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
 ) -> Statistics:
     """Mean and variance at every BatchNorm layer over images.
 
@@ -35,7 +35,7 @@ def norm_statistics(
 
     Args:
         model: stays as it is.
-        images: n uint8 RGB images (H, W, 3).
+        images: n uint8 RGB images (H, W, 3), or paths.
         batch_size: the most images in a batch, but for batches of two and three where it is smaller.
         seed: of the shuffle.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from lreid.models.embedder import Embedder
 
 
 class GrowingClassifier(nn.Module):
@@ -32,15 +33,47 @@ class GrowingClassifier(nn.Module):
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As of every module; takes as many identities as the state has."""
-        room = self.weight.new_empty(len(state["weight"]), self.weight.shape[1])
-        self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
-        return super().load_state_dict(state, strict, assign)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """As of every module, also within a larger one; takes as many identities as the state has."""
+        if (rows := state_dict.get(f"{prefix}weight")) is not None:
+            room = self.weight.new_empty(len(rows), self.weight.shape[1])
+            self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, dim) features to (B, classes) logits."""
         return nn.functional.linear(features, self.weight)
+
+
+class Classified(NamedTuple):
+    """Features (B, dim) and logits (B, classes) of a batch."""
+
+    features: Tensor
+    logits: Tensor
+
+
+class ClassifyingEmbedder(nn.Module):
+    """An embedder with a BatchNorm neck and a classifier of its own behind it; retrieval uses the embedder alone.
+
+    Args:
+        model: the embedder, without a neck, which is shared and not copied.
+        classifier: of its features, behind the neck; shared as well.
+    """
+
+    def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
+        super().__init__()
+        self.model, self.classifier = model, classifier
+        self.neck = nn.BatchNorm1d(model.dim).to(model.mean.device)
+        self.neck.bias.requires_grad_(False)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(B, dim) features to (B, classes) logits."""
+        return self.classifier(self.neck(features))
+
+    def forward(self, images: Tensor) -> Classified:
+        """Of normalised images (B, 3, H, W)."""
+        features = self.model(images)  # (B, dim)
+        return Classified(features, self.logits(features))
 
 
 class CosineClassifier(GrowingClassifier):

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from lreid.data.images import fit_image, read_image
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError, InputError, require
 from lreid.models.backbones import build_backbone
 from lreid.models.weights import load_weights
 
 
 class Embedder(nn.Module):
-    """A backbone with global average pooling, and a neck on request; knows the size and the normalisation of its input.
+    """A backbone with global pooling, and a neck on request; knows the size and the normalisation of its input.
 
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`; or a network of one's own that maps (B, 3, H, W) float
@@ -27,6 +27,8 @@ class Embedder(nn.Module):
         height, width: input size in pixels.
         mean, std: of RGB values in [0, 1], three each.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
+        pooling: of maps to vectors, ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
+            1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed).
 
     Raises:
         ArgumentError: the backbone is unknown or tells no ``dim``, or weights cannot be had.
@@ -54,8 +56,10 @@ class Embedder(nn.Module):
         mean: Sequence[float] = (0.485, 0.456, 0.406),
         std: Sequence[float] = (0.229, 0.224, 0.225),
         neck: bool = False,
+        pooling: str = "avg",
     ) -> None:
         super().__init__()
+        require(pooling in ("avg", "gem"), "pooling", pooling, "avg or gem")
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
             backbone = build_backbone(backbone, weights)
@@ -65,6 +69,7 @@ class Embedder(nn.Module):
         if not isinstance(dim, int):
             raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
         self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
+        self.pooling = pooling
         self.precision: torch.dtype | None = None
         self.teacher_precision: torch.dtype | None = None
         self.neck: nn.Module = nn.Identity()
@@ -76,14 +81,31 @@ class Embedder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (B, dim) of normalised images (B, 3, H, W): pooled and raw, not of unit length."""
+        return self.pool(self._outputs(images))  # (B, dim)
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last feature maps (B, dim, h, w) of normalised images (B, 3, H, W), float32.
+
+        Raises:
+            ArgumentError: the backbone gives vectors.
+        """
+        outputs = self._outputs(images)
+        if outputs.ndim != 4:
+            raise ArgumentError(
+                "backbone",
+                f"{self.name} gives vectors, and the method needs feature maps; take a convolutional network",
+            )
+        return outputs
+
+    def pool(self, outputs: Tensor) -> Tensor:
+        """Features (B, dim) of maps (B, dim, h, w); vectors stay."""
+        return outputs if outputs.ndim != 4 else pooled(outputs, self.pooling)
+
+    def _outputs(self, images: Tensor) -> Tensor:
         if self.precision is None:
-            features = self.backbone(images)
-        else:
-            with torch.autocast(images.device.type, self.precision):
-                features = self.backbone(images).float()
-        if features.ndim == 4:
-            features = features.mean((2, 3))
-        return features  # (B, dim)
+            return self.backbone(images)
+        with torch.autocast(images.device.type, self.precision):
+            return self.backbone(images).float()
 
     def normalise(self, images: Tensor) -> Tensor:
         """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
@@ -127,12 +149,20 @@ class Embedder(nn.Module):
             self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
-    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
+    def ready(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor) -> Tensor:
+        """Images as of :meth:`extract`, ready for :meth:`forward`: float (B, 3, H, W), where the model is.
+
+        Raises:
+            InputError: as :meth:`extract`.
+        """
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         elif images.ndim != 4 or images.shape[1] != 3:
             raise _misfit(images)
-        batch = images.to(self.mean.device)  # (B, 3, H, W)
+        return images.to(self.mean.device)
+
+    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
+        batch = self.ready(images)  # (B, 3, H, W)
         features = self.neck(self(batch))  # (B, dim)
         return features + self.neck(self(batch.flip(-1))) if flip else features
 
@@ -151,6 +181,13 @@ class Embedder(nn.Module):
                 ]
             )
         )
+
+
+def pooled(maps: Tensor, pooling: str) -> Tensor:
+    """Means over the positions of maps, (B, dim, h, w) to (B, dim), plain or generalised, see :class:`Embedder`."""
+    if pooling == "gem":
+        return maps.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
+    return maps.mean((2, 3))
 
 
 def _rgb(image: Any) -> np.ndarray:

@@ -25,6 +25,7 @@ from lreid.models import Embedder, backbones, build_backbone, register_backbone
         ("resnet18", 512, (4, 2)),
         ("resnet34", 512, (4, 2)),
         ("resnet50", 2048, (4, 2)),
+        ("resnet50_layer3", 1024, (4, 2)),
         ("resnet101", 2048, (4, 2)),
     ],
 )
@@ -53,6 +54,17 @@ def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
     source.fc = torch.nn.Identity()
     with torch.no_grad():
         torch.testing.assert_close(network(images).mean((2, 3)), source(images))
+
+
+def test_weights_of_a_whole_network_load_without_the_last_stage(tmp_path: Path) -> None:
+    source = torchvision.models.resnet50()
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    network = build_backbone("resnet50_layer3", str(tmp_path / "weights.pth")).eval()
+    images = torch.randn(1, 3, 64, 32)
+    with torch.no_grad():
+        stem = source.eval().maxpool(source.relu(source.bn1(source.conv1(images))))
+        expected = source.layer3(source.layer2(source.layer1(stem)))
+        torch.testing.assert_close(network(images), expected)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:

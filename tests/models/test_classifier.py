@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lreid.models.classifier import CosineClassifier, GrowingClassifier
+from lreid.models import Embedder
+from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
 
 
 def features(rows: int = 5, dim: int = 8, seed: int = 1) -> Tensor:
@@ -81,3 +82,13 @@ def test_cosine_gradient_is_finite_for_zeros() -> None:
     images = torch.zeros(2, 8, requires_grad=True)
     classifier(images).square().sum().backward()
     assert images.grad.isfinite().all() and classifier.weight.grad.isfinite().all()
+
+
+def test_a_state_of_other_identities_comes_back_within_a_network() -> None:
+    one, other = (ClassifyingEmbedder(Embedder("small"), GrowingClassifier(256, classes)) for classes in (3, 5))
+    one.load_state_dict(other.state_dict())
+    assert len(one.classifier) == 5 and one.classifier.weight.equal(other.classifier.weight)
+    images = torch.randn(2, 3, 64, 32)
+    features, logits = one.eval()(images)
+    assert features.equal(one.model(images)) and logits.equal(one.classifier(one.neck(features)))
+    assert not one.neck.bias.requires_grad

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from lreid.data.images import read_image
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder
 
 
@@ -105,3 +105,25 @@ def test_normalisation() -> None:
     image = np.full((1, 4, 2, 3), 51, np.uint8)  # 0.2
     expected = [(0.2 - 0.1) / 0.5, 0.0, (0.2 - 0.3) / 0.7]
     np.testing.assert_allclose(model.normalise(torch.from_numpy(image))[0, :, 0, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["avg", "gem"])
+def test_pooling_against_a_loop(pooling: str) -> None:
+    model = Embedder("small", height=32, width=16, pooling=pooling).eval().double()
+    images = torch.randn(2, 3, 32, 16, dtype=torch.float64)
+    with torch.no_grad():
+        maps, features = model.maps(images), model(images)
+    assert maps.shape == (2, 256, 4, 2)
+    for image in range(2):
+        for channel in range(0, 256, 16):
+            values = maps[image, channel].flatten().tolist()
+            if pooling == "gem":
+                expected = (sum(max(value, 1e-6) ** 3 for value in values) / 8) ** (1 / 3)
+            else:
+                expected = sum(values) / 8
+            assert features[image, channel].item() == pytest.approx(expected)
+
+
+def test_unknown_pooling_is_named() -> None:
+    with pytest.raises(ArgumentError, match="pooling is 'max'; it must be avg or gem"):
+        Embedder("small", pooling="max")

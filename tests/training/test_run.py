@@ -24,7 +24,7 @@ from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.methods import method_class, method_names
+from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.training.run import run_folder_for, train
 from lreid.training.run_folder import RunFolder
@@ -127,7 +127,8 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
 def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> None:
     """Broken off in the middle of the second task of three, or of the only one."""
-    cfg = config(METHOD__NAME=name)
+    short = {"METHOD__STYLE_STEPS": 2} if "style_steps" in method_defaults(method_class(name)) else {}
+    cfg = config(METHOD__NAME=name, **short)
     whole = train(cfg, tmp_path / "whole")
     broken_off(cfg, tmp_path / "broken", 4)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)

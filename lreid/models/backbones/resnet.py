@@ -12,24 +12,32 @@ from lreid.errors import ArgumentError
 
 
 class FeatureMap(nn.Module):
-    """A torchvision ResNet up to its last feature map (its own forward flattens after pooling)."""
+    """A torchvision ResNet up to a feature map (its own forward flattens after pooling): the last one, or that before.
+
+    Args:
+        resnet: the network.
+        stages: 4, or 3 to leave the last one out (DKP).
+    """
 
     inner = "resnet."
 
-    def __init__(self, resnet: ResNet) -> None:
+    def __init__(self, resnet: ResNet, stages: int = 4) -> None:
         super().__init__()
         self.dim = resnet.fc.in_features
+        if stages == 3:
+            self.dim //= 2
+            resnet.layer4 = nn.Identity()
         resnet.avgpool = resnet.fc = nn.Identity()
         self.resnet = resnet
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last feature map, ``(B, dim, H/16, W/16)``."""
+        """The feature map, ``(B, dim, H/16, W/16)``."""
         net = self.resnet
         maps = net.maxpool(net.relu(net.bn1(net.conv1(images))))  # (B, 64, H/4, W/4)
         return net.layer4(net.layer3(net.layer2(net.layer1(maps))))  # (B, dim, H/16, W/16)
 
 
-def _build(name: str, imagenet: bool) -> nn.Module:
+def _build(name: str, imagenet: bool, stages: int = 4) -> nn.Module:
     try:
         network = torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
     except OSError as error:  # no network, or the download broke off
@@ -43,7 +51,8 @@ def _build(name: str, imagenet: bool) -> nn.Module:
     first = network.layer4[0]
     (first.conv2 if hasattr(first, "conv3") else first.conv1).stride = (1, 1)
     first.downsample[0].stride = (1, 1)
-    return FeatureMap(network)
+    return FeatureMap(network, stages)
 
 
 BACKBONES = {name: partial(_build, name) for name in ("resnet18", "resnet34", "resnet50", "resnet101")}
+BACKBONES["resnet50_layer3"] = partial(_build, "resnet50", stages=3)

@@ -1,0 +1,173 @@
+"""DASK: images in the style of the previous domain are learned beside those of the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import Adam
+
+from lreid.data.images import Images
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import require
+from lreid.losses import affinity_kl_loss, dask_color_resample, dask_decode
+from lreid.methods.fused_ft import FusedFineTuning
+from lreid.models import Embedder, StyleKernels
+
+
+class StyleRehearser:
+    """Gives images the style of a past domain, without any image of it.
+
+    A small network learns to take images of the domain back from colours that were drawn anew
+    (:func:`~lreid.losses.dask.dask_color_resample`) to how they were, by a 3 x 3 convolution for each of them
+    (:func:`~lreid.losses.dask.dask_decode`). Images of another domain it then takes to colours of this one. It learns
+    by Adam at 2e-4 with betas of 0 and 0.999 and the mean absolute error of normalised values, and always normalises
+    by the statistics of the batch, as in the official code.
+
+    Args:
+        model: tells the normalisation of images, their size, and where to compute.
+    """
+
+    def __init__(self, model: Embedder) -> None:
+        self.model = model
+        self.kernels: StyleKernels | None = None  # None before a domain was learned
+        # Of its own, so that rows of classifiers are drawn as without a rehearser.
+        self.generator = torch.Generator().manual_seed(torch.initial_seed())
+
+    def learn(self, task: Task, *, steps: int, batch: int) -> None:
+        """Learns the style of the images of a task, from random weights."""
+        images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=1.0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
+            kernels = StyleKernels()
+        self.kernels = kernels.to(self.model.mean.device).train()
+        optimizer = Adam(self.kernels.parameters(), lr=2e-4, betas=(0.0, 0.999))
+        for _ in range(steps):
+            rows = torch.randint(len(images), (max(batch, 2),), generator=self.generator).tolist()
+            pixels = torch.from_numpy(np.stack([images[row] for row in rows]))  # (n, H, W, 3) uint8
+            values = self._values(pixels)
+            target = self._normalised(values)
+            changed = dask_color_resample(values.cpu(), generator=self.generator).to(values.device)
+            loss = F.l1_loss(dask_decode(changed, self.kernels(changed)), target)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+
+    @torch.no_grad()
+    def rehearse(self, pixels: Tensor) -> Tensor:
+        """Images ready for the network (n, 3, H, W) in the learned style, half of them flipped, of (n, H, W, 3) uint8.
+
+        They are not augmented otherwise.
+        """
+        assert self.kernels is not None
+        values = self._values(pixels)
+        flip = torch.rand(len(values), generator=self.generator) < 0.5
+        values = torch.where(flip.to(values.device)[:, None, None, None], values.flip(-1), values)
+        return dask_decode(values, self.kernels(values))
+
+    def _values(self, pixels: Tensor) -> Tensor:
+        """(n, 3, H, W) in [0, 1], where the model is."""
+        return pixels.to(self.model.mean.device).permute(0, 3, 1, 2).float() / 255
+
+    def _normalised(self, values: Tensor) -> Tensor:
+        return (255 * values - self.model.mean) / self.model.std
+
+    def state_dict(self) -> dict[str, Any]:
+        """The network and the generator."""
+        kernels = None if self.kernels is None else self.kernels.state_dict()
+        return {"kernels": kernels, "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.kernels = None
+        if state["kernels"] is not None:
+            with torch.random.fork_rng(devices=[]):
+                self.kernels = StyleKernels().to(self.model.mean.device).train()
+            self.kernels.load_state_dict(state["kernels"])
+        self.generator.set_state(state["generator"].cpu())
+
+
+class DASK(FusedFineTuning):
+    """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
+
+    After a task a :class:`StyleRehearser` learns the style of its images; it is all that is kept of the domain,
+    4.4 MB. In the next task the images of every batch are also shown in that style, flipped but not augmented
+    otherwise, in a forward pass of their own. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax +
+    triplet + distill``, where the distillation is :func:`~lreid.losses.affinity.affinity_kl_loss` of the previous,
+    fused network. The rehearser is that of the last domain alone. Half of the new network goes into the average.
+
+    Features are compared and go into the triplet loss as they are, so the Euclidean distance ranks them
+    (``EVAL.METRIC``).
+
+    Args:
+        model: the network.
+        distillation_weight: of the distillation, for both kinds of images.
+        rehearsal_weight: of all terms of rehearsed images; 0 leaves them out.
+        temperature: of the affinities.
+        style_steps: updates of the style network after a task; 20,000 in the paper.
+        style_batch: images of each; 128 in the paper.
+        base: of :class:`FusedFineTuning`.
+    """
+
+    pixels = True
+    divisible = False  # rehearsed images are those of the whole batch
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: float = 1.0,
+        rehearsal_weight: float = 4.5,
+        temperature: float = 0.1,
+        style_steps: int = 200,
+        style_batch: int = 32,
+        **base: Any,
+    ) -> None:
+        super().__init__(model, **base)
+        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
+        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
+        self.weights = {"distill": distillation_weight} | {
+            f"{name}_rehearsed": rehearsal_weight * weight
+            for name, weight in (("softmax", 1.0), ("triplet", 1.0), ("distill", distillation_weight))
+        }
+        self.temperature, self.rehearsal_weight = temperature, rehearsal_weight
+        self.style_steps, self.style_batch = style_steps, style_batch
+        self.rehearser = StyleRehearser(model)
+
+    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The distillation, and all terms of rehearsed images."""
+        terms = {"distill": self.distillation(features, batch.images)}
+        if self.rehearsal_weight and self.rehearser.kernels is not None:
+            assert batch.pixels is not None
+            images = self.rehearser.rehearse(batch.pixels)  # (B, 3, H, W)
+            rehearsed, logits = self.network(images)
+            of_rehearsed = self.softmax_triplet(rehearsed, logits, batch)
+            of_rehearsed["distill"] = self.distillation(rehearsed, images)
+            terms |= {f"{name}_rehearsed": term for name, term in of_rehearsed.items()}
+        return terms
+
+    def distillation(self, features: Tensor, images: Tensor) -> Tensor:
+        """Divergence of the affinities of features (B, dim) from those of the previous network."""
+        assert self.teacher is not None
+        with torch.no_grad():
+            old = self.teacher.model(images)  # (B, dim)
+        return affinity_kl_loss(features, old, temperature=self.temperature)
+
+    def end_task(self, task: Task) -> None:
+        """Keeps the previous network and the style of the task."""
+        super().end_task(task)
+        if self.rehearsal_weight:
+            self.rehearser.learn(task, steps=self.style_steps, batch=self.style_batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rehearser, besides what the bases keep."""
+        return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self.rehearser.load_state_dict(state["rehearser"])

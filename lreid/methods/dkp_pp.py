@@ -1,0 +1,98 @@
+"""DKP++: DKP with images in the style of the previous domain, on which the previous network is distilled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import require
+from lreid.losses import affinity_kl_loss, dkp_set_triplet_loss
+from lreid.methods.dask import StyleRehearser
+from lreid.methods.dkp import DKP
+from lreid.models import Embedder
+
+
+class DKPpp(DKP):
+    """DKP++ (TPAMI 2025), in the form of its official code.
+
+    From the second task on the images of every batch are shown in the style of the previous domain, too, see
+    :class:`~lreid.methods.dask.StyleRehearser`. Both kinds have the terms of :class:`DKP`, and further ones are
+
+    * ``triplet_both``: the set triplet loss of an image's distribution by both kinds, with the rehearsed mean for its
+      mean;
+    * ``distill_rehearsed``: affinities of rehearsed images against those of the previous, fused network, the
+      divergence the other way round than in DASK (``reverse`` of :func:`~lreid.losses.affinity.affinity_kl_loss`).
+
+    Args:
+        model: the network, with feature maps.
+        distillation_weight, both_weight: of these two.
+        rehearsal: show images in the previous style; without it, this is DKP.
+        distillation_temperature: of the affinities.
+        style_steps, style_batch: see :class:`~lreid.methods.dask.DASK`.
+        transfer_weight, dkp: of :class:`DKP`.
+    """
+
+    pixels = True
+    divisible = False  # rehearsed images are those of the whole batch
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: float = 0.75,
+        both_weight: float = 0.75,
+        rehearsal: bool = True,
+        distillation_temperature: float = 0.1,
+        style_steps: int = 200,
+        style_batch: int = 32,
+        transfer_weight: float = 1.5,
+        **dkp: Any,
+    ) -> None:
+        super().__init__(model, transfer_weight=transfer_weight, **dkp)
+        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
+        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
+        self.weights |= {
+            "triplet_rehearsed": self.weights["triplet"],
+            "triplet_both": both_weight,
+            "distill_rehearsed": distillation_weight,
+        }
+        self.rehearsal, self.distillation_temperature = rehearsal, distillation_temperature
+        self.style_steps, self.style_batch = style_steps, style_batch
+        self.rehearser = StyleRehearser(model)
+
+    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The relations to prototypes, and the terms of rehearsed images."""
+        terms = super().kept(features, batch)
+        if self.rehearser.kernels is None:
+            return terms
+        assert self.teacher is not None and batch.pixels is not None
+        images = self.rehearser.rehearse(batch.pixels)  # (B, 3, H, W)
+        rehearsed = self.drawn(images)  # (B, 1 + S, dim)
+        with torch.no_grad():
+            old = F.normalize(self.teacher.model(images), dim=1)  # (B, dim)
+        of_rehearsed = self.distribution_terms(rehearsed, batch)
+        of_rehearsed["distill"] = affinity_kl_loss(
+            rehearsed[:, 0], old, temperature=self.distillation_temperature, reverse=True
+        )
+        both = dkp_set_triplet_loss(torch.cat([rehearsed, features], 1), batch.labels)
+        return terms | {"triplet_both": both} | {f"{name}_rehearsed": term for name, term in of_rehearsed.items()}
+
+    def end_task(self, task: Task) -> None:
+        """Keeps the style of the task."""
+        super().end_task(task)
+        if self.rehearsal:
+            self.rehearser.learn(task, steps=self.style_steps, batch=self.style_batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rehearser, besides what the bases keep."""
+        return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self.rehearser.load_state_dict(state["rehearser"])

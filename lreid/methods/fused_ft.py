@@ -1,0 +1,150 @@
+"""Fused fine-tuning: softmax and soft-margin triplet, and after each task an average of the old and the new network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn import functional as F
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import require
+from lreid.losses import class_means, linear_combination, lstkc_alpha
+from lreid.methods.bot_ft import BoTFineTuning
+from lreid.models import ClassifyingEmbedder, Embedder
+from lreid.models.adapt import norm_statistics, with_statistics
+
+logger = logging.getLogger("lreid")
+
+
+class FusedFineTuning(BoTFineTuning):
+    """The base that LSTKC, LSTKC++, DKP, DKP++ and DASK have in common, in the form of their official codes.
+
+    * One softmax over all identities so far, without label smoothing, though no image of past ones is shown. The rows
+      of new identities begin as the directions of their mean features before the neck.
+    * The batch-hard triplet loss with a soft margin, before the neck; retrieval compares these features, too.
+    * After the last update of every task but the first, the network becomes ``alpha * new + (1 - alpha) * old`` in all
+      its weights and BatchNorm statistics, neck and classifier among them, where the old one is that which the task
+      began with. The fused network is evaluated, and the next task goes on from it.
+
+    With ``fusion`` at 1 it is their fine-tuning; ``configs/methods/lstkc_ft.yaml`` and ``lstkc_joint.yaml`` are the
+    rows of their tables. With a fusion of 0.5, a lower ``later_rate``, or BatchNorm statistics estimated anew, and
+    nothing else, it is the control of what these parts earn alone.
+
+    Args:
+        model: the network, without a neck; the method has one of its own.
+        label_smoothing, soft_margin, bot: of :class:`BoTFineTuning`.
+        fusion: alpha, the weight of the new network.
+        measured_fusion: measure alpha on the images of the task, in place of ``fusion``, as LSTKC does.
+        adapt_norm: after each task, and after fusion, estimate the BatchNorm statistics of the embedder anew on the
+            images of the task, without labels; no official code does.
+        later_rate: factor of the learning rate from the second task on.
+    """
+
+    neck = False
+    keeps_teacher = True
+    network: ClassifyingEmbedder
+    teacher: ClassifyingEmbedder | None
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        label_smoothing: float = 0.0,
+        soft_margin: bool = True,
+        fusion: float = 0.5,
+        measured_fusion: bool = False,
+        adapt_norm: bool = False,
+        later_rate: float = 1.0,
+        **bot: Any,
+    ) -> None:
+        super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
+        require(fusion >= 0, "fusion", fusion, "0 or more")
+        require(later_rate >= 0, "later_rate", later_rate, "0 or more")
+        self.fusion, self.measured_fusion = fusion, measured_fusion
+        self.adapt_norm, self.later_rate = adapt_norm, later_rate
+        self.network = ClassifyingEmbedder(model, self.classifier)
+
+    def begin_task(self, task: Task) -> None:
+        """Adds a row of the classifier for each new identity: after the first task the direction of its images."""
+        super().begin_task(task)
+        self.first_class = 0
+        if self.teacher is not None:
+            features = self.extract(self.network, task)  # (n, dim)
+            means, classes = class_means(features, torch.tensor([record.pid for record in task.records]))
+            with torch.no_grad():
+                self.classifier.weight[classes] = F.normalize(means, dim=1).to(self.classifier.weight)
+
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        """The embedder, the neck and the classifier."""
+        factor = 1.0 if self.teacher is None else self.later_rate
+        return [{"params": list(self.network.parameters()), "rate_factor": factor}]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of BoT, and those of :meth:`kept` from the second task on."""
+        features, logits = self.network(batch.images)
+        terms = self.softmax_triplet(features, logits, batch)
+        return terms if self.teacher is None else terms | self.kept(features, batch)
+
+    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Terms that hold the features (B, dim) of a batch to what past tasks have taught; none here."""
+        return {}
+
+    def class_scores(self, features: Tensor) -> Tensor:
+        """Logits of all identities so far, ``(B, K)``."""
+        self.network.neck.eval()  # by its own statistics
+        try:
+            return self.network.logits(features)
+        finally:
+            self.network.neck.train()
+
+    # ------------------------------------------------------------ after a task
+
+    def finish_task(self, task: Task) -> None:
+        """Fuses the network with the old one."""
+        if self.teacher is not None:
+            self.fuse_with(self.old_network(task), task)
+        if self.adapt_norm:
+            paths = [record.path for record in task.records]
+            adapted = with_statistics(self.model, norm_statistics(self.model, paths))
+            self.model.load_state_dict(adapted.state_dict())
+
+    def old_network(self, task: Task) -> ClassifyingEmbedder:
+        """What the network is fused with after a task: the network that it began with."""
+        assert self.teacher is not None
+        return self.teacher
+
+    def fuse_with(self, old: ClassifyingEmbedder, task: Task) -> None:
+        """Makes the network the average of itself and an old one."""
+        alpha = self.fusion
+        if self.measured_fusion:
+            alpha = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
+            logger.info("%s: the new network weighs %.3f", task.name, alpha)
+        if alpha != 1:
+            self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
+
+    def measured_alpha(self, new: Tensor, old: Tensor) -> float:
+        """Weight of the new network, of the features (n, dim) of all images of a task by both."""
+        return lstkc_alpha(new, old)
+
+    def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
+        """Features (n, dim) float32 on the CPU of all images of a task, without augmentation."""
+        return torch.from_numpy(network.model.extract([record.path for record in task.records]))
+
+    def frozen_network(self) -> ClassifyingEmbedder:
+        """As of the base."""
+        return cast(ClassifyingEmbedder, super().frozen_network())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The neck, besides what the bases keep."""
+        return super().state_dict() | {"neck": self.network.neck.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self.network.neck.load_state_dict(state["neck"])

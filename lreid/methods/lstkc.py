@@ -1,0 +1,53 @@
+"""LSTKC: affinities of the previous model, put right, are distilled, and networks are averaged by what has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lreid.data.loaders import Batch
+from lreid.losses import lstkc_rskt_loss
+from lreid.methods.fused_ft import FusedFineTuning
+from lreid.models import Embedder
+
+
+class LSTKC(FusedFineTuning):
+    """Long short-term knowledge consolidation (Xu et al., AAAI 2024), in the form of its official code.
+
+    The loss is ``softmax + triplet + distill``. The previous, fused network sees the same augmented images in
+    evaluation mode, and :func:`~lreid.losses.lstkc.lstkc_rskt_loss` holds affinities within the batch to its own
+    wherever they are right. The weight of the new network in the average is measured
+    (:func:`~lreid.losses.fusion.lstkc_alpha`).
+
+    Args:
+        model: the network.
+        distillation_weight: of the distillation.
+        temperature: of the affinities.
+        detach_target: give the rectified target no gradient; the official code does.
+        normalize_triplet, measured_fusion, base: of :class:`FusedFineTuning`.
+    """
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: float = 1.0,
+        temperature: float = 0.1,
+        detach_target: bool = False,
+        normalize_triplet: bool = True,
+        measured_fusion: bool = True,
+        **base: Any,
+    ) -> None:
+        super().__init__(model, normalize_triplet=normalize_triplet, measured_fusion=measured_fusion, **base)
+        self.weights = {"distill": distillation_weight}
+        self.temperature, self.detach_target = temperature, detach_target
+
+    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The rectified distillation of the previous network."""
+        assert self.teacher is not None
+        with torch.no_grad():
+            old = self.teacher.model(batch.images)  # (B, dim)
+        options: dict[str, Any] = {"temperature": self.temperature, "detach_target": self.detach_target}
+        return {"distill": lstkc_rskt_loss(features, old, batch.labels, **options)}

@@ -1,0 +1,140 @@
+"""PatchKD: LwF, and features of chosen patches, whose logits and distances are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import require
+from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, patchkd_patch_features, patchkd_rd_loss
+from lreid.methods.lwf import LwF
+from lreid.models import Embedder, GrowingClassifier, PatchNet
+
+
+class PatchKD(LwF):
+    """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
+
+    From the second task on a small network, :class:`~lreid.models.PatchNet`, chooses one position of the feature map
+    for each of ``patches``, by what the previous network sees, and its features there are the patches of an image. To
+    LwF's terms are added
+
+    * ``patch_distill``: logits of patches, by a neck and a classifier of their own, against those that the previous
+      network's classifier gives to its own patches;
+    * ``relations``: distances of the patches of an image, and of the same patch across images;
+    * ``confidence``: the entropy of the previous network's logits of patches;
+    * ``diversity``: the mean cosine of the patches of an image, behind their neck.
+
+    The last two train the sampler of positions, which the others take as they are.
+
+    The official code has one schedule for the whole sequence of tasks, so that all but the first run at a hundredth of
+    the rate (:func:`~lreid.losses.patch_kd.patchkd_lr`): ``METHOD.LATER_RATE 0.01``. The sampler keeps the full rate.
+    Differences: one neck for all tasks in place of one for each; the previous network and its neck are in evaluation
+    mode; the sampler looks at the previous network's map, and diversity is taken of its patches, which the code that
+    was at hand does not settle.
+
+    Args:
+        model: the network, with a neck and feature maps.
+        patches: of an image.
+        patch_weight, relation_weight, confidence_weight, diversity_weight: of the terms above.
+        later_rate: factor of the learning rate of network and classifier from the second task on.
+        lwf: options of :class:`LwF`.
+    """
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        patches: int = 3,
+        patch_weight: float = 0.1,
+        relation_weight: float = 100.0,
+        confidence_weight: float = 1.0,
+        diversity_weight: float = 0.5,
+        later_rate: float = 1.0,
+        **lwf: Any,
+    ) -> None:
+        super().__init__(model, **lwf)
+        require(patches >= 2, "patches", patches, "2 or more")
+        require(later_rate >= 0, "later_rate", later_rate, "0 or more")
+        self.weights |= {
+            "patch_distill": patch_weight,
+            "relations": relation_weight,
+            "confidence": confidence_weight,
+            "diversity": diversity_weight,
+        }
+        self.patches, self.later_rate = patches, later_rate
+        device = model.mean.device
+        # Drawn by a generator of its own, so that the classifier draws the same rows as without patches.
+        self.generator = torch.Generator().manual_seed(torch.initial_seed())
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
+            self.sampler = PatchNet(model.dim, patches).to(device)
+        self.patch_neck = nn.BatchNorm1d(model.dim).to(device)
+        self.patch_neck.bias.requires_grad_(False)
+        self.patch_classifier = GrowingClassifier(model.dim).to(device)
+
+    def begin_task(self, task: Task) -> None:
+        """Adds a row of both classifiers for each new identity."""
+        super().begin_task(task)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
+            self.patch_classifier.grow(len(task.classes))
+
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        """The network, both classifiers, and the sampler at its own rate."""
+        factor = 1.0 if self.teacher is None else self.later_rate
+        parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
+        trained = [each for part in parts for each in part.parameters()]
+        groups: list[dict[str, Any]] = [{"params": trained, "rate_factor": factor}]
+        return [*groups, {"params": list(self.sampler.parameters())}]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of LwF and those of patches."""
+        maps = self.model.maps(batch.images)  # (B, dim, h, w)
+        features = self.model.pool(maps)  # (B, dim)
+        logits = self.classifier(self.model.neck(features))  # (B, all classes)
+        terms = self.softmax_triplet(features, logits, batch)
+        if self.teacher is None:
+            return terms
+        with torch.no_grad():
+            old_maps = self.teacher.maps(batch.images)
+            old_logits = self.old_classifier(self.teacher.neck(self.teacher.pool(old_maps)))  # (B, old classes)
+        terms["distill"] = patchkd_kd_loss(logits, old_logits, temperature=self.temperature)
+        return terms | self.patch_terms(maps, old_maps)
+
+    def patch_terms(self, maps: Tensor, old_maps: Tensor) -> dict[str, Tensor]:
+        """The terms of patches, of the maps (B, dim, h, w) of both networks."""
+        assert self.teacher is not None
+        theta = self.sampler(old_maps, self.generator)  # (B, k, h, w)
+        old = patchkd_patch_features(old_maps, theta)  # (B, k, dim)
+        new = patchkd_patch_features(maps, theta.detach())
+        old_logits = self.old_classifier(self.teacher.neck(old.flatten(0, 1)))  # (B * k, old classes)
+        new_logits = self.patch_classifier(self.patch_neck(new.flatten(0, 1)))  # (B * k, all classes)
+        old, kept = old, old.detach()
+        return {
+            "patch_distill": patchkd_kd_loss(new_logits, old_logits, temperature=self.temperature),
+            "relations": patchkd_rd_loss(new, kept) + patchkd_rd_loss(new.transpose(0, 1), kept.transpose(0, 1)),
+            "confidence": patchkd_conf_loss(old_logits, temperature=self.temperature),
+            "diversity": patchkd_div_loss(self.patch_neck(old.flatten(0, 1)), self.patches),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler, the neck and classifier of patches and the generator, besides what the bases keep."""
+        return super().state_dict() | {
+            "sampler": self.sampler.state_dict(),
+            "patch_neck": self.patch_neck.state_dict(),
+            "patch_classifier": self.patch_classifier.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        for name in ("sampler", "patch_neck", "patch_classifier"):
+            getattr(self, name).load_state_dict(state[name])
+        self.generator.set_state(state["generator"].cpu())

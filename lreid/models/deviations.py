@@ -1,0 +1,61 @@
+"""DKP's network: features are normal distributions, of which a second head gives the standard deviations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lreid.models.classifier import ClassifyingEmbedder, GrowingClassifier
+from lreid.models.embedder import Embedder, pooled
+
+LEAST = 1e-4  # of a standard deviation
+
+
+class DeviationHead(nn.Module):
+    """Standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
+
+    A convolution as wide as 8 x 8 where the map has the room, without padding, pooling as of the embedder, a linear
+    layer, unit length, and ``max(x, 0) + 1e-4``. On DKP's maps of 16 x 8 with 1024 channels it has 67 million weights.
+
+    Source: DKP (CVPR 2024), official code.
+
+    Args:
+        model: gives the width, the size of maps and the pooling.
+
+    Raises:
+        ArgumentError: its backbone gives vectors.
+    """
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        training = model.training
+        with torch.no_grad():
+            blank = torch.zeros(1, 3, model.height, model.width, device=model.mean.device)
+            height, width = model.eval().maps(blank).shape[2:]
+        model.train(training)
+        self.conv = nn.Conv2d(model.dim, model.dim, (min(8, height), min(8, width)))
+        self.linear = nn.Linear(model.dim, model.dim)
+        self.pooling = model.pooling
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Of maps (B, dim, h, w), positive (B, dim)."""
+        answers = pooled(self.conv(maps), self.pooling)  # (B, dim)
+        return F.normalize(self.linear(answers), dim=1).relu() + LEAST
+
+
+class DistributionEmbedder(ClassifyingEmbedder):
+    """An embedder with neck and classifier, and a head of deviations for training.
+
+    Args:
+        model, classifier: as of the base; the model gives feature maps.
+    """
+
+    def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
+        super().__init__(model, classifier)
+        self.deviations = DeviationHead(model).to(model.mean.device)
+
+    def distributions(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of unit length and standard deviations, both (B, dim), of normalised images (B, 3, H, W)."""
+        maps = self.model.maps(images)
+        return F.normalize(self.model.pool(maps), dim=1), self.deviations(maps)

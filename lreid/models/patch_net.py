@@ -1,0 +1,38 @@
+"""PatchKD's sampler: which positions of a feature map are its patches."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class PatchNet(nn.Module):
+    """One position of a map for each of k patches, drawn; gradients go through as if it were a softmax.
+
+    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. One position of each patch is drawn
+    by straight-through Gumbel softmax in training, and the highest score is taken else.
+
+    Source: PatchKD (ACM MM 2022), official code.
+
+    Args:
+        dim: channels of the map; the hidden layer has twice as many.
+        patches: k.
+    """
+
+    def __init__(self, dim: int, patches: int = 3) -> None:
+        super().__init__()
+        self.scores = nn.Sequential(
+            nn.Conv2d(dim, 2 * dim, 1, bias=False), nn.BatchNorm2d(2 * dim), nn.ReLU(inplace=True),
+            nn.Conv2d(2 * dim, patches, 1),
+        )  # fmt: skip
+
+    def forward(self, maps: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One-hot (n, k, h, w) over the positions of maps (n, dim, h, w)."""
+        scores = self.scores(maps).flatten(2)  # (n, k, h * w)
+        soft = scores
+        if self.training:
+            uniform = torch.rand(scores.shape, generator=generator).to(scores).clamp(min=1e-20, max=1 - 1e-7)
+            soft = scores - (-uniform.log()).log()
+        soft = soft.softmax(2)
+        hard = torch.zeros_like(soft).scatter(2, soft.argmax(2, keepdim=True), 1.0)
+        return (hard + soft - soft.detach()).unflatten(2, maps.shape[2:])

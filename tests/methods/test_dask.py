@@ -1,0 +1,111 @@
+"""DASK: the style network, and the terms of rehearsed images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task
+from family import model
+from fusing import assert_comes_back, begun, learn, same_parts, steps_of
+
+from lreid.data.synthetic import draw
+from lreid.errors import ArgumentError
+from lreid.losses import affinity_kl_loss, batch_hard_triplet_loss, dask_decode
+from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods.dask import StyleRehearser
+from lreid.models import StyleKernels
+
+SHORT = {"style_steps": 2, "style_batch": 4}
+
+
+def test_options_are_those_published() -> None:
+    defaults = method_defaults(method_class("dask"))
+    assert (defaults["rehearsal_weight"], defaults["distillation_weight"], defaults["temperature"]) == (4.5, 1.0, 0.1)
+    assert (defaults["fusion"], defaults["measured_fusion"], defaults["normalize_triplet"]) == (0.5, False, False)
+
+
+def test_the_style_network_has_its_published_size() -> None:
+    kernels = StyleKernels()
+    layers = [each for each in kernels.modules() if isinstance(each, (torch.nn.Conv2d, torch.nn.Linear))]
+    assert sum(each.numel() for layer in layers for each in layer.parameters()) == 1_105_348
+    assert kernels(torch.rand(2, 3, 32, 16)).shape == (2, 84)
+
+
+def test_a_rehearser_learns_its_domain() -> None:
+    """Images of the domain come back nearer to themselves than before it learned."""
+    errors = []
+    for steps in (0, 60):
+        rehearser = StyleRehearser(model())
+        rehearser.learn(drawn_task(0), steps=steps, batch=8)
+        pixels = torch.from_numpy(np.stack([draw(record.path) for record in drawn_task(0).records]))[:, ::2, ::2]
+        values = pixels.permute(0, 3, 1, 2).float() / 255
+        target = rehearser.model.normalise(pixels)
+        with torch.no_grad():
+            errors.append(F.l1_loss(dask_decode(values, rehearser.kernels(values)), target).item())
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_terms() -> None:
+    method = build_method("dask", model(), **SHORT)
+    batch = begun(method, 1)
+    kept = method.rehearser.generator.get_state()
+    terms = method.loss(batch)
+    names = {"softmax", "triplet", "distill"}
+    assert set(terms) == names | {f"{name}_rehearsed" for name in names}
+    method.rehearser.generator.set_state(kept)
+    rehearsed = method.rehearser.rehearse(batch.pixels)
+    for images, ending in ((batch.images, ""), (rehearsed, "_rehearsed")):
+        features = method.model(images)
+        triplet = batch_hard_triplet_loss(features, batch.labels, margin=None)
+        assert terms[f"triplet{ending}"].item() == pytest.approx(triplet.item(), rel=1e-5)
+        distill = affinity_kl_loss(features, method.teacher.model(images))
+        assert terms[f"distill{ending}"].item() == pytest.approx(distill.item(), rel=1e-4)
+        normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+        logits = normed * method.network.neck.weight @ method.classifier.weight.T
+        softmax = F.cross_entropy(logits, batch.labels)
+        assert terms[f"softmax{ending}"].item() == pytest.approx(softmax.item(), rel=1e-4)
+    weights = {name: method.weights.get(name, 1.0) for name in terms}
+    assert weights == dict.fromkeys(names, 1.0) | {f"{name}_rehearsed": 4.5 for name in names}
+
+
+def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
+    rehearser = StyleRehearser(model())
+    rehearser.learn(drawn_task(0), steps=1, batch=4)
+    (batch,) = steps_of(1, 1)
+    draws = torch.Generator()
+    draws.set_state(rehearser.generator.get_state())
+    images = rehearser.rehearse(batch.pixels)
+    flip = torch.rand(12, generator=draws) < 0.5
+    values = batch.pixels.permute(0, 3, 1, 2).float() / 255
+    values[flip] = values[flip].flip(-1)
+    expected = dask_decode(values, rehearser.kernels(values))
+    torch.testing.assert_close(images, expected.detach())
+    assert 0 < flip.sum() < 12 and rehearser.kernels.training
+
+
+def test_without_weights_it_is_fused_fine_tuning() -> None:
+    base = build_method("fused_ft", model())
+    method = build_method("dask", model(), distillation_weight=0.0, rehearsal_weight=0.0)
+    same_parts(learn(base, 2), learn(method, 2))
+
+
+def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:
+    """With the terms of rehearsed images left out of the sum, classifiers draw the same rows."""
+    one, other = (build_method("dask", model(), distillation_weight=0.0, **SHORT, rehearsal_weight=w) for w in (0.0, 1))
+    learn(one, 1), learn(other, 1)
+    torch.testing.assert_close(one.classifier.weight, other.classifier.weight, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["dask", "dkp_pp"])
+@pytest.mark.parametrize("task", [0, 1])
+def test_state_comes_back(name: str, task: int) -> None:
+    assert_comes_back(build_method(name, model(), **SHORT), build_method(name, model(seed=5), **SHORT), task)
+
+
+@pytest.mark.parametrize("name", ["dask", "dkp_pp"])
+def test_bad_options_are_named(name: str) -> None:
+    for option, value in (("style_steps", -1), ("style_batch", 1)):
+        with pytest.raises(ArgumentError, match=f"{option} is {value}"):
+            build_method(name, model(), **{option: value})

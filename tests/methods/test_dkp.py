@@ -1,0 +1,132 @@
+"""DKP and DKP++: distributions, prototypes, and terms of rehearsed images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task
+from family import model
+from fusing import assert_comes_back, begun, learn
+
+from lreid.data.loaders import Batch
+from lreid.errors import ArgumentError
+from lreid.losses import affinity_kl_loss, dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
+from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods.dkp import DKP
+from lreid.models import Embedder
+
+
+def test_options_are_those_published() -> None:
+    defaults = method_defaults(method_class("dkp"))
+    assert (defaults["samples"], defaults["triplet_weight"], defaults["transfer_weight"]) == (6, 1.5, 0.1)
+    assert defaults["relation_temperature"] == defaults["temperature"] == 0.1 and defaults["fusion"] == 0.5
+    plus = method_defaults(method_class("dkp_pp"))
+    assert (plus["distillation_weight"], plus["both_weight"], plus["transfer_weight"]) == (0.75, 0.75, 1.5)
+    weights = build_method("dkp_pp", model()).weights
+    assert weights["triplet"] == weights["triplet_rehearsed"] == 1.5
+    assert "softmax" not in weights and "softmax_rehearsed" not in weights  # 1
+
+
+def drawn_again(method: DKP, images: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+    """Means and samples by the definition."""
+    maps = method.model.backbone(images)
+    means = F.normalize(maps.mean((2, 3)), dim=1)
+    deviations = method.network.deviations(maps)
+    noise = torch.randn(len(images), 6, 256, generator=draws)
+    return torch.stack([means, *(F.normalize(means + deviations * noise[:, n], dim=1) for n in range(6))], 1)
+
+
+def softmax_of(method: DKP, features: torch.Tensor, batch: Batch) -> float:
+    rows = torch.cat(list(features))  # (B * 7, dim)
+    normed = (rows - rows.mean(0)) / (rows.var(0, unbiased=False) + 1e-5).sqrt()
+    logits = normed * method.network.neck.weight @ method.classifier.weight.T
+    return F.cross_entropy(logits, batch.labels.repeat_interleave(7)).item()
+
+
+def test_terms() -> None:
+    method = build_method("dkp", model())
+    batch = begun(method, 1)
+    draws = torch.Generator()
+    draws.set_state(method.generator.get_state())
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet", "transfer"}
+    features = drawn_again(method, batch.images, draws)
+    torch.testing.assert_close(features.norm(dim=2), torch.ones(12, 7))
+    assert terms["softmax"].item() == pytest.approx(softmax_of(method, features, batch), rel=1e-4)
+    expected = dkp_set_triplet_loss(features, batch.labels)
+    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+    noise = torch.randn(4, 256, generator=draws)
+    old = method.prototypes
+    expected = dkp_pkt_loss(features[:, 0], old["means"], old["deviations"], noise)
+    assert terms["transfer"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_terms_of_rehearsed_images() -> None:
+    method = build_method("dkp_pp", model(), style_steps=2, style_batch=4)
+    batch = begun(method, 1)
+    states = [method.generator.get_state(), method.rehearser.generator.get_state()]
+    terms = method.loss(batch)
+    rehearsed = {"softmax_rehearsed", "triplet_rehearsed", "distill_rehearsed"}
+    assert set(terms) == {"softmax", "triplet", "transfer", "triplet_both"} | rehearsed
+    draws = torch.Generator()
+    draws.set_state(states[0])
+    method.rehearser.generator.set_state(states[1])
+    images = method.rehearser.rehearse(batch.pixels)
+    new = drawn_again(method, batch.images, draws)
+    torch.randn(4, 256, generator=draws)  # of the prototypes
+    old = drawn_again(method, images, draws)
+    assert terms["softmax_rehearsed"].item() == pytest.approx(softmax_of(method, old, batch), rel=1e-4)
+    expected = dkp_set_triplet_loss(old, batch.labels)
+    assert terms["triplet_rehearsed"].item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = dkp_set_triplet_loss(torch.cat([old, new], 1), batch.labels)  # the rehearsed mean comes first
+    assert terms["triplet_both"].item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = affinity_kl_loss(old[:, 0], method.teacher.model(images), reverse=True)
+    assert terms["distill_rehearsed"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_prototypes_are_those_of_the_last_task() -> None:
+    method = build_method("dkp", model())
+    learn(method, 2)
+    task = drawn_task(1)
+    teacher = method.teacher  # the network as it was then
+    with torch.no_grad():
+        maps = teacher.model.backbone(teacher.model.ready([record.path for record in task.records]))
+        means, deviations = F.normalize(maps.mean((2, 3)), dim=1), teacher.deviations(maps)
+    labels = torch.tensor([record.pid for record in task.records])
+    centers, spreads, _ = dkp_prototypes(means, deviations, labels)
+    torch.testing.assert_close(method.prototypes["means"], centers)
+    torch.testing.assert_close(method.prototypes["deviations"], spreads)
+
+
+def test_the_head_of_deviations_is_fused_too() -> None:
+    method = build_method("dkp", model(), fusion=0.25)
+    begun(method, 1)
+    name = "deviations.linear.weight"
+    new, old = (each.state_dict()[name].clone() for each in (method.network, method.teacher))
+    method.finish_task(drawn_task(1))
+    torch.testing.assert_close(method.network.state_dict()[name], 0.25 * new + 0.75 * old)
+
+
+def test_without_weight_prototypes_are_not_kept_and_nothing_else_changes() -> None:
+    plain = build_method("dkp", model(), transfer_weight=0.0)
+    first = learn(plain, 2)
+    assert plain.prototypes is None and all(set(terms) == {"softmax", "triplet"} for terms in first)
+    alike = learn(build_method("dkp_pp", model(), transfer_weight=0.0, rehearsal=False), 2)
+    assert first == alike
+
+
+def test_vectors_are_refused_in_one_line() -> None:
+    class Vectors(torch.nn.Module):
+        dim = 8
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.new_zeros(len(images), 8)
+
+    with pytest.raises(ArgumentError, match="Vectors gives vectors, and the method needs feature maps"):
+        build_method("dkp", Embedder(Vectors(), height=32, width=16))
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_state_comes_back(task: int) -> None:
+    assert_comes_back(build_method("dkp", model()), build_method("dkp", model(seed=5)), task)

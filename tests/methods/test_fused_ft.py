@@ -1,0 +1,134 @@
+"""The base of LSTKC and its kin: rows of the classifier, one softmax, and the average after a task."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task
+from family import model
+from fusing import assert_comes_back, begun, copied, learn, same_parts
+
+from lreid.errors import ArgumentError
+from lreid.losses import batch_hard_triplet_loss, lstkc_alpha
+from lreid.methods import build_method
+from lreid.models.adapt import norm_statistics
+
+
+def test_terms() -> None:
+    method = build_method("fused_ft", model())
+    batch = begun(method, 1)
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet"}
+    features = method.model(batch.images)
+    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+    logits = normed * method.network.neck.weight @ method.classifier.weight.T  # over all eight identities
+    assert terms["softmax"].item() == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-4)
+    expected = batch_hard_triplet_loss(features, batch.labels, margin=None)
+    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_new_rows_are_the_directions_of_their_images() -> None:
+    method = build_method("fused_ft", model())
+    learn(method, 1)
+    old = method.classifier.weight.detach().clone()
+    method.begin_task(drawn_task(1))
+    features = method.model.extract([record.path for record in drawn_task(1).records])
+    labels = np.array([record.pid for record in drawn_task(1).records])
+    assert method.classifier.weight[:4].equal(old)
+    for label in range(4, 8):
+        mean = features[labels == label].astype(np.float64).mean(0)
+        row = method.classifier.weight[label].detach().numpy()
+        np.testing.assert_allclose(row, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
+
+
+def test_the_network_is_the_average_with_that_which_the_task_began_with() -> None:
+    method = build_method("fused_ft", model(), fusion=0.25)
+    begun(method, 1)
+    new, old = copied(method.network.state_dict()), copied(method.teacher.state_dict())
+    method.finish_task(drawn_task(1))
+    for name, value in method.network.state_dict().items():
+        if name == "classifier.weight":
+            torch.testing.assert_close(value[4:], new[name][4:])
+            torch.testing.assert_close(value[:4], 0.25 * new[name][:4] + 0.75 * old[name])
+        elif value.is_floating_point():
+            torch.testing.assert_close(value, 0.25 * new[name] + 0.75 * old[name])
+    fused = copied(method.network.state_dict())
+    method.end_task(drawn_task(1))
+    torch.testing.assert_close(dict(method.teacher.state_dict()), fused)  # the next task begins with it
+
+
+def test_the_first_task_and_a_fusion_of_one_leave_the_network() -> None:
+    method = build_method("fused_ft", model(), fusion=1.0)
+    for task in range(2):
+        begun(method, 1) if task else learn(method, 1)
+        kept = copied(method.model.state_dict())
+        method.finish_task(drawn_task(task))
+        torch.testing.assert_close(dict(method.model.state_dict()), kept, rtol=0, atol=0)
+
+
+def test_a_measured_alpha_is_that_of_lstkc() -> None:
+    method = build_method("fused_ft", model(), measured_fusion=True)
+    begun(method, 1)
+    paths = [record.path for record in drawn_task(1).records]
+    new, old = copy.deepcopy(method.model), copy.deepcopy(method.teacher.model)
+    alpha = lstkc_alpha(*(torch.from_numpy(each.extract(paths)) for each in (new, old)))
+    method.finish_task(drawn_task(1))
+    name = "backbone.stem.0.weight"
+    expected = alpha * new.state_dict()[name] + (1 - alpha) * old.state_dict()[name]
+    torch.testing.assert_close(method.model.state_dict()[name], expected)
+
+
+def test_statistics_are_estimated_anew_after_the_average() -> None:
+    plain, adapted = (build_method("fused_ft", model(), adapt_norm=each) for each in (False, True))
+    for method in (plain, adapted):
+        begun(method, 0)
+        method.finish_task(drawn_task(0))
+    expected = norm_statistics(plain.model, [record.path for record in drawn_task(0).records])
+    state = adapted.model.state_dict()
+    for name, value in plain.model.state_dict().items():
+        if name in expected:
+            torch.testing.assert_close(state[name], torch.from_numpy(expected[name]))
+        else:
+            assert state[name].equal(value)
+
+
+def test_later_tasks_learn_at_their_own_rate() -> None:
+    method = build_method("fused_ft", model(), later_rate=0.01)
+    factors = []
+    for task in range(2):
+        factors += [group["rate_factor"] for group in method.parameters()]
+        learn(method, task + 1, first=task)
+    assert factors == [1.0, 0.01]
+
+
+def test_scores_of_classes_are_by_running_statistics() -> None:
+    method = build_method("fused_ft", model())
+    learn(method, 1)
+    features = torch.randn(3, 256)
+    before = copied(method.network.neck.state_dict())
+    one = method.class_scores(features)
+    torch.testing.assert_close(one[:1], method.class_scores(features[:1]))
+    torch.testing.assert_close(dict(method.network.neck.state_dict()), before)
+    assert method.network.neck.training
+
+
+def test_without_anything_it_is_bot_with_one_softmax_in_the_first_task() -> None:
+    """The neck is the method's own, the rest is BoT-FT."""
+    base = build_method("bot_ft", model(neck=True))
+    method = build_method("fused_ft", model(), label_smoothing=0.1, soft_margin=False)
+    same_parts(learn(base, 1), learn(method, 1))
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_state_comes_back(task: int) -> None:
+    assert_comes_back(build_method("fused_ft", model()), build_method("fused_ft", model(seed=5)), task)
+
+
+def test_bad_options_are_named() -> None:
+    for option in ("fusion", "later_rate"):
+        with pytest.raises(ArgumentError, match=f"{option} is -1.0"):
+            build_method("fused_ft", model(), **{option: -1.0})

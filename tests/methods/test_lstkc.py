@@ -1,0 +1,124 @@
+"""LSTKC and LSTKC++: what is distilled, and which networks become one."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from drawn import drawn_task
+from family import model
+from fusing import assert_comes_back, begun, copied, learn, same_parts
+
+from lreid.data.records import Record, Task
+from lreid.losses import lstkc_rskt_loss, lstkcpp_alpha, lstkcpp_dual_loss, lstkcpp_single_loss
+from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods.lstkc_pp import SHARES
+from lreid.retrieval import evaluate
+
+PATHS = [record.path for record in drawn_task(2).records]
+
+
+def test_options_are_those_published() -> None:
+    defaults = method_defaults(method_class("lstkc"))
+    assert (defaults["distillation_weight"], defaults["temperature"], defaults["label_smoothing"]) == (1.0, 0.1, 0.0)
+    assert defaults["normalize_triplet"] and defaults["soft_margin"] and defaults["measured_fusion"]
+    defaults = method_defaults(method_class("lstkc_pp"))
+    assert (defaults["distillation_weight"], defaults["temperature"]) == (1.0, 0.1)
+    assert not defaults["normalize_triplet"] and defaults["soft_margin"] and defaults["measured_fusion"]
+    assert SHARES == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_lstkc_distils_rectified_affinities(detach: bool) -> None:
+    method = build_method("lstkc", model(), detach_target=detach, temperature=0.2)
+    batch = begun(method, 1)
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet", "distill"} and method.weights == {"distill": 1.0}
+    new, old = method.model(batch.images), method.teacher.model(batch.images)
+    expected = lstkc_rskt_loss(new, old, batch.labels, temperature=0.2, detach_target=detach)
+    assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert not method.teacher.training and not any(each.requires_grad for each in method.teacher.parameters())
+
+
+@pytest.mark.parametrize("name", ["lstkc", "lstkc_pp"])
+def test_without_weight_it_is_fused_fine_tuning(name: str) -> None:
+    options = {"fusion": 0.5, "measured_fusion": False}
+    base = build_method("fused_ft", model(), normalize_triplet=name == "lstkc", **options)
+    method = build_method(name, model(), distillation_weight=0.0, **options)
+    same_parts(learn(base, 2), learn(method, 2))
+
+
+def test_lstkc_pp_has_one_teacher_and_then_two() -> None:
+    method = build_method("lstkc_pp", model())
+    batch = begun(method, 1)
+    new, short = method.model(batch.images), method.teacher.model(batch.images)
+    expected = lstkcpp_single_loss(new, short, batch.labels)
+    assert method.loss(batch)["distill"].item() == pytest.approx(expected.item(), rel=1e-5)
+    method = build_method("lstkc_pp", model())
+    batch = begun(method, 2)
+    new = method.model(batch.images)
+    short, long = method.teacher.model(batch.images), method.long_teacher.model(batch.images)
+    expected = lstkcpp_dual_loss(new, short, long, batch.labels)
+    assert method.loss(batch)["distill"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
+    method = build_method("lstkc_pp", model())
+    learn(method, 1)
+    first = copied(method.teacher.state_dict())
+    torch.testing.assert_close(dict(method.network.state_dict()), first)
+    begun_at = copy.deepcopy(method)
+    learn(method, 2, first=1)
+    torch.testing.assert_close(dict(method.long_teacher.state_dict()), first)
+    name = "model.backbone.stem.0.weight"
+    trained, fused = method.teacher.state_dict()[name], method.network.state_dict()[name]
+    paths = [record.path for record in drawn_task(1).records]
+    alpha = lstkcpp_alpha(
+        torch.from_numpy(method.teacher.model.extract(paths)), torch.from_numpy(begun_at.model.extract(paths))
+    )
+    torch.testing.assert_close(fused, alpha * trained + (1 - alpha) * first[name])
+    assert not torch.allclose(fused, trained)
+
+
+def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
+    method = build_method("lstkc_pp", model())
+    begun(method, 2)
+    short, long = method.teacher.state_dict(), method.long_teacher.state_dict()
+    labels = np.array([record.pid for record in drawn_task(2).records])
+    cameras = np.array([record.camid for record in drawn_task(2).records])
+    figures, states = [], []
+    for share in SHARES:
+        state = {}
+        for name, value in short.items():
+            rows = long[name] if name != "classifier.weight" else torch.cat([long[name], value[len(long[name]) :]])
+            state[name] = (share * rows + (1 - share) * value).to(value.dtype)
+        network = copy.deepcopy(method.teacher)
+        network.load_state_dict(state)
+        features = network.model.extract(PATHS)
+        figures.append(evaluate(features, features, labels, labels, cameras, cameras, metric="euclidean").mAP)
+        states.append(state)
+    old = method.old_network(drawn_task(2)).state_dict()
+    name = "model.backbone.stem.0.weight"
+    best = int(np.argmax(figures))  # the first of equal ones
+    torch.testing.assert_close(old[name], states[best][name])
+
+
+def test_images_without_cameras_are_their_own() -> None:
+    method = build_method("lstkc_pp", model())
+    learn(method, 1)
+    alone = Task(0, "", tuple(Record(each.path, each.pid, 0) for each in drawn_task(0).records))
+    features = method.model.extract([each.path for each in alone.records])
+    labels = np.array([each.pid for each in alone.records])
+    each = np.arange(len(labels))
+    expected = evaluate(features, features, labels, labels, each, each, metric="euclidean").mAP
+    assert method.self_retrieval(method.teacher, alone) == pytest.approx(expected)
+    single = Task(0, "", tuple(Record(each.path, number, 0) for number, each in enumerate(alone.records)))
+    assert method.self_retrieval(method.teacher, single) == 0
+
+
+@pytest.mark.parametrize("task", [0, 1, 2])
+@pytest.mark.parametrize("name", ["lstkc", "lstkc_pp"])
+def test_state_comes_back(name: str, task: int) -> None:
+    assert_comes_back(build_method(name, model()), build_method(name, model(seed=5)), task)

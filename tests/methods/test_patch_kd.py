@@ -1,0 +1,104 @@
+"""PatchKD: patches, and what is kept of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from family import model
+from fusing import assert_comes_back, begun, learn, same_parts
+
+from lreid.losses import knowledge_distillation_loss, patchkd_conf_loss, patchkd_div_loss, patchkd_rd_loss
+from lreid.methods import build_method, method_class, method_defaults
+from lreid.models import PatchNet
+
+
+def test_options_are_those_published() -> None:
+    defaults = method_defaults(method_class("patch_kd"))
+    assert (defaults["patches"], defaults["temperature"]) == (3, 2.0)
+    assert (defaults["margin"], defaults["label_smoothing"]) == (0.3, 0.1)
+    weights = build_method("patch_kd", model(neck=True)).weights
+    assert weights == {"distill": 1.0, "patch_distill": 0.1, "relations": 100.0, "confidence": 1.0, "diversity": 0.5}
+
+
+def test_positions_are_one_hot_and_have_a_gradient() -> None:
+    torch.manual_seed(0)
+    sampler, maps = PatchNet(8, 3), torch.randn(4, 8, 5, 2)
+    theta = sampler(maps, torch.Generator().manual_seed(1))
+    assert theta.shape == (4, 3, 5, 2)
+    torch.testing.assert_close(theta.flatten(2).sort(2).values[..., -2:], torch.tensor([0.0, 1.0]).expand(4, 3, 2))
+    assert theta.equal(sampler(maps, torch.Generator().manual_seed(1)))
+    (theta * maps[:, :3]).sum().backward()
+    assert sampler.scores[0].weight.grad.abs().max() > 0
+    sampler.eval()
+    scores = sampler.scores(maps).flatten(2)
+    assert sampler(maps).flatten(2).argmax(2).equal(scores.argmax(2))
+
+
+def test_positions_are_drawn_by_their_scores() -> None:
+    sampler = PatchNet(2, 1)
+    with torch.no_grad():
+        sampler.scores[3].weight.zero_()  # all positions alike
+    theta = sampler(torch.randn(4000, 2, 2, 2), torch.Generator().manual_seed(0))
+    assert (theta.mean(0).flatten() - 0.25).abs().max() < 0.03
+
+
+def test_terms() -> None:
+    method = build_method("patch_kd", model(neck=True))
+    batch = begun(method, 1)
+    draws = torch.Generator()
+    draws.set_state(method.generator.get_state())
+    terms = method.loss(batch)
+    assert set(terms) == {"softmax", "triplet", "distill", "patch_distill", "relations", "confidence", "diversity"}
+    maps, old_maps = method.model.backbone(batch.images), method.teacher.backbone(batch.images)
+    places = method.sampler(old_maps, draws).flatten(2).argmax(2)  # (12, 3)
+    rows = torch.arange(12)[:, None]
+    new, old = (each.flatten(2).mT[rows, places] for each in (maps, old_maps))  # (12, 3, dim)
+    neck = method.teacher.neck
+    old_logits = neck(old.flatten(0, 1)) @ method.old_classifier.weight.T
+    patches = new.flatten(0, 1)
+    normed = (patches - patches.mean(0)) / (patches.var(0, unbiased=False) + 1e-5).sqrt()
+    new_logits = (normed * method.patch_neck.weight) @ method.patch_classifier.weight.T
+    assert new_logits.shape == (36, 8) and old_logits.shape == (36, 4)
+    expected = knowledge_distillation_loss(new_logits, old_logits, temperature=2.0)
+    assert terms["patch_distill"].item() == pytest.approx(expected.item(), rel=1e-4)
+    expected = patchkd_rd_loss(new, old) + patchkd_rd_loss(new.transpose(0, 1), old.transpose(0, 1))
+    assert terms["relations"].item() == pytest.approx(expected.item(), rel=1e-3)
+    assert terms["confidence"].item() == pytest.approx(patchkd_conf_loss(old_logits).item(), rel=1e-4)
+    others = old.flatten(0, 1)
+    normed = (others - others.mean(0)) / (others.var(0, unbiased=False) + 1e-5).sqrt() * method.patch_neck.weight
+    assert terms["diversity"].item() == pytest.approx(patchkd_div_loss(normed, 3).item(), rel=1e-3, abs=1e-4)
+
+
+def test_who_learns_from_which_term() -> None:
+    method = build_method("patch_kd", model(neck=True))
+    batch = begun(method, 1)
+    samplers, networks = {"confidence", "diversity"}, {"patch_distill", "relations", "distill", "softmax", "triplet"}
+    for name, term in method.loss(batch).items():
+        method.model.zero_grad(), method.sampler.zero_grad()
+        term.backward(retain_graph=True)
+        moved = [
+            any(each.grad is not None and each.grad.abs().max() > 0 for each in part.parameters())
+            for part in (method.model, method.sampler)
+        ]
+        assert moved == [name in networks, name in samplers], name
+
+
+def test_without_weights_it_is_lwf() -> None:
+    base = build_method("lwf", model(neck=True))
+    none = ("patch_weight", "relation_weight", "confidence_weight", "diversity_weight")
+    method = build_method("patch_kd", model(neck=True), **dict.fromkeys(none, 0.0))
+    same_parts(learn(base, 2), learn(method, 2))
+
+
+def test_the_sampler_keeps_its_rate() -> None:
+    method = build_method("patch_kd", model(neck=True), later_rate=0.01)
+    factors = []
+    for task in range(2):
+        factors.append([group.get("rate_factor", 1.0) for group in method.parameters()])
+        learn(method, task + 1, first=task)
+    assert factors == [[1.0, 1.0], [0.01, 1.0]]
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_state_comes_back(task: int) -> None:
+    assert_comes_back(build_method("patch_kd", model(neck=True)), build_method("patch_kd", model(5, neck=True)), task)
