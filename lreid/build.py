@@ -17,6 +17,7 @@ from lreid.loading import network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
 from lreid.models.precision import set_precision
+from lreid.retrieval import FaissIndex
 
 
 def with_method_defaults(cfg: CfgNode) -> CfgNode:
@@ -72,8 +73,19 @@ def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 
-def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
-    """The evaluator that a config describes, over the test sets of a benchmark."""
+def index_of(cfg: CfgNode) -> FaissIndex | None:
+    """The index that galleries are searched through, if a config says so."""
+    return FaissIndex(cfg.EVAL.INDEX, cfg.EVAL.INDEX_DEPTH) if cfg.EVAL.BACKEND == "faiss" else None
+
+
+def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0) -> Evaluator:
+    """The evaluator that a config describes, over the test sets of a benchmark.
+
+    Args:
+        cfg: the config.
+        benchmark: that has them.
+        dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
+    """
     with naming_keys("EVAL"):
         return Evaluator(
             benchmark.tests,
@@ -82,6 +94,8 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> Evaluator:
             ap=cfg.EVAL.AP,
             camera_filter=cfg.EVAL.CAMERA_FILTER,
             flip=cfg.EVAL.FLIP,
+            index=index_of(cfg),
+            dim=dim,
         )
 
 

@@ -173,6 +173,11 @@ KEYS = {
     "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True),
     "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True),
     "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder", free=True),
+    "EVAL.BACKEND": Key(
+        "exact", "what ranks: a comparison with every image, or an index of faiss", choices=("exact", "faiss")
+    ),
+    "EVAL.INDEX": Key("flat", "of faiss: flat, hnsw, ivfpq, or for index_factory, as in IVF256,Flat;nprobe=16"),
+    "EVAL.INDEX_DEPTH": Key(1000, "images that a query asks it for; of flat it gets all", least=1),
     "EVAL.METRIC": Key("cosine", "distance of features", choices=("cosine", "euclidean")),
     "EVAL.AP": Key(
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoint": {"results"},
     "distributed": {"models"},
     "loading": {"checkpoint", "config", "models", "zoo"},
-    "build": {"config", "data", "evaluation", "loading", "methods", "models"},
+    "build": {"config", "data", "evaluation", "loading", "methods", "models", "retrieval"},
     "training": {
         *("build", "checkpoint", "config", "data", "devices", "distributed", "evaluation", "methods", "models"),
         *("report", "results"),

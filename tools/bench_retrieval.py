@@ -37,8 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.apps.cli import run_tool
 from lreid.errors import InputError
 from lreid.gallery import Gallery
-from lreid.gallery.faiss.index import KINDS, import_faiss
 from lreid.retrieval import evaluate
+from lreid.retrieval.index import KINDS, import_faiss
 from lreid.retrieval.scores import blocks
 
 LATENT = 64  # dimensions that identities and images differ in

@@ -5,6 +5,7 @@ lreid test --checkpoint runs/my-run                                    # after e
 lreid test --checkpoint zoo:dwopp-synthetic-10                         # a model of the zoo
 lreid test --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
 lreid test --checkpoint task-10.pt --query my/queries --gallery my/gallery
+lreid test --gallery people.gallery --query my/labelled                # what a saved gallery finds
 lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm camera --rerank
 lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # any key of the config
 """
@@ -25,8 +26,9 @@ import torch
 from yacs.config import CfgNode
 
 from lreid.apps.cli import add_config
+from lreid.apps.gallery_test import score_gallery
 from lreid.apps.rankings import page_section
-from lreid.build import benchmark_of, evaluator_of
+from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import check_values, differing_keys, load_config
 from lreid.data.images import Images
@@ -35,14 +37,15 @@ from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
-from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, hardest_rankings, score
+from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import write_text
+from lreid.gallery.milvus.place import SCHEME
 from lreid.loading import load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.report.tables import cross_model_table, number, score_table
+from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.zoo import PREFIX
 
@@ -60,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         nargs="+",
-        required=True,
+        default=[],
         metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders for all their finished tasks",
+        help="checkpoints, zoo:NAME, or run folders for all their finished tasks; a saved gallery knows its own",
     )
     add_config(parser, "another benchmark than that of the run")
     parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
-    parser.add_argument("--gallery", type=Path, metavar="DIR", help="folder of your gallery")
+    parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery, or one that lreid search has built")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write test.json and ranked.html (default: RUN/test)"
@@ -92,12 +95,16 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--csv and --query are two ways to name images; give one of them")
     # The list of checkpoints takes in the KEY VALUE pairs that follow it.
     files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
+    overrides = args.checkpoint[len(files) :] + args.overrides
+    if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
+        _test_gallery(args, [Path(file) for file in files], overrides)
+        return
     results = score_checkpoints(
         [Path(file) for file in files],
         args.out,
         config=args.config,
-        overrides=args.checkpoint[len(files) :] + args.overrides,
-        folders=(args.query, args.gallery) if args.query else None,
+        overrides=overrides,
+        folders=(args.query, Path(args.gallery)) if args.query else None,
         csv=args.csv,
         adapt_norm=args.adapt_norm,
         rerank=args.rerank,
@@ -106,8 +113,26 @@ def run(args: argparse.Namespace) -> None:
         blur=args.blur,
     )
     print(f"\n{score_table(results)}")
+    if any("index" in row for row in results["rows"]):
+        print(f"\n{index_table(results)}")
     if args.cross_model:
         print(f"\n{cross_model_table(results)}")
+
+
+def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
+    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "blur"):
+        if getattr(args, name):
+            raise InputError(
+                f"--{name.replace('_', '-')}: {args.gallery} is searched as it is; give a folder, or leave it out"
+            )
+    if len(checkpoints) > 1:
+        raise InputError(f"--checkpoint: {args.gallery} is of one model; name one, or none for the one it knows")
+    checkpoint = checkpoints[0] if checkpoints else None
+    out = args.out or Path(f"{args.gallery.removeprefix(SCHEME).strip('/').split('/')[-1]}-test")
+    results = score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides)
+    print(f"\n{score_table(results)}")
+    if any("index" in row for row in results["rows"]):
+        print(f"\n{index_table(results)}")
 
 
 def score_checkpoints(
@@ -145,8 +170,9 @@ def score_checkpoints(
         The content of ``test.json``; all in per cent:
 
         * ``rows``: figures of :func:`lreid.evaluation.scoring.score` for each ``checkpoint``, ``test`` and ``variant``
-          (``plain``, ``expanded queries``, ``re-ranked``, ``adapt-norm gallery`` …); ``transductive`` marks those that
-          look at all queries together or adapt to the gallery's images;
+          (``plain``, which is exact; ``index NAME`` with ``EVAL.BACKEND faiss``; ``expanded queries``, ``re-ranked``,
+          ``adapt-norm gallery`` …); ``transductive`` marks those that look at all queries together or adapt to the
+          gallery's images;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
         * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
@@ -256,7 +282,7 @@ class _Suite:
             cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH = size
             # The evaluator refuses tests without a match; with unknown cameras the filter is off.
             cfg.EVAL.CAMERA_FILTER = all(self.protocol(test)["camera_filter"] for test in self.tests)
-            self.evaluators[size] = evaluator_of(cfg, Benchmark("", (), tuple(self.tests)))
+            self.evaluators[size] = evaluator_of(cfg, Benchmark("", (), tuple(self.tests)), model.dim)
         return self.evaluators[size]
 
     def images(self, model: Embedder) -> list[tuple[Images, Images]]:
@@ -304,10 +330,12 @@ def _variants(
     protocol = suite.protocol(test)
 
     def row(variant: str, transductive: bool, both: Features, **options: Any) -> dict[str, Any]:
-        figures = score(test, images, both, **(protocol | options))
+        figures = score(test, images, both, **(protocol | {"device": suite.device} | options))
         return {"variant": variant, "transductive": transductive} | figures
 
     rows = [row("plain", False, features)]
+    if index := index_of(suite.cfg):
+        rows.append(row(f"index {index.index}", False, features, index=index))
     if expand:
         expanded = expand_queries(query, gallery, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
@@ -398,20 +426,7 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     notes = []
     for test in suite.tests:
         figures = next(row for row in rows if row["test"] == test.name)
-        absent, filtered = figures["num_absent"], figures["num_filtered"]
-        if absent or filtered:
-            notes.append(
-                f"{test.name}: {absent + filtered} queries have no match: {absent} with an identity that is not in the "
-                f"gallery, {filtered} with one that is there only under the query's own camera"
-            )
-        if not suite.has_cameras(test):
-            notes.append(f"{test.name}: cameras are not known, so the camera filter is off")
-        rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * len(test.query) < 1]
-        if figures["open_set"] and rates:
-            notes.append(
-                f"{test.name}: {len(test.query)} queries are too few for {' and '.join(rates)} false accepts; "
-                "instead no impostor passes"
-            )
+        notes += notes_on(test.name, figures, len(test.query), has_cameras=suite.has_cameras(test))
     if any(row["transductive"] for row in rows):
         notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
     if suite.skipped:

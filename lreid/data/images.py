@@ -154,7 +154,11 @@ class Images(Sequence[np.ndarray]):
         if self._cache is not None:
             return self._cache[index]
         if isinstance(index, slice):
-            return np.stack([self[i] for i in range(len(self))[index]])
+            rows = range(len(self))[index]
+            if len(rows) > 1:  # PIL releases the interpreter while it decodes
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    return np.stack(list(pool.map(self.__getitem__, rows)))
+            return np.stack([self[i] for i in rows])
         return read_image(self.records[index].path, height=self.height, width=self.width)
 
 

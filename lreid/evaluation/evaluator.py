@@ -8,15 +8,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.protocol import evaluate_splits, split_rows
+from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
 from lreid.models import Embedder
 from lreid.results import MAX_RANK, figures_of
-from lreid.retrieval import average_evaluations
+from lreid.retrieval import FaissIndex, average_evaluations
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
 
@@ -50,9 +51,12 @@ class Evaluator:
         flip: add the features of the flipped images.
         batch_size: images a forward pass.
         disk: where those images are kept that do not fit into memory.
+        index: search galleries through it; None compares with every image.
+        dim: width of the models' features, to try the index beforehand; 0 does not try it.
 
     Raises:
-        InputError: an image cannot be read, or not one query of a test set has a match.
+        InputError: an image cannot be read, not one query of a test set has a match, or an index cannot be made of a
+            gallery.
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class Evaluator:
         flip: bool,
         batch_size: int,
         disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
+        index: FaissIndex | None = None,
+        dim: int = 0,
     ) -> None:
-        self.tests = tests
+        self.tests, self.index = tests, index
         self.protocol: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
         self.extraction: dict[str, Any] = {"flip": flip, "batch_size": batch_size}
         self.images: list[tuple[Images, Images]] = []
@@ -82,6 +88,9 @@ class Evaluator:
                 pair.append(images)
             self.images.append((pair[0], pair[1]))
             _require_match(test, *self.images[-1], camera_filter=camera_filter)
+            if index and dim:
+                for _, columns in split_rows(test, *pair):
+                    index.check(len(np.arange(len(pair[1]))[columns]), dim)
 
     @property
     def skipped(self) -> list[str]:
@@ -101,14 +110,19 @@ class Evaluator:
         for test, images in zip(self.tests, self.images, strict=True):
             query, gallery = images
             features = model.extract(query, **self.extraction), model.extract(gallery, **self.extraction)
-            figures.append(once(partial(self._figures, test, images, features)))
+            figures.append(once(partial(self._figures, test, images, features, model.mean.device)))
         return figures
 
     def _figures(
-        self, test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray]
+        self,
+        test: QueryGallery,
+        images: tuple[Images, Images],
+        features: tuple[np.ndarray, np.ndarray],
+        device: torch.device,
     ) -> TestFigures:
         query = images[0]
-        results = evaluate_splits(test, images, features, max_rank=MAX_RANK, **self.protocol)
+        searches = searches_of(self.index, test, images, features[1], self.protocol["metric"])
+        results = evaluate_splits(test, images, features, searches, max_rank=MAX_RANK, device=device, **self.protocol)
         identity_aps: dict[int, list[float]] = {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
         for (rows, _), result in zip(split_rows(test, *images), results, strict=True):

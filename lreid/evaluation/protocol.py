@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
-from lreid.retrieval import Evaluation, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval import Evaluation, FaissIndex, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval.index import FaissSearch, Search
+from lreid.retrieval.scores import Metric
+
+
+def searches_of(
+    index: FaissIndex | None, test: QueryGallery, images: tuple[Images, Images], gallery: np.ndarray, metric: Metric
+) -> list[FaissSearch | None]:
+    """The gallery of every split of a test set in an index; None each where there is none.
+
+    Args:
+        index: its kind.
+        test: the test set.
+        images: of queries and gallery.
+        gallery: (G, D) features of the latter.
+        metric: of :func:`lreid.retrieval.evaluate`.
+    """
+    return [index.over(gallery[columns], metric) if index else None for _, columns in split_rows(test, *images)]
 
 
 def evaluate_splits(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], **options: Any
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    searches: Sequence[Search | None],
+    **options: Any,
 ) -> list[Evaluation]:
     """How every split of a test set is searched; a test set without splits is a single one.
 
@@ -21,7 +42,8 @@ def evaluate_splits(
         test: the test set.
         images: of queries and gallery.
         features: (Q, D) and (G, D), of these images.
-        options: ``metric``, ``ap``, ``camera_filter``, ``max_rank`` and ``rerank`` of
+        searches: of every split, see :func:`searches_of`.
+        options: ``metric``, ``ap``, ``camera_filter``, ``max_rank``, ``device`` and ``rerank`` of
             :func:`lreid.retrieval.evaluate`.
 
     Raises:
@@ -30,7 +52,7 @@ def evaluate_splits(
     query, gallery = images
     track_of = dict(zip(test.gallery, test.tracks, strict=True)) if test.tracks else {}
     results = []
-    for rows, columns in split_rows(test, query, gallery):
+    for (rows, columns), search in zip(split_rows(test, query, gallery), searches, strict=True):
         arguments = (
             features[0][rows],
             features[1][columns],
@@ -41,11 +63,11 @@ def evaluate_splits(
         )
         if test.tracks:
             tracks = np.array([track_of[record] for record in gallery.records])
-            results.append(evaluate_image_to_track(*arguments, tracks[columns], **options))
+            results.append(evaluate_image_to_track(*arguments, tracks[columns], search=search, **options))
         elif test.single_shot:
-            results.append(evaluate_single_shot(*arguments, **options))
+            results.append(evaluate_single_shot(*arguments, search=search, **options))
         else:
-            results.append(evaluate(*arguments, **options))
+            results.append(evaluate(*arguments, search=search, **options))
     return results
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.protocol import evaluate_splits, split_rows
+from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
 from lreid.identities import JUNK
 from lreid.results import MAX_RANK, figures_of
-from lreid.retrieval import OpenSetRate, average_evaluations, evaluate, open_set_rates
+from lreid.retrieval import (
+    Evaluation,
+    FaissIndex,
+    IndexCost,
+    OpenSetRate,
+    average_evaluations,
+    cost_of,
+    evaluate,
+    open_set_rates,
+)
+from lreid.retrieval.arrays import as_comparable
+from lreid.retrieval.index import FaissSearch
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.rerank import KReciprocal
-from lreid.retrieval.scores import Metric
+from lreid.retrieval.scores import Metric, Scorer
 
 FALSE_ACCEPT_RATES = (0.01, 0.001)
 
@@ -31,6 +44,8 @@ def score(
     camera_filter: bool,
     rerank: KReciprocal | None = None,
     open_set: bool = True,
+    index: FaissIndex | None = None,
+    device: torch.device | None = None,
 ) -> dict[str, Any]:
     """Figures of a model on a test set.
 
@@ -38,7 +53,8 @@ def score(
         test: the test set. Where it has splits, figures are means over them and counts are sums.
         images: of queries and gallery.
         features: (Q, D) and (G, D), of these images.
-        metric, ap, camera_filter, rerank: of :func:`lreid.retrieval.evaluate`.
+        metric, ap, camera_filter, rerank, device: of :func:`lreid.retrieval.evaluate`.
+        index: search the gallery through it; None compares with every image.
         open_set: look for true-positive rates as well, which compare images by cosine similarity, whatever ``metric``
             is and whether tracks are ranked or not.
 
@@ -46,17 +62,39 @@ def score(
         Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries
         ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
         a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
-        no query can serve as an impostor.
+        no query can serve as an impostor. With an index also ``index``: its name, ``depth``, and what
+        :class:`lreid.retrieval.IndexCost` measures.
 
     Raises:
         InputError: no query has a match.
     """
+    searches = searches_of(index, test, images, features[1], metric)
     result = average_evaluations(
         evaluate_splits(
-            test, images, features, metric=metric, ap=ap, camera_filter=camera_filter, rerank=rerank, max_rank=MAX_RANK
+            test,
+            images,
+            features,
+            searches,
+            metric=metric,
+            ap=ap,
+            camera_filter=camera_filter,
+            rerank=rerank,
+            max_rank=MAX_RANK,
+            device=device,
         )
     )
-    rates = _open_set(test, images, features, camera_filter) if open_set else []
+    rates = []
+    if open_set:
+        cosine = searches if metric == "cosine" else searches_of(index, test, images, features[1], "cosine")
+        rates = _open_set(test, images, features, cosine, camera_filter, device)
+    told = told_figures(result, rates)
+    if index:
+        told["index"] = _cost(index, test, images, features, searches, metric)
+    return told
+
+
+def told_figures(result: Evaluation, rates: Sequence[Sequence[OpenSetRate]]) -> dict[str, Any]:
+    """What :func:`score` tells of a ranking, and of the open-set rates of its splits."""
     return {
         **figures_of(result),
         **{count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")},
@@ -72,12 +110,67 @@ def score(
     }
 
 
+def notes_on(name: str, figures: dict[str, Any], queries: int, *, has_cameras: bool) -> list[str]:
+    """What a reader must know of the figures of one test set, of :func:`lreid.evaluation.scoring.score`."""
+    notes = []
+    absent, filtered = figures["num_absent"], figures["num_filtered"]
+    if absent or filtered:
+        notes.append(
+            f"{name}: {absent + filtered} queries have no match: {absent} with an identity that is not in the "
+            f"gallery, {filtered} with one that is there only under the query's own camera"
+        )
+    if not has_cameras:
+        notes.append(f"{name}: cameras are not known, so the camera filter is off")
+    rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * queries < 1]
+    if figures["open_set"] and rates:
+        notes.append(
+            f"{name}: {queries} queries are too few for {' and '.join(rates)} false accepts; instead no impostor passes"
+        )
+    return notes
+
+
+def told_costs(name: str, depth: int, costs: Sequence[IndexCost]) -> dict[str, Any]:
+    """What :func:`score` tells of an index, mean over the splits; a measure that is not known is None."""
+    recalls = {k: [cost.recall[k] for cost in costs if k in cost.recall] for k in (1, 10, 100)}
+    measures = {
+        measure: [getattr(cost, measure) for cost in costs]
+        for measure in ("queries_per_second", "megabytes", "build_seconds")
+    }
+    return {
+        "name": name,
+        "depth": depth,
+        "recall": {str(k): 100 * float(np.mean(each)) for k, each in recalls.items() if each},
+        **{measure: None if None in values else float(np.mean(values)) for measure, values in measures.items()},
+    }
+
+
+def _cost(
+    index: FaissIndex,
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    searches: Sequence[FaissSearch | None],
+    metric: Metric,
+) -> dict[str, Any]:
+    """What the index costs, mean over the splits."""
+    costs = []
+    for (rows, columns), search in zip(split_rows(test, *images), searches, strict=True):
+        if search is not None:
+            costs.append(cost_of(search, Scorer(*as_comparable(features[0][rows], features[1][columns]), metric)))
+    return told_costs(index.index, index.depth, costs)
+
+
 def _open_set(
-    test: QueryGallery, images: tuple[Images, Images], features: tuple[np.ndarray, np.ndarray], camera_filter: bool
+    test: QueryGallery,
+    images: tuple[Images, Images],
+    features: tuple[np.ndarray, np.ndarray],
+    searches: Sequence[FaissSearch | None],
+    camera_filter: bool,
+    device: torch.device | None,
 ) -> list[list[OpenSetRate]]:
     """The rates of every split; none where there is no impostor."""
     (query, gallery), rates = images, []
-    for rows, columns in split_rows(test, query, gallery):
+    for (rows, columns), search in zip(split_rows(test, query, gallery), searches, strict=True):
         try:
             found = open_set_rates(
                 features[0][rows],
@@ -88,6 +181,8 @@ def _open_set(
                 gallery.camids[columns],
                 camera_filter=camera_filter,
                 false_accept_rates=FALSE_ACCEPT_RATES,
+                device=device,
+                search=search,
             )
         except InputError:  # the arguments are sound, they were ranked: there is no impostor
             found = []

@@ -221,6 +221,7 @@ def protocol(groups: Sequence[Group], where: str) -> Markup:
         ("average precision", _distinct(run["ap"] for run in runs)),
         ("metric", _distinct(config.get("EVAL.METRIC") for config in configs)),
         ("camera filter", _distinct(_switch(config.get("EVAL.CAMERA_FILTER")) for config in configs)),
+        ("searched by", _distinct(_searched(config) for config in configs)),
         ("flipped images added", _distinct(_switch(config.get("EVAL.FLIP")) for config in configs)),
         ("cameras", _distinct(config.get("BENCHMARK.CAMERAS") for config in configs)),
         *(("test set " + name, told) for name, told in galleries.items()),
@@ -261,6 +262,13 @@ def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> Markup:
 def _distinct(values: Iterable[Any]) -> str | None:
     """Each value once, with commas; None where there is none."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
+
+
+def _searched(config: dict[str, Any]) -> str | None:
+    """How test sets were ranked, of a run that tells."""
+    if config.get("EVAL.BACKEND") != "faiss":
+        return config.get("EVAL.BACKEND")
+    return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"
 
 
 def _switch(value: bool | None) -> str | None:

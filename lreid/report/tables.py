@@ -63,7 +63,7 @@ def task_table(results: Results) -> str:
     head = (
         f"{results['method']} on {results['benchmark']}, seed {results['seed']}: "
         f"{len(rows)} of {len(results['tasks'])} tasks\n"
-        f"mAP / Rank-1 in per cent, {results['ap']} AP"
+        f"mAP / Rank-1 in per cent, {results['ap']} AP{_found_by(results)}"
     )
     if not rows:
         return head
@@ -202,6 +202,32 @@ def score_table(results: dict[str, Any]) -> str:
     )
 
 
+def index_table(results: dict[str, Any]) -> str:
+    """What indexes cost beside the exact ranking: figures, and those by which one is chosen.
+
+    Args:
+        results: the content of ``test.json``, with ``EVAL.BACKEND faiss``.
+    """
+    exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
+    shown = [("mAP", "mAP"), ("rank1", "R1")]
+    heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "beside exact"))]
+    heads += ["recall@1", "@10", "@100", "queries/s", "MB", "build, s"]
+    rows, depths = [], set()
+    for row in results["rows"]:
+        if "index" not in row:
+            continue
+        right, index = exact[row["checkpoint"], row["test"]], row["index"]
+        depths.add("all images" if row["index"]["name"] == "flat" else f"the {index['depth']} images")
+        figures = [
+            text for key, _ in shown for text in (number(row[key]), number(row[key] - right[key], 1, signed=True))
+        ]
+        recalls = [number(index["recall"].get(k)) for k in ("1", "10", "100")]
+        measures = (number(index["queries_per_second"], 0), number(index["megabytes"]), number(index["build_seconds"]))
+        rows.append([row["checkpoint"], row["test"], index["name"], *figures, *recalls, *measures])
+    head = f"per cent; figures of {' or '.join(sorted(depths))} that a query finds, all others behind them"
+    return "\n".join([head, "", text_table(heads, rows, left=3)])
+
+
 def cross_model_table(results: dict[str, Any]) -> str:
     """For every test set the mAP of each model's queries (rows) in each model's gallery (columns).
 
@@ -248,6 +274,11 @@ def _switches(run: Results) -> dict[str, float | None]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
+
+
+def _found_by(results: Results) -> str:
+    config = results.get("config", {})
+    return f", faiss {config['EVAL.INDEX']}" if config.get("EVAL.BACKEND") == "faiss" else ""
 
 
 def _pair(mean_ap: float | None, rank1: float | None) -> str:

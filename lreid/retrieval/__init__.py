@@ -1,5 +1,9 @@
-"""Scoring retrieval: rankings and their figures, protocols, re-ranking, open-set search. Needs numpy and torch only."""
+"""Scoring retrieval: rankings and their figures, protocols, re-ranking, open-set search, indexes.
 
+Needs numpy and torch; faiss for indexes only.
+"""
+
+from lreid.retrieval.index import FaissIndex, IndexCost, cost_of
 from lreid.retrieval.open_set import OpenSetRate, open_set_rates
 from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.ranking import Evaluation, evaluate
@@ -7,9 +11,12 @@ from lreid.retrieval.rerank import KReciprocal, expand_queries
 
 __all__ = [
     "Evaluation",
+    "FaissIndex",
+    "IndexCost",
     "KReciprocal",
     "OpenSetRate",
     "average_evaluations",
+    "cost_of",
     "evaluate",
     "evaluate_image_to_track",
     "evaluate_single_shot",

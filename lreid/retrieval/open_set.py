@@ -12,7 +12,8 @@ import torch
 from lreid.errors import InputError
 from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_comparable, unit_rows
-from lreid.retrieval.scores import blocks, full_precision
+from lreid.retrieval.index import IndexScores, Search
+from lreid.retrieval.scores import BlockScores, Cosines, blocks
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def open_set_rates(
     camera_filter: bool = True,
     false_accept_rates: Sequence[float] = (0.01, 0.001),
     device: torch.device | str | None = None,
+    search: Search | None = None,
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
@@ -78,20 +80,49 @@ def open_set_rates(
         camera_filter: leave out images of the query's identity and camera.
         false_accept_rates: in [0, 1).
         device: where to compute; ``None`` is where the gallery features are.
+        search: of :func:`lreid.retrieval.evaluate`, by cosine similarity.
 
     Raises:
         InputError: unusable input, no query with a match, or no image of another identity in the gallery.
     """
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
-    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids, gallery_ids, query_cams, gallery_cams, (len(queries), len(gallery)), camera_filter=camera_filter
+    exact = Cosines(queries, gallery)
+    return rates_of_scores(
+        IndexScores(search, queries, len(gallery), exact) if search else exact,
+        query_ids,
+        gallery_ids,
+        query_cams,
+        gallery_cams,
+        camera_filter=camera_filter,
+        false_accept_rates=false_accept_rates,
     )
-    own = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among the query's identity
-    others = np.full(len(queries), -np.inf, dtype=np.float32)  # best score among all other identities
-    for here in blocks(len(queries), len(gallery)):
-        with full_precision():
-            scores = queries[here] @ gallery.T  # (B, G)
+
+
+def rates_of_scores(
+    score: BlockScores,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any = None,
+    gallery_cams: Any = None,
+    *,
+    camera_filter: bool = True,
+    false_accept_rates: Sequence[float] = (0.01, 0.001),
+) -> list[OpenSetRate]:
+    """Rates of scores that come from anywhere. Arguments and result are those of :func:`open_set_rates`.
+
+    Args:
+        score: called with a slice of the queries, gives their ``(B, G)`` cosine similarities; ``score.shape`` is
+            ``(Q, G)``.
+    """
+    num_queries, num_gallery = score.shape
+    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
+        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
+    )
+    own = np.full(num_queries, -np.inf, dtype=np.float32)  # best score among the query's identity
+    others = np.full(num_queries, -np.inf, dtype=np.float32)  # best score among all other identities
+    for here in blocks(num_queries, num_gallery):
+        scores = score(here)  # (B, G)
         same = query_ids[here, None] == gallery_ids  # (B, G)
         kept = same & (gallery_ids != JUNK)
         if camera_filter:

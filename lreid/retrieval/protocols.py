@@ -13,6 +13,7 @@ from torch import Tensor
 from lreid.errors import InputError
 from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_labels
+from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
 from lreid.retrieval.rerank import KReciprocal
@@ -31,6 +32,7 @@ def evaluate_image_to_track(
     metric: Metric = "cosine",
     device: torch.device | str | None = None,
     rerank: KReciprocal | None = None,
+    search: Search | None = None,
     **options: Any,
 ) -> Evaluation:
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
@@ -44,7 +46,7 @@ def evaluate_image_to_track(
     Raises:
         InputError: as there, or a track with two identities or cameras.
     """
-    score = scores_of(query_features, gallery_features, metric, device, rerank)
+    score = scores_of(query_features, gallery_features, metric, device, rerank, search)
     gallery_ids, gallery_cams, gallery_tracks = (
         as_labels(labels, f"gallery {name}", score.shape[1])
         for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras"), (gallery_tracks, "tracks"))
@@ -86,6 +88,7 @@ def evaluate_single_shot(
     max_rank: int = 50,
     device: torch.device | str | None = None,
     rerank: KReciprocal | None = None,
+    search: Search | None = None,
     **options: Any,
 ) -> Evaluation:
     """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
@@ -103,7 +106,7 @@ def evaluate_single_shot(
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")
-    score = scores_of(query_features, gallery_features, metric, device, rerank)
+    score = scores_of(query_features, gallery_features, metric, device, rerank, search)
     num_queries, num_gallery = score.shape
     query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
         query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
@@ -128,7 +131,9 @@ def evaluate_single_shot(
         if camera_filter:
             kept = query_cams[here][rows] != gallery_cams[columns]
             rows, columns = rows[kept], columns[kept]
-        scores = score(here).cpu().numpy()  # (B, G)
+        found = score(here)  # (B, G)
+        unfound_last(found, rows, columns)
+        scores = found.cpu().numpy()
         for lot in lots:
             queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the image drawn for them
             _, others = _lowest(gallery_ids[counted], counted, lot)  # (I,) an image for each identity

@@ -15,6 +15,7 @@ import torch
 from lreid.errors import InputError
 from lreid.identities import JUNK
 from lreid.retrieval.arrays import as_all_labels, as_comparable
+from lreid.retrieval.index import IndexScores, Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
@@ -72,6 +73,7 @@ def evaluate(
     block: int | None = None,
     device: torch.device | str | None = None,
     rerank: KReciprocal | None = None,
+    search: Search | None = None,
 ) -> Evaluation:
     """Ranks the gallery for every query and scores the rankings.
 
@@ -99,12 +101,15 @@ def evaluate(
         block: queries scored at a time; ``None`` keeps a block near 64 MB.
         device: where to compute; ``None`` is where the gallery features are.
         rerank: re-ranks every ranking first; see :class:`lreid.retrieval.KReciprocal`.
+        search: finds what is ranked, for instance ``FaissIndex("hnsw").over(gallery_features, metric)``. Images that it
+            does not find come last, the query's matches behind all others. One that finds all, as a ``flat`` index
+            does, gives the figures of the exact ranking.
 
     Raises:
         InputError: unusable input, or no query has a match; the message says which filter took them.
     """
     return evaluate_scores(
-        scores_of(query_features, gallery_features, metric, device, rerank),
+        scores_of(query_features, gallery_features, metric, device, rerank, search),
         query_ids,
         gallery_ids,
         query_cams,
@@ -122,10 +127,16 @@ def scores_of(
     metric: Metric = "cosine",
     device: torch.device | str | None = None,
     rerank: KReciprocal | None = None,
+    search: Search | None = None,
 ) -> BlockScores:
     """Scores of all queries against all gallery images. Arguments are those of :func:`evaluate`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
-    return rerank(queries, gallery, metric) if rerank else Scorer(queries, gallery, metric)
+    if rerank:
+        if search:
+            raise InputError("re-ranking compares all images with all, so it takes no search")
+        return rerank(queries, gallery, metric)
+    scorer = Scorer(queries, gallery, metric)
+    return IndexScores(search, scorer.queries, len(gallery), scorer) if search else scorer
 
 
 def evaluate_scores(
@@ -173,7 +184,9 @@ def evaluate_scores(
         scores = score(here)  # (B, G)
         scores[:, junk] = -torch.inf
         scores[rows[removed], columns[removed]] = -torch.inf
-        ranks = count_ahead(scores, rows[~removed], columns[~removed])
+        rows, columns = rows[~removed], columns[~removed]
+        unfound_last(scores, rows, columns)
+        ranks = count_ahead(scores, rows, columns)
         valid = here.start + np.flatnonzero(matches)
         average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
             ranks, matches[matches > 0], ap

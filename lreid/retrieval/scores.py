@@ -37,6 +37,41 @@ class BlockScores(Protocol):
         """``(B, G)`` scores of the queries in a slice: the higher, the nearer."""
 
 
+class ExactScores(BlockScores, Protocol):
+    """Scores of features against features.
+
+    Attributes:
+        queries: ``(Q, D)``, what is compared with the gallery.
+    """
+
+    queries: Tensor
+
+    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+        """What rounding is relative to, in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each."""
+
+
+class Cosines:
+    """Scores of unit vectors: their inner products, which are cosines in [-1, 1] up to rounding.
+
+    Args:
+        queries: ``(Q, D)`` unit vectors.
+        gallery: ``(G, D)`` unit vectors of the same dtype and device.
+    """
+
+    def __init__(self, queries: Tensor, gallery: Tensor):
+        self.queries, self.gallery = queries, gallery
+        self.shape = len(queries), len(gallery)
+
+    def __call__(self, here: slice) -> Tensor:
+        """``(B, G)`` cosines of the queries in a slice."""
+        with full_precision():
+            return self.queries[here] @ self.gallery.T
+
+    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+        """See :class:`ExactScores`."""
+        return queries.norm(dim=1, keepdim=True)
+
+
 class Scorer:
     """Scores of queries against one gallery: the higher, the nearer. Equal gallery rows score equal.
 
@@ -74,6 +109,12 @@ class Scorer:
         if len(self.repeats):
             scores[:, self.repeats] = scores[:, self.originals]
         return scores
+
+    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+        """See :class:`ExactScores`: the lengths of the queries, or the sums of both squared lengths."""
+        if self.metric == "cosine":
+            return queries.norm(dim=1, keepdim=True)
+        return queries.square().sum(1, keepdim=True) + 2 * self.term[columns]
 
 
 def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:

@@ -89,7 +89,7 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None)
     _divide(cfg, method)
-    evaluator = evaluator_of(cfg, benchmark)
+    evaluator = evaluator_of(cfg, benchmark, method.model.dim)
     accuracy = accuracy_evaluator_of(cfg, benchmark)
     results = new_results(cfg, benchmark, protocol, evaluator)
     results["exemplars"] = method.exemplars

@@ -181,6 +181,25 @@ def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path
     ]
 
 
+def test_an_index_is_a_row_beside_the_exact_one(run: Path, tmp_path: Path) -> None:
+    checkpoint = run / "checkpoints" / "task-01.pt"
+    backend = ["EVAL.BACKEND", "faiss", "EVAL.INDEX"]
+    for index in ("flat", "hnsw"):
+        results = score_checkpoints([checkpoint], tmp_path, overrides=[*backend, index])
+        exact, found = results["rows"]
+        cost = found.pop("index")
+        assert (exact["variant"], found["variant"]) == ("plain", f"index {index}")
+        assert exact | {"variant": found["variant"]} == found  # so small a graph finds all
+        assert cost["recall"]["10"] == 100
+    assert json.loads((tmp_path / "test.json").read_text())["rows"][1]["index"] == cost
+    for index, told in (("falt", "could not parse"), ("ivfpq", "ivfpq learns from 9984 images or more")):
+        with pytest.raises(InputError, match=f"^EVAL.INDEX is '{index}', .*{told}"):
+            score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, index])
+    with pytest.raises(InputError, match="^EVAL.INDEX_DEPTH is 0; it must be 1 or more"):
+        score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, "flat", "EVAL.INDEX_DEPTH", "0"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "other.pt", seed=1, INPUT__HEIGHT=48, INPUT__WIDTH=24)
     results = score_checkpoints([run / "checkpoints" / "task-01.pt", other], tmp_path / "out")

@@ -159,6 +159,8 @@ def test_images_are_those_of_read_image_in_order(records, cache_gib, workers):
     for record, image in zip(records, loaded, strict=True):
         assert image.dtype == np.uint8
         np.testing.assert_array_equal(image, read_image(record.path, height=16, width=8))
+    for rows in (slice(1, 4), slice(4, None), slice(None, None, -2)):
+        np.testing.assert_array_equal(loaded[rows], np.stack(list(loaded))[rows])
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from lreid.build import benchmark_of, evaluator_of
+from lreid.config import load_config
 from lreid.data.records import QueryGallery
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator
+from lreid.loading import load_model
 from lreid.models import Embedder
+from lreid.retrieval import FaissIndex
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,31 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
     for camera_filter in (True, False):
         with pytest.raises(InputError, match="campus: not one identity of the queries is in the gallery"):
             evaluator(others, camera_filter=camera_filter)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: QueryGallery, metric: str) -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    exact = evaluator(test_set, metric=metric).evaluate(model)
+    assert evaluator(test_set, metric=metric, index=FaissIndex(), dim=model.dim).evaluate(model) == exact
+    coarse = FaissIndex("IVF4,PQ2x2", depth=5)
+    assert evaluator(test_set, metric=metric, index=coarse, dim=model.dim).evaluate(model) != exact
+
+
+def test_an_index_that_a_gallery_cannot_train_is_refused_before_anything_is_trained(test_set: QueryGallery) -> None:
+    with pytest.raises(InputError, match="ivfpq learns from 9984 images or more"):
+        evaluator(test_set, index=FaissIndex("ivfpq"), dim=256)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["synthetic-10", "synthetic-domains", "synthetic-vehicles-10"])
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_built_in_benchmarks_have_the_same_figures_through_a_flat_index(name: str, metric: str) -> None:
+    """Of a trained model; seen and unseen galleries."""
+    model = load_model("zoo:dwopp-synthetic-10")
+    found = []
+    for backend in ("exact", "faiss"):
+        cfg = load_config([f"benchmarks/{name}"], ["EVAL.BACKEND", backend, "EVAL.METRIC", metric])
+        found.append(evaluator_of(cfg, benchmark_of(cfg), model.dim).evaluate(model))
+    assert found[0] == found[1]

@@ -10,7 +10,7 @@ import pytest
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
 from lreid.evaluation.scoring import hardest_rankings, score
-from lreid.retrieval import evaluate
+from lreid.retrieval import FaissIndex, evaluate
 from lreid.retrieval.rerank import KReciprocal
 
 PROTOCOL = {"metric": "cosine", "ap": "rectangular", "camera_filter": True}
@@ -49,6 +49,16 @@ def test_figures_by_hand() -> None:
     for rate in rates:
         assert rate["threshold"] == pytest.approx(np.cos(np.radians(10)), abs=1e-6)
         assert rate["true_positive_rate"] == 50
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_an_index_gives_all_figures_of_the_open_set_too_and_tells_its_cost(metric: str) -> None:
+    protocol = PROTOCOL | {"metric": metric}
+    figures = score(TEST, (QUERY, GALLERY), FEATURES, **protocol, index=FaissIndex("flat", depth=5))
+    cost = figures.pop("index")
+    assert figures == score(TEST, (QUERY, GALLERY), FEATURES, **protocol)
+    assert (cost["name"], cost["depth"], cost["recall"]) == ("flat", 5, {"1": 100})
+    assert cost.keys() == {"name", "depth", "recall", "queries_per_second", "megabytes", "build_seconds"}
 
 
 def test_without_strangers_the_open_set_is_empty() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lreid.report import comparison_table, task_table
-from lreid.report.tables import WIDTH, cross_model_table, number, score_table
+from lreid.report.tables import WIDTH, cross_model_table, index_table, number, score_table
 
 
 def line_of(table, start):
@@ -259,3 +259,16 @@ def test_cross_model_table() -> None:
 )
 def test_numbers_for_reading(value, signed, text):
     assert number(value, signed=signed) == text
+
+
+def test_index_table() -> None:
+    cost = {"depth": 100, "recall": {"1": 98.0, "10": 97.5}, "queries_per_second": 1234.4, "megabytes": 2.25}
+    cost |= {"name": "hnsw", "build_seconds": 0.44}
+    found = scored("task-01", "index hnsw", False, [40.0, 10, 50.5, 75, 100], []) | {"index": cost}
+    head, _, *lines = index_table(RESULTS | {"rows": [*RESULTS["rows"], found]}).splitlines()
+    assert head == "per cent; figures of the 100 images that a query finds, all others behind them"
+    heads = ["checkpoint", "test set", "index", "mAP", "beside exact", "R1", "beside exact", "recall@1", "@10", "@100"]
+    assert [re.split(r"\s{2,}", line) for line in lines if not line.startswith("-")] == [
+        [*heads, "queries/s", "MB", "build, s"],
+        ["task-01", "north", "hnsw", "40.0", "-1.2", "50.5", "+0.5", "98.0", "97.5", "–", "1234", "2.2", "0.4"],
+    ]

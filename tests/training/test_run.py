@@ -26,6 +26,7 @@ from lreid.errors import InputError
 from lreid.evaluation import Evaluator
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
+from lreid.report import task_table
 from lreid.training.run import run_folder_for, train
 from lreid.training.run_folder import RunFolder
 
@@ -390,6 +391,16 @@ def test_sgd_is_not_adam(tmp_path: Path) -> None:
     adam = train(config(METHOD__NAME="dmml_ft"), tmp_path / "adam")
     sgd = train(config(METHOD__NAME="dmml_ft", TRAIN__OPTIMIZER="sgd", TRAIN__MOMENTUM=0.9), tmp_path / "sgd")
     assert sgd["loss_history"][0] != adam["loss_history"][0] or sgd["mAP"] != adam["mAP"]
+
+
+def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
+    exact = train(config(), tmp_path / "exact")
+    flat = train(config(EVAL__BACKEND="faiss"), tmp_path / "flat")
+    assert figures(flat) | {"config": exact["config"]} == figures(exact)
+    assert "rectangular AP, faiss flat\n" in task_table(flat) and "rectangular AP\n" in task_table(exact)
+    with pytest.raises(InputError, match=r"^EVAL.INDEX is 'IVF999,Flat', .* points .* should be at least as large"):
+        train(config(EVAL__BACKEND="faiss", EVAL__INDEX="IVF999,Flat"), tmp_path / "refused")
+    assert not (tmp_path / "refused" / "results.json").exists()
 
 
 def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) -> None:

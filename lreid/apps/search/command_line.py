@@ -10,7 +10,7 @@ from lreid.apps.search import commands, versions
 from lreid.apps.search.answers import verdict
 from lreid.apps.search.named_gallery import Narrowing
 from lreid.apps.search.own_images import list_images
-from lreid.gallery.faiss.index import KINDS
+from lreid.retrieval.index import KINDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

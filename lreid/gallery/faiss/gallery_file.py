@@ -19,7 +19,8 @@ import numpy as np
 
 from lreid.errors import InputError
 from lreid.files import finish, make_folder, misfit, remove_leftovers, sync_folder, unfinished
-from lreid.gallery.faiss.index import KINDS, import_faiss, keys_in, require_kind
+from lreid.gallery.faiss.index import keys_in, require_kind
+from lreid.retrieval.index import KINDS, import_faiss
 
 FORMAT = 1
 # What is known of a gallery, in the notation of lreid.files.misfit.

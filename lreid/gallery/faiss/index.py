@@ -16,68 +16,30 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
+from lreid.retrieval.index import KINDS, import_faiss
+from lreid.retrieval.index import new_index as empty_index
 
-KINDS = ("flat", "hnsw", "ivfpq")
 FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
-IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
-
-
-def import_faiss() -> Any:
-    """The faiss module.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        import faiss
-    except ImportError:
-        raise InputError(
-            "galleries need faiss, which is not installed; install lreid[cpu], or lreid[gpu] for an NVIDIA GPU"
-        ) from None
-    return faiss
 
 
 def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
     """An index with ``vectors`` in it.
 
     Args:
-        kind: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; or ``ivfpq`` (Jégou et al., 2011):
-            about four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers.
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :func:`lreid.retrieval.index.new_index`.
         vectors: ``(N, D)`` float32 of unit length.
         keys: ``(N,)`` int64 that the index shall know them by; ``None`` is 0, 1, …
 
     Raises:
         InputError: unknown kind, or too few images to train one.
     """
-    faiss = import_faiss()
-    count, width = vectors.shape
-    if kind == "flat":
-        index = faiss.IndexIDMap(faiss.IndexFlatIP(width))
-    elif kind == "hnsw":
-        index = _new_graph(width)
-    elif kind == "ivfpq":
-        if count < IVFPQ_LEAST:
-            raise InputError(f"ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat")
-        lists = min(int(4 * count**0.5), count // 39)
-        codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
-        # "np": codes are not ordered for polysemous filters, which take minutes and are not used here
-        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", faiss.METRIC_INNER_PRODUCT)
-        for clustering in (index.cp, index.pq.cp):
-            clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
-        index.train(vectors)
-        index.nprobe = 32
-    else:
+    if kind not in KINDS:
         raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")
-    index.add_with_ids(vectors, np.arange(count) if keys is None else keys)
+    index = empty_index(kind, vectors)
+    if kind != "ivfpq":  # lists know keys by themselves
+        index = import_faiss().IndexIDMap(index)
+    index.add_with_ids(vectors, np.arange(len(vectors)) if keys is None else keys)
     return index
-
-
-def _new_graph(width: int) -> Any:
-    faiss = import_faiss()
-    graph = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
-    graph.hnsw.efConstruction = 64
-    graph.hnsw.efSearch = 128
-    return faiss.IndexIDMap(graph)
 
 
 def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
@@ -90,8 +52,9 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
         drop: ``(N,)`` bool, which to delete.
     """
     if kind == "hnsw":
-        stored = import_faiss().downcast_index(index.index)
-        graph = _new_graph(index.d)
+        faiss = import_faiss()
+        stored = faiss.downcast_index(index.index)
+        graph = faiss.IndexIDMap(empty_index(kind, np.empty((0, index.d), np.float32)))
         if not drop.all():
             graph.add_with_ids(stored.reconstruct_n(0, stored.ntotal)[~drop], keys[~drop])
         return graph

@@ -1,0 +1,57 @@
+"""A gallery as a source of scores, so that its own search is scored."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.gallery.faiss.faiss_store import FaissStore
+from lreid.gallery.gallery import Gallery
+
+
+class GallerySearch:
+    """Searches a gallery, as :class:`lreid.retrieval.index.Search` wants it: for cosine similarities.
+
+    Args:
+        gallery: faiss or Milvus.
+        depth: images that a query asks for; of a ``flat`` one in a file it gets all.
+
+    Attributes:
+        labels: of all images. Where scores speak of rows of the gallery, these are meant.
+        seconds: None, nobody knows how long it took to make.
+        megabytes: None.
+    """
+
+    seconds = None
+    megabytes = None
+
+    def __init__(self, gallery: Gallery, depth: int) -> None:
+        self.gallery, self.labels = gallery, gallery.labels()
+        everything = gallery.about.kind == "flat" and isinstance(gallery.store, FaissStore)
+        self.depth = min(depth, len(self.labels))
+        self.found = len(self.labels) if everything else self.depth
+
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and rows ``(B, found)`` for ``(B, D)`` queries, row -1 where fewer were found."""
+        scores, rows = self._search(queries, self.found)
+        norms = queries.cpu().norm(dim=1, keepdim=True)
+        return torch.from_numpy(scores) * norms, torch.from_numpy(rows)
+
+    def nearest(self, queries: Tensor) -> np.ndarray:
+        """Rows ``(B, depth)`` of the nearest images, nearest first."""
+        return self._search(queries, self.depth)[1]
+
+    def features(self) -> np.ndarray | None:
+        """``(N, D)`` unit vectors; None where the gallery keeps codes."""
+        try:
+            return self.gallery.features(self.labels.keys)
+        except InputError:
+            return None
+
+    def _search(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        matches = self.gallery.search(queries, k, model=self.gallery.about.model)
+        found = matches.keys >= 0
+        rows = np.where(found, np.searchsorted(self.labels.keys, matches.keys), -1)
+        return np.where(found, matches.scores, 0), rows

@@ -1,0 +1,355 @@
+"""Search through an index of faiss in place of every gallery image, and what that costs.
+
+An index is a source of scores as any other: figures are computed from them as from exact ones. Images that it does not
+find come last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.errors import ArgumentError, InputError
+from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
+from lreid.retrieval.scores import ExactScores, Metric, blocks
+
+KINDS = ("flat", "hnsw", "ivfpq")
+IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
+UNFOUND = torch.finfo(torch.float32).min / 2  # score of an image that a search has not found
+ROUNDING = 2**-18  # 32 roundings of float32: scores that are no further apart, relative to the vectors, are equal
+PAIRS = 2**22  # found at a time: 50 MB
+TIMED = 1000  # queries at most by which a search is timed
+
+
+def import_faiss() -> Any:
+    """The faiss module.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError:
+        raise InputError("faiss is not installed; install lreid[cpu], or lreid[gpu] for an NVIDIA GPU") from None
+    return faiss
+
+
+def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
+    """A faiss index that has learned from vectors what it has to, and holds none.
+
+    Args:
+        name: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; ``ivfpq`` (Jégou et al., 2011): about
+            four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers; or any string of
+            faiss's ``index_factory``, with parameters of the search behind a semicolon: ``IVF256,Flat;nprobe=16``.
+        vectors: ``(N, D)`` float32, those that it shall hold.
+        euclidean: score by squared Euclidean distance in place of the inner product.
+
+    Raises:
+        ArgumentError: of ``name``: faiss does not know it, or cannot train it on so few vectors.
+    """
+    faiss = import_faiss()
+    count, width = vectors.shape
+    metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT
+    if name == "flat":
+        return faiss.IndexFlatL2(width) if euclidean else faiss.IndexFlatIP(width)
+    if name == "hnsw":
+        graph = faiss.IndexHNSWFlat(width, 32, metric)
+        graph.hnsw.efConstruction = 64
+        graph.hnsw.efSearch = 128
+        return graph
+    if name == "ivfpq":
+        if count < IVFPQ_LEAST:
+            raise ArgumentError(
+                "index", f"is 'ivfpq', but ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat"
+            )
+        lists = min(int(4 * count**0.5), count // 39)
+        codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
+        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", metric)  # np: see _parts
+        for clustering in (index.cp, index.pq.cp):
+            clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
+        index.train(vectors)
+        index.nprobe = 32
+        return index
+    factory, _, parameters = name.partition(";")
+    try:
+        index = faiss.index_factory(width, factory, metric)
+        for part in _parts(index):
+            if hasattr(part, "do_polysemous_training"):
+                part.do_polysemous_training = False
+        if parameters:
+            faiss.ParameterSpace().set_index_parameters(index, parameters)
+        index.train(vectors)
+    except RuntimeError as error:
+        raise ArgumentError(
+            "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {_reason(error)}"
+        ) from None
+    return index
+
+
+def _parts(index: Any) -> Iterator[Any]:
+    """An index and those that it is made of; in product quantisers codes are ordered for filters that few use.
+
+    That takes a minute, whatever the number of vectors.
+    """
+    yield index
+    for name in ("index", "base_index", "storage"):
+        if getattr(index, name, None) is not None:
+            yield from _parts(import_faiss().downcast_index(getattr(index, name)))
+
+
+def _reason(error: RuntimeError) -> str:
+    """What faiss says, without the place in its source."""
+    return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
+
+
+class Search(Protocol):
+    """Finds gallery images for queries."""
+
+    @property
+    def found(self) -> int:
+        """So many images at most are found for a query."""
+
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
+
+        Scores are those of :class:`lreid.retrieval.scores.Scorer` as the index sees them, in any order. Where fewer
+        images were found the row is -1.
+        """
+
+
+class MeasuredSearch(Search, Protocol):
+    """A search that :func:`cost_of` can measure.
+
+    Attributes:
+        seconds: that the index took to make; None is not known.
+        megabytes: its size; None is not known.
+    """
+
+    @property
+    def seconds(self) -> float | None: ...  # noqa: D102
+
+    @property
+    def megabytes(self) -> float | None: ...  # noqa: D102
+
+    def nearest(self, queries: Tensor) -> np.ndarray:
+        """Rows ``(B, depth)`` of the nearest images, nearest first; -1 where fewer were found."""
+
+
+@dataclass(frozen=True)
+class FaissIndex:
+    """The kind of index that galleries are put into.
+
+    Attributes:
+        index: see :func:`new_index`.
+        depth: images that a query asks for; of a ``flat`` index it gets all.
+
+    Raises:
+        ArgumentError: ``depth`` is below 1.
+    """
+
+    index: str = "flat"
+    depth: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise ArgumentError("depth", f"is {self.depth}; ask for at least one image")
+
+    def over(self, gallery: Any, metric: Metric) -> FaissSearch:
+        """The index of a gallery; arguments are those of :func:`lreid.retrieval.evaluate`."""
+        return FaissSearch(self, gallery, metric)
+
+    def check(self, count: int, width: int) -> None:
+        """Says before there are features that an index cannot be made of ``(count, width)`` ones.
+
+        Raises:
+            InputError: as :func:`new_index`.
+        """
+        random = np.random.default_rng(0).standard_normal((count, width), dtype=np.float32)
+        index = new_index(self.index, random)
+        try:
+            index.add(random[:1])
+        except RuntimeError as error:
+            raise ArgumentError("index", f"is {self.index!r}, which takes no images: {_reason(error)}") from None
+
+
+class FaissSearch:
+    """A gallery in an index of faiss: unit vectors, or for distances vectors over their largest number.
+
+    Args:
+        kind: of the index.
+        gallery: ``(G, D)`` features.
+        metric: see :func:`lreid.retrieval.evaluate`.
+
+    Attributes:
+        kind: of the index.
+        index: of faiss.
+        seconds: that it took to make.
+
+    Raises:
+        InputError: features that are not finite, or an index that cannot be made of them.
+    """
+
+    def __init__(self, kind: FaissIndex, gallery: Any, metric: Metric) -> None:
+        self.kind, self.euclidean = kind, metric != "cosine"
+        features = as_features(gallery, "gallery features", "cpu")
+        self.scale = 1.0
+        if self.euclidean:
+            squared_norms(features, "gallery features")  # only to refuse values that are not finite
+            self.scale = float(features.abs().max()) or 1.0  # squares in float32 neither vanish nor overflow
+            features = features / self.scale
+        else:
+            features = unit_rows(features, "gallery features")
+        vectors = features.float().numpy()  # (G, D)
+        start = time.perf_counter()
+        with _one_thread() if "hnsw" in kind.index.lower() else nullcontext():
+            self.index = new_index(kind.index, vectors, euclidean=self.euclidean)
+            self.index.add(vectors)
+        self.seconds = time.perf_counter() - start
+        self.exhaustive = isinstance(self.index, import_faiss().IndexFlat)
+
+    @property
+    def found(self) -> int:
+        """So many images at most are found for a query: ``depth``, or all."""
+        return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
+
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """See :class:`Search`."""
+        vectors, size = self._vectors(queries)
+        if self.exhaustive:  # in no order: to put all of them in order takes longer than to score them
+            _, scores, rows = self.index.range_search(vectors, np.inf if self.euclidean else -np.inf)
+            scores, rows = (each.reshape(len(vectors), self.found) for each in (scores, rows))
+        else:
+            scores, rows = self.index.search(vectors, self.found)
+        found = torch.from_numpy(scores)
+        if self.euclidean:
+            return (size - found.double() * self.scale**2) / 2, torch.from_numpy(rows)
+        return found * size, torch.from_numpy(rows)
+
+    def nearest(self, queries: Tensor) -> np.ndarray:
+        """Rows ``(B, k)`` of the ``depth`` nearest images, nearest first; -1 where fewer were found."""
+        return self.index.search(self._vectors(queries)[0], min(self.kind.depth, self.index.ntotal))[1]
+
+    @property
+    def megabytes(self) -> float:
+        """Size of the index, counted while it is written to nowhere."""
+        sizes: list[int] = []
+
+        def count(data: bytes) -> int:
+            sizes.append(len(data))
+            return len(data)
+
+        faiss = import_faiss()
+        faiss.write_index(self.index, faiss.PyCallbackIOWriter(count, 2**20))
+        return sum(sizes) / 2**20
+
+    def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
+        """What is looked for, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances."""
+        queries = queries.cpu()
+        if self.euclidean:
+            return (queries / self.scale).float().numpy(), queries.double().square().sum(1, keepdim=True)
+        norms = queries.norm(dim=1, keepdim=True)
+        return (queries / norms.where(norms > 0, 1)).float().numpy(), norms
+
+
+class IndexScores:
+    """Scores of the images that a search finds; those of all others are :data:`UNFOUND`.
+
+    A score that differs from the exact one by no more than rounding is taken for it. So an index that keeps whole
+    vectors puts what it finds in the order of the exact ranking, ties included, and one that keeps codes in its own.
+
+    Args:
+        search: of the gallery.
+        queries: ``(Q, D)``, what the search is given.
+        num_gallery: images in the gallery, G.
+        exact: scores of all images, of the same queries; ``None`` where there are none, as the features are gone.
+    """
+
+    def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
+        self.search, self.queries, self.exact = search, queries, exact
+        self.shape = len(queries), num_gallery
+
+    def __call__(self, here: slice) -> Tensor:
+        """``(B, G)`` scores of the queries in a slice."""
+        queries, num_gallery = self.queries[here], self.shape[1]
+        exact = self.exact(here) if self.exact else None  # (B, G)
+        scores = queries.new_full((len(queries), num_gallery + 1), UNFOUND)  # the last column is of no image
+        for part in blocks(len(queries), 1, max(1, PAIRS // self.search.found)):
+            found, rows = (each.to(queries.device) for each in self.search(queries[part]))  # (b, k)
+            if self.exact is not None and exact is not None:
+                right = exact[part].gather(1, rows.clamp(min=0))  # (b, k)
+                apart = ROUNDING * self.exact.sizes(queries[part], rows.clamp(min=0))
+                found = torch.where((found - right).abs() <= apart, right, found.to(right.dtype))
+            scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), found.to(scores.dtype))
+        return scores[:, :num_gallery]
+
+
+def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Puts those of the matches ``scores[rows, columns]`` that were not found behind all other images, in place."""
+    lost = (scores[rows, columns] <= UNFOUND).cpu().numpy()
+    if lost.any():
+        scores[rows[lost], columns[lost]] = torch.finfo(torch.float32).min
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """What a practitioner asks of an index.
+
+    Attributes:
+        queries_per_second: that find ``depth`` images each, all processors at work on a batch.
+        recall: ``{k: recall@k}`` in [0, 1]: of the k nearest images, the share that is among the first k found.
+        megabytes: size of the index; None is not known.
+        build_seconds: that it took to make; None is not known.
+    """
+
+    queries_per_second: float
+    recall: dict[int, float]
+    megabytes: float | None
+    build_seconds: float | None
+
+
+def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] = (1, 10, 100)) -> IndexCost:
+    """Measures an index on up to a thousand of the queries, evenly spread.
+
+    Args:
+        search: of the gallery.
+        exact: the right scores of all queries.
+        depths: the k of each recall; those beyond the depth of the search are left out.
+    """
+    num_queries, num_gallery = exact.shape
+    sample = np.unique(np.linspace(0, num_queries - 1, min(num_queries, TIMED)).astype(int))
+    queries = exact.queries[sample]
+    start = time.perf_counter()
+    found = torch.from_numpy(search.nearest(queries))  # (S, depth)
+    seconds = time.perf_counter() - start
+    depths = tuple(k for k in depths if k <= found.shape[1])
+    hits = dict.fromkeys(depths, 0)
+    for here in blocks(num_queries, num_gallery):
+        inside = np.flatnonzero((sample >= here.start) & (sample < here.stop))
+        if len(inside):
+            scores = exact(here)[sample[inside] - here.start].cpu()  # (B, G)
+            best = scores.topk(max(depths)).values
+            rows = found[inside, : max(depths)]
+            theirs = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)
+            for k in depths:  # an image as near as the k-th is as good
+                hits[k] += int((theirs[:, :k] >= best[:, k - 1, None]).sum())
+    recall = {k: count / (k * len(sample)) for k, count in hits.items()}
+    return IndexCost(len(sample) / seconds, recall, search.megabytes, search.seconds)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Several threads link a graph in another order every time."""
+    faiss = import_faiss()
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)

@@ -1,0 +1,109 @@
+"""A saved gallery scored with labelled queries: what it finds is what the two folders give."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoints import write_checkpoint, write_images
+
+from lreid.apps import search
+from lreid.apps.cli import main
+from lreid.apps.gallery_test import score_gallery
+from lreid.apps.test import score_checkpoints
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and the same in folders of people."""
+    folder = tmp_path_factory.mktemp("world")
+    drawn = load_synthetic(
+        "plaza", train_identities=1, test_identities=12, images_per_identity=6, distractors=6, seed=0
+    )
+    for name, records in (("gallery", drawn.gallery), ("query", drawn.query)):
+        write_images(folder / name, records)
+        write_images(folder / f"{name}-people", records, "p{pid}/{number}.png")
+    write_checkpoint(folder / "model.pt")
+    write_checkpoint(folder / "other.pt", seed=1)
+    return folder
+
+
+def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "flat") -> str:
+    listed = search.list_images([world / images], "gallery")
+    search.build(where, world / "model.pt", listed, kind=kind, device="cpu").gallery.close()
+    return str(where)
+
+
+@pytest.mark.parametrize("people", ["", "-people"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_a_gallery_has_the_figures_of_its_folder(world: Path, tmp_path: Path, people: str, kind: str) -> None:
+    """With and without cameras; distractors count, and junk is in neither."""
+    where = built(world, tmp_path / "people.gallery", f"gallery{people}", kind)
+    results = score_gallery(where, world / f"query{people}", out=tmp_path, overrides=["EVAL.AP", "trapezoidal"])
+    folders = world / f"query{people}", world / f"gallery{people}"
+    wanted = score_checkpoints(
+        [world / "model.pt"], tmp_path / "folders", overrides=["EVAL.AP", "trapezoidal"], folders=folders
+    )
+    assert json.loads((tmp_path / "test.json").read_text()) == results
+    assert [row["variant"] for row in results["rows"]] == ["plain", f"gallery {kind}"]
+    for row in results["rows"]:
+        for figure in ("mAP", "mINP", "rank1", "rank5", "rank10", "num_valid", "num_absent", "num_filtered"):
+            assert row[figure] == pytest.approx(wanted["rows"][0][figure], abs=1e-9)
+        for rate, right in zip(row["open_set"], wanted["rows"][0]["open_set"], strict=True):
+            assert rate == pytest.approx(right, abs=1e-5)
+    assert results["tests"] == [wanted["tests"][0] | {"name": where}]
+    cost = results["rows"][1]["index"]
+    assert cost["name"] == kind and cost["recall"]["10"] == 100 and cost["megabytes"] is None
+
+
+def test_the_command_takes_a_gallery_without_a_checkpoint(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = built(world, tmp_path / "people.gallery")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world / "query")])
+    assert main() == 0
+    told = capsys.readouterr().out
+    assert "gallery flat" in told and "recall@1" in told and (tmp_path / "people.gallery-test" / "test.json").exists()
+
+
+@pytest.mark.slow
+def test_a_gallery_in_milvus_has_the_same_figures(world: Path, tmp_path: Path) -> None:
+    pytest.importorskip("milvus_lite")
+    figures = []
+    for where in (tmp_path / "people.gallery", f"milvus:{tmp_path / 'people.db'}"):
+        results = score_gallery(built(world, where), world / "query", out=tmp_path)
+        figures.append({key: results["rows"][1][key] for key in ("mAP", "mINP", "rank1", "num_valid")})
+    assert figures[0] == pytest.approx(figures[1], abs=1e-9)
+
+
+def test_what_does_not_fit_is_refused(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = built(world, tmp_path / "people.gallery", "gallery-people")
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match=r"other.pt: is not the model whose features are in the gallery"):
+        score_gallery(where, world / "query-people", checkpoint=world / "other.pt", out=out)
+    with pytest.raises(InputError, match="is a query and in the gallery, where it would find itself"):
+        score_gallery(where, world / "gallery-people", out=out)
+    write_images(
+        tmp_path / "nobody",
+        load_synthetic(
+            "plaza", train_identities=1, test_identities=2, images_per_identity=4, distractors=0, seed=3
+        ).query,
+        "{number}.png",
+    )
+    with pytest.raises(InputError, match="a query without identity"):
+        score_gallery(where, tmp_path / "nobody", out=out)
+    assert not out.exists()
+    for words, told in (
+        (["--rerank"], f"lreid test: --rerank: {where} is searched as it is"),
+        (["--checkpoint", "a.pt", "b.pt"], f"lreid test: --checkpoint: {where} is of one model"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world), *words])
+        assert main() == 2
+        assert capsys.readouterr().err.startswith(told)

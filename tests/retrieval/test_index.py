@@ -1,0 +1,253 @@
+"""Figures from an index of faiss: those of the exact ranking where all is found, and what is lost where it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.retrieval import (
+    Evaluation,
+    FaissIndex,
+    KReciprocal,
+    cost_of,
+    evaluate,
+    evaluate_image_to_track,
+    evaluate_single_shot,
+    open_set_rates,
+)
+from lreid.retrieval import index as module
+from lreid.retrieval.index import IndexScores, new_index
+from lreid.retrieval.ranking import evaluate_scores
+from lreid.retrieval.scores import Scorer
+
+faiss = pytest.importorskip("faiss")
+FLAT = FaissIndex()
+
+
+@st.composite
+def problems(draw: Any) -> tuple[np.ndarray, ...]:
+    """Features of a coarse grid or any, repeated, short, long, far from zero; few identities, some of them junk."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    num_queries, num_gallery, width = draw(st.integers(1, 8)), draw(st.integers(1, 40)), draw(st.integers(1, 9))
+    counts = num_queries, num_gallery
+    if draw(st.booleans()):
+        features = [rng.integers(-2, 3, (count, width)).astype(np.float64) for count in counts]
+    else:
+        features = [rng.standard_normal((count, width)) for count in counts]
+    if draw(st.booleans()):
+        features[1] = features[1][rng.integers(0, num_gallery, num_gallery)]
+    features[0][rng.random(num_queries) < 0.3] = features[1][0]
+    scales = 10.0 ** rng.integers(-4, 5, num_gallery)[:, None] if draw(st.booleans()) else 1.0
+    features[1] = features[1] * scales + draw(st.sampled_from([0.0, 0.0, 30.0]))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    ids = rng.integers(-1, 4, num_queries), rng.integers(-1, 4, num_gallery)
+    cams = rng.integers(0, 3, num_queries), rng.integers(0, 3, num_gallery)
+    return *(each.astype(dtype) for each in features), *ids, *cams
+
+
+def figures(call: Any) -> Any:
+    """What a call returns, as plain values; or what it refuses."""
+    try:
+        result = call()
+    except InputError as error:
+        return str(error)
+    if isinstance(result, Evaluation):
+        return {name: np.asarray(value).tobytes() for name, value in vars(result).items()}
+    return result
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    problem=problems(),
+    metric=st.sampled_from(["cosine", "euclidean"]),
+    camera_filter=st.booleans(),
+    ap=st.sampled_from(["rectangular", "trapezoidal"]),
+    pairs=st.sampled_from([1, 50, 2**22]),
+)
+def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
+    problem: tuple[np.ndarray, ...], metric: Any, camera_filter: bool, ap: Any, pairs: int
+) -> None:
+    """Images, tracks, single shots and the open set; with ties, junk, equal rows, and vectors far from zero."""
+    _, gallery, _, gallery_ids, _, gallery_cams = problem
+    options: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter, "max_rank": 5}
+    tracks = np.unique(np.stack([gallery_ids, gallery_cams]), axis=1, return_inverse=True)[1].reshape(-1)
+    calls = (
+        lambda **more: evaluate(*problem, **options, **more),
+        lambda **more: evaluate_image_to_track(*problem, tracks, **options, **more),
+        lambda **more: evaluate_single_shot(*problem, **options, **more),
+        lambda **more: open_set_rates(*problem, camera_filter=camera_filter, **more),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PAIRS", pairs)
+        for number, call in enumerate(calls):
+            search = FLAT.over(gallery, "cosine" if number == 3 else metric)
+            assert figures(lambda call=call, search=search: call(search=search)) == figures(call)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("width", [7, 512, 2048])
+def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: Any, width: int) -> None:
+    """So what is taken for rounding holds, and all that they find is in the exact order."""
+    rng = np.random.default_rng(width)
+    gallery = torch.from_numpy(3 + rng.standard_normal((300, width), np.float32))
+    queries = torch.from_numpy(3 + rng.standard_normal((40, width), np.float32))
+    scorer = Scorer(queries, gallery, metric)
+    exact = scorer(slice(0, 40)).clone()
+    for index in ("flat", "hnsw", "IVF4,Flat;nprobe=4"):
+        search = FaissIndex(index).over(gallery, metric)
+        found, rows = search(scorer.queries)
+        assert rows.shape == (40, 300) and (rows >= 0).float().mean() > 0.8
+        there, columns = rows >= 0, rows.clamp(min=0)
+        apart = (found - exact.gather(1, columns)).abs() / scorer.sizes(scorer.queries, columns)
+        assert 0 < apart[there].max() < module.ROUNDING / 4
+        scores = IndexScores(search, scorer.queries, 300, scorer)(slice(0, 40))
+        assert torch.equal(scores[scores > module.UNFOUND], exact[scores > module.UNFOUND])
+
+
+class Lines:
+    """A search in a list that was written down: of rows and scores of each query, told apart by their first number."""
+
+    def __init__(self, *lists: list[tuple[int, float]]) -> None:
+        self.lists, self.found = lists, max(map(len, lists))
+
+    def __call__(self, queries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        wanted = [self.lists[int(number)] for number in queries[:, 0]]
+        padded = [line + [(-1, -3e38)] * (self.found - len(line)) for line in wanted]
+        both = torch.tensor(padded, dtype=torch.float64)  # (B, k, 2)
+        return both[..., 1], both[..., 0].long()
+
+
+def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> None:
+    """Of five images the first query finds two, the second one, and the third none."""
+    search = Lines([(3, 0.9), (1, 0.5)], [(2, 0.7)], [])
+    queries = torch.arange(3.0)[:, None]
+    gallery_ids = np.array([1, 1, 2, 5, -1])
+    result = evaluate_scores(
+        IndexScores(search, queries, 5), np.array([1, 2, 1]), gallery_ids, camera_filter=False, max_rank=4
+    )
+    # Ranks from 1, without the junk: of images 1 and 0, behind image 3; of image 2; of 0 and 1, behind 2 and 3.
+    np.testing.assert_allclose(result.ap, [(1 / 2 + 2 / 4) / 2, 1, (1 / 3 + 2 / 4) / 2])
+    np.testing.assert_allclose(result.cmc, [1 / 3, 2 / 3, 1, 1])
+    assert result.mINP == pytest.approx((2 / 4 + 1 + 2 / 4) / 3)
+
+
+def test_codes_rank_in_their_own_order() -> None:
+    """A score that is off by more than rounding is not put right, and one that is off by rounding is."""
+    queries, gallery = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]])
+    scorer = Scorer(queries, gallery, "cosine")
+
+    class Coded:
+        found = 3
+
+        def __call__(self, queries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.tensor([[0.61, 0.8000001, 0.599]]), torch.tensor([[0, 1, 2]])
+
+    scores = IndexScores(Coded(), queries, 3, scorer)(slice(0, 1))
+    np.testing.assert_array_equal(scores, np.array([[0.61, scorer(slice(0, 1))[0, 1], 0.599]], np.float32))
+
+
+def clusters(count: int, seed: int, width: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    centres = np.random.default_rng(0).standard_normal((60, width))
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, 60, count)
+    return (centres[ids] + 0.9 * rng.standard_normal((count, width))).astype(np.float32), ids
+
+
+@pytest.mark.parametrize("index", ["hnsw", "IVF32,Flat;nprobe=2", "IVF8,PQ4x6;nprobe=8", "SQ4"])
+def test_an_index_loses_what_a_loop_over_its_search_loses(index: str) -> None:
+    """AP of every query from the list that faiss gives, image by image; and deterministic, graph and codes alike."""
+    (queries, query_ids), (gallery, gallery_ids) = clusters(50, 1), clusters(2000, 2)
+    kind = FaissIndex(index, depth=150)
+    results = [
+        evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, search=kind.over(gallery, "cosine"))
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(results[0].ap, results[1].ap)
+    units = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
+    plain = new_index(index, units)
+    faiss.omp_set_num_threads(1)
+    plain.add(units)
+    _, rows = plain.search(queries / np.linalg.norm(queries, axis=1, keepdims=True), 150)
+    expected = []
+    for found, pid in zip(rows, query_ids, strict=True):
+        ranks = [rank for rank, row in enumerate(found, start=1) if row >= 0 and gallery_ids[row] == pid]
+        total = int((gallery_ids == pid).sum())
+        ranks += range(2001 - (total - len(ranks)), 2001)
+        expected.append(np.mean([place / rank for place, rank in enumerate(sorted(ranks), start=1)]))
+    # Equal codes are in the order of the gallery here, and in any order there.
+    np.testing.assert_allclose(results[0].ap, expected, atol=0.02)
+    assert results[0].mAP == pytest.approx(np.mean(expected), abs=1e-3)
+    exact = evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False)
+    assert results[0].mAP < exact.mAP
+
+
+def test_cost_counts_what_a_loop_counts() -> None:
+    (queries, _), (gallery, _) = clusters(30, 1), clusters(500, 2)
+    search = FaissIndex("IVF16,Flat", depth=20).over(gallery, "euclidean")
+    scorer = Scorer(torch.from_numpy(queries), torch.from_numpy(gallery), "euclidean")
+    cost = cost_of(search, scorer)
+    distances = np.linalg.norm(queries[:, None].astype(np.float64) - gallery[None], axis=2)
+    truth, found = np.argsort(distances, axis=1), search.nearest(torch.from_numpy(queries))
+    expected = {
+        k: np.mean([len(set(a[:k]) & set(b[:k])) / k for a, b in zip(truth, found, strict=True)]) for k in (1, 10)
+    }
+    assert cost.recall == pytest.approx(expected) and 0.3 < cost.recall[10] < 1
+    assert cost.queries_per_second > 0 and cost.build_seconds > 0
+    assert cost.megabytes == len(faiss.serialize_index(search.index)) / 2**20
+    flat = cost_of(FLAT.over(gallery, "euclidean"), scorer)
+    assert flat.recall == {1: 1, 10: 1, 100: 1}
+
+
+def test_a_mean_or_size_that_float32_cannot_hold_costs_nothing() -> None:
+    """Neighbours far from zero, numbers whose squares vanish, and float64 beyond float32."""
+    rng = np.random.default_rng(3)
+    base = rng.standard_normal((200, 8))
+    ids = rng.integers(0, 9, 200)
+    for features in (1e4 + base, 1e-30 * base, 1e60 * base, 1e9 + base):
+        problem = features[:50], features[50:], ids[:50], ids[50:]
+        for metric in ("cosine", "euclidean"):
+            exact = evaluate(*problem, camera_filter=False, metric=metric)
+            found = evaluate(*problem, camera_filter=False, metric=metric, search=FLAT.over(features[50:], metric))
+            np.testing.assert_array_equal(found.ap, exact.ap)
+
+
+@pytest.mark.parametrize(
+    ("index", "count", "told"),
+    [
+        (
+            "falt",
+            100,
+            "index is 'falt', which faiss cannot make of 100 images x 8 numbers: could not parse index string",
+        ),
+        ("IVF200,Flat", 100, "Number of training points (100) should be at least as large as number of clusters (200)"),
+        ("IVF4,PQ3", 1000, "should be a multiple of the number of subquantizers"),
+        ("IVF4,Flat;nprobe", 100, "could not interpret parameters nprobe"),
+        ("IVF4,Flat;nprob=3", 100, "could not set parameter nprob"),
+        ("IDMap,Flat", 100, "index is 'IDMap,Flat', which takes no images: add does not make sense"),
+        ("ivfpq", 100, "index is 'ivfpq', but ivfpq learns from 9984 images or more, got 100; use flat"),
+        ("", 100, "index is ''"),
+    ],
+)
+def test_an_index_that_cannot_be_made_is_refused_beforehand(index: str, count: int, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        FaissIndex(index).check(count, 8)
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="depth is 0; ask for at least one image"):
+        FaissIndex(depth=0)
+    (queries, query_ids), (gallery, gallery_ids) = clusters(5, 1), clusters(50, 2)
+    with pytest.raises(InputError, match="re-ranking compares all images with all"):
+        search = FLAT.over(gallery, "cosine")
+        evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, rerank=KReciprocal(), search=search)
+    gallery[3] = np.nan
+    for metric in ("cosine", "euclidean"):
+        with pytest.raises(InputError, match="rows hold NaN"):
+            FLAT.over(gallery, metric)
