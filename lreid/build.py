@@ -49,6 +49,7 @@ def benchmark_of(cfg: CfgNode) -> Benchmark:
             splits=bench.SPLITS,
             split_seed=bench.SPLIT_SEED,
             cameras=bench.CAMERAS,
+            scenario=bench.SCENARIO,
             synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
         )
 
@@ -103,7 +104,13 @@ def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluat
     """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
     if not cfg.EVAL.ACCURACY:
         return None
-    return AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), seed=cfg.SEED)
+    probe = {
+        "optimizer": cfg.EVAL.PROBE_OPTIMIZER,
+        "lr": cfg.EVAL.PROBE_LR,
+        "epochs": cfg.EVAL.PROBE_EPOCHS,
+        "seed": cfg.SEED,
+    }
+    return AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), probe=probe)
 
 
 def _test_images(cfg: CfgNode) -> dict[str, Any]:

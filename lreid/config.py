@@ -109,6 +109,11 @@ KEYS = {
     "BENCHMARK.TASKS_PER_DATASET": Key(10, "tasks that the identities of each set are cut into", least=1),
     "BENCHMARK.POOL": Key(False, "merge the sets of TRAIN into one before cutting"),
     "BENCHMARK.IDENTITIES": Key(0, "at most so many training identities a set, 0 = all", least=0),
+    "BENCHMARK.SCENARIO": Key(
+        "class-incremental",
+        "every task has identities of its own; domain-incremental: each set is a task, with the same classes",
+        choices=("class-incremental", "domain-incremental"),
+    ),
     "BENCHMARK.JOINT": Key(False, "learn all tasks at once, as an upper bound"),
     "BENCHMARK.ORDER": Key("ascending", "order of identities", choices=("ascending", "random")),
     "BENCHMARK.ORDER_SEED": Key(0, "seed of the random order", **_SEED),
@@ -148,7 +153,7 @@ KEYS = {
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
     "MODEL.BACKBONE": Key(
-        "small", "small, resnet18/34/50/101, resnet50_layer3, resnet18_cifar, resnet18_reduced, digits, torchreid:NAME"
+        "small", "small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, torchreid:NAME"
     ),
     "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
     "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
@@ -186,6 +191,11 @@ KEYS = {
     "EVAL.FLIP": Key(False, "add the features of the flipped image"),
     "EVAL.DRIFT_STEPS": Key(0, "after a task switch: how far old images move in so many steps; slow", least=0),
     "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
+    "EVAL.PROBE_OPTIMIZER": Key(
+        "sgd", "of the linear classifier on frozen features; adam keeps its rate", choices=("sgd", "adam")
+    ),
+    "EVAL.PROBE_LR": Key(1.0, "its learning rate", above=0),
+    "EVAL.PROBE_EPOCHS": Key(100, "of it", least=1),
     "EVAL.BATCH_SIZE": Key(128, "images a forward pass", least=1),
 }
 FREE_KEYS = frozenset(name for name, key in KEYS.items() if key.free)

@@ -16,6 +16,7 @@ from typing import IO
 import numpy as np
 
 from lreid.data.records import Record
+from lreid.data.rotated import unrotated
 from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
 from lreid.files import remove_leftovers, write_atomically
@@ -130,11 +131,16 @@ class DiskCache:
         digest = hashlib.sha256(f"2 {height} {width}".encode())  # 2: how images are decoded and resized
         for record in records:
             try:
-                state = os.stat(record.path)
+                state = os.stat(unrotated(record.path))
             except OSError:
                 return None
-            digest.update(f"\n{os.path.abspath(record.path)}\0{state.st_size} {state.st_mtime_ns}".encode())
+            digest.update(f"\n{_absolute(record.path)}\0{state.st_size} {state.st_mtime_ns}".encode())
         return Path(self.folder) / f"{digest.hexdigest()[:32]}.images"
+
+
+def _absolute(path: str) -> str:
+    """A path from the root of the file system, with the angle where the image is rotated."""
+    return path.replace(unrotated(path), os.path.abspath(unrotated(path)))
 
 
 def _map(file: IO[bytes], height: int, width: int) -> Mapped | None:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from lreid.data.records import Benchmark, QueryGallery, Record
+from lreid.data.rotated import unrotated
 from lreid.data.synthetic import is_synthetic
 
 SAMPLE = 1000  # files whose content counts
@@ -66,9 +67,9 @@ def content_fingerprint(records: Sequence[Record]) -> str:
         if is_synthetic(path):
             continue
         try:
-            digest.update(str(os.stat(path).st_size).encode())
+            digest.update(str(os.stat(unrotated(path)).st_size).encode())
             if place % stride == 0:
-                digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+                digest.update(hashlib.sha256(Path(unrotated(path)).read_bytes()).digest())
         except (OSError, ValueError):  # no such file, or none can have such a name
             digest.update(b"missing")
     return digest.hexdigest()[:12]
@@ -88,4 +89,8 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 
 def _file_name(path: str) -> str:
-    return path if is_synthetic(path) else PurePath(path).name
+    """Without its folder; with the angle where the image is rotated."""
+    if is_synthetic(path):
+        return path
+    file = unrotated(path)
+    return path.removesuffix(file) + PurePath(file).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
@@ -101,13 +102,16 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
     )
 
 
-def unpacked(home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart") -> DataSet:
+def unpacked(
+    name: str, home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart"
+) -> DataSet:
     """A data set whose images are in archives: written as PNG files into ``home/images`` when they are first wanted.
 
     The folder gets its name when all images are in it, so a run that is broken off leaves no half, and of several
     that start together one writes and the others wait. Delete the folder to have another archive unpacked.
 
     Args:
+        name: of the data set.
         home: the folder of the archives.
         images: gives all of them: split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8.
         cameras: of :func:`of_classes`.
@@ -126,7 +130,7 @@ def unpacked(home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: C
                 f"{folder}: cannot be written ({error}); images are unpacked there once: make room, or copy the "
                 "archives to where you may write"
             ) from None
-    return load(folder, cameras=cameras)
+    return replace(load(folder, cameras=cameras), name=name)
 
 
 def _write(folder: Path, images: Iterable[Unpacked]) -> None:

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Record
+from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
 
@@ -32,7 +33,8 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     orientation says, and grey values of 16 bits become 8.
 
     Args:
-        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`).
+        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`) or of a rotated one
+            (:mod:`lreid.data.rotated`).
         height, width: size in pixels to resize to; both or neither.
 
     Returns:
@@ -46,6 +48,8 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         raise ValueError("give both height and width, or neither")
     if is_synthetic(str(path)):
         image = draw(str(path))
+    elif is_rotated(str(path)):
+        image = rotate(read_image(unrotated(str(path))), str(path))
     else:
         _require_file(path)
         image = _decode(path)
@@ -67,7 +71,7 @@ def require_files(records: Iterable[Record]) -> None:
     """
     for record in records:
         if not is_synthetic(record.path):
-            _require_file(record.path)
+            _require_file(unrotated(record.path))
 
 
 class Images(Sequence[np.ndarray]):

@@ -43,18 +43,23 @@ class DataSet:
 class Task:
     """One step of a lifelong sequence: images of identities that no other task holds.
 
+    In a domain-incremental sequence they are the same classes in every task, in the same order, so that a label modulo
+    ``shared_classes`` is the class. Labels still tell tasks apart: so does Co²L (ICCV 2021, Section 5.1).
+
     Attributes:
         index: position in the sequence, from 0.
         name: shown in tables, for instance ``market1501 3/10``.
         records: training images; ``pid`` is the class label. Labels of all tasks together are
             ``0 .. C-1``, ascending from task to task.
         held_out: test images of the same classes, with class labels; empty in re-identification.
+        shared_classes: of a domain-incremental sequence; 0 where the classes of every task are its own.
     """
 
     index: int
     name: str
     records: tuple[Record, ...]
     held_out: tuple[Record, ...] = ()
+    shared_classes: int = 0
 
     @property
     def classes(self) -> list[int]:

@@ -35,6 +35,7 @@ def build_benchmark(
     split_seed: int,
     cameras: CameraPolicy,
     synthetic: Mapping[str, Any],
+    scenario: str = "class-incremental",
 ) -> Benchmark:
     """A sequence of tasks with its seen and unseen test sets.
 
@@ -58,13 +59,15 @@ def build_benchmark(
         cameras: ``"apart"`` or ``"same"``, for data sets that tell none (see
             :func:`lreid.data.layout.cameras_of_test`).
         synthetic: size of the synthetic data sets.
+        scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
+            ``"domain-incremental"``, where every data set of ``train`` is one task with the same classes.
 
     Returns:
         The benchmark; its test sets are those of ``train``, then those of ``unseen``.
 
     Raises:
-        ArgumentError: a data set occurs twice, is for testing only, or has fewer identities than tasks; a number is
-            out of range or a choice unknown.
+        ArgumentError: a data set occurs twice, is for testing only, or has fewer identities than tasks; a class is in
+            two data sets of a class-incremental benchmark; a number is out of range or a choice unknown.
         InputError: a data set cannot be loaded.
     """
     if not train:
@@ -94,6 +97,7 @@ def build_benchmark(
             raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
     if identities:
         seen = [_first_identities(data_set, identities) for data_set in seen]
+    shared_classes = _shared_classes(seen, scenario, cut=pool or tasks_per_dataset > 1)
     if pool and len(seen) > 1:
         seen = [pool_data_sets(name, seen)]
     tasks: list[Task] = []
@@ -106,7 +110,7 @@ def build_benchmark(
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
             labels = {pid: label + rank for rank, pid in enumerate(part)}
             records, held_out = (_labelled(each, labels) for each in (data_set.train, data_set.held_out))
-            tasks.append(Task(len(tasks), title, records, held_out))
+            tasks.append(Task(len(tasks), title, records, held_out, shared_classes))
             label += len(part)
     if unseen_galleries != "merged":
         tests += [query_gallery(versions, "unseen") for versions in others]
@@ -193,7 +197,42 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
-    return Benchmark(benchmark.name, (Task(0, "joint", records, held_out),), tests)
+    shared_classes = benchmark.tasks[0].shared_classes
+    return Benchmark(benchmark.name, (Task(0, "joint", records, held_out, shared_classes),), tests)
+
+
+def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
+    """Classes that all tasks of a domain-incremental benchmark share; 0 of a class-incremental one.
+
+    Raises:
+        ArgumentError: the data sets do not fit the scenario.
+    """
+    if scenario == "class-incremental":
+        home: dict[str, str] = {}
+        for data_set in seen:
+            for name in data_set.classes:
+                if name in home:
+                    raise ArgumentError(
+                        "train",
+                        f"has class {name} in {home[name]} and in {data_set.name}; in a class-incremental benchmark a "
+                        "class is in one task: rename it, leave one out, or make the scenario domain-incremental",
+                    )
+                home[name] = data_set.name
+        return 0
+    if scenario != "domain-incremental":
+        raise ArgumentError("scenario", f"is {scenario!r}; must be class-incremental or domain-incremental")
+    if cut:
+        raise ArgumentError(
+            "scenario", "is domain-incremental, where every data set is one task: neither pool them nor cut them"
+        )
+    for data_set in seen:
+        if not data_set.classes or data_set.classes != seen[0].classes:
+            raise ArgumentError(
+                "scenario",
+                f"is domain-incremental, where all data sets have the same classes, but those of {data_set.name} are "
+                f"{', '.join(data_set.classes[:3]) or 'identities'}{' …' * (len(data_set.classes) > 3)}",
+            )
+    return len(seen[0].classes)
 
 
 def _identities(records: Iterable[Record]) -> list[int]:
@@ -207,7 +246,7 @@ def _first_identities(data_set: DataSet, number: int) -> DataSet:
     records: dict[str, Any] = {
         split: tuple(record for record in getattr(data_set, split) if record.pid in kept) for split in limited
     }
-    return replace(data_set, **records)
+    return replace(data_set, classes=data_set.classes[:number], **records)
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:

@@ -2,7 +2,7 @@
 
 from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line
 from lreid.evaluation.alignment import buffer_alignment
-from lreid.evaluation.classification import accuracy, task_accuracies
+from lreid.evaluation.classification import accuracy, domain_accuracies, task_accuracies
 from lreid.evaluation.divergence import TeacherDivergence
 from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
@@ -23,6 +23,7 @@ __all__ = [
     "accuracy",
     "accuracy_line",
     "buffer_alignment",
+    "domain_accuracies",
     "feature_drift",
     "gradient_norms",
     "knn_scores",

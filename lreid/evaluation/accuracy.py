@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.alignment import buffer_alignment
-from lreid.evaluation.classification import task_accuracies
+from lreid.evaluation.classification import domain_accuracies, scores_of_classes, task_accuracies
 from lreid.evaluation.observer import Learner
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.results import Results
@@ -48,7 +49,7 @@ class AccuracyEvaluator:
         cache_gib: decoded images are kept in memory up to this size in all.
         skip_bad: leave out images that cannot be read.
         batch_size: images a forward pass.
-        seed: of the draws of the linear classifier; the global random state is not touched.
+        probe: options of :func:`linear_probe_scores`.
         disk: where those images are kept that do not fit into memory.
 
     Raises:
@@ -64,10 +65,11 @@ class AccuracyEvaluator:
         cache_gib: float,
         skip_bad: bool,
         batch_size: int,
-        seed: int,
+        probe: Mapping[str, Any] = MappingProxyType({}),
         disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
     ) -> None:
-        self.batch_size, self.seed = batch_size, seed
+        self.batch_size, self.probe = batch_size, probe
+        self.shared_classes = tasks[0].shared_classes
         self.class_tasks = np.repeat(np.arange(len(tasks)), [len(task.classes) for task in tasks])  # (C,)
         self.images: list[Images] = []  # of each task
         for task in tasks:
@@ -91,14 +93,18 @@ class AccuracyEvaluator:
 
         Returns:
             For each classifier the rows ``class`` (all classes so far are told apart) and ``task`` (those of an
-            image's own task), see :func:`task_accuracies`.
+            image's own task), see :func:`task_accuracies`. Where tasks share their classes, both are
+            :func:`domain_accuracies`.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
         train, train_labels = self._known(learner, task)  # (N, dim), (N,)
+        domains = self.class_tasks[labels]  # (n,)
+        if self.shared_classes:
+            labels, train_labels = labels % self.shared_classes, train_labels % self.shared_classes
         votes = knn_scores(train, train_labels, test)
         scores = {
-            "linear": linear_probe_scores(train, train_labels, test, seed=self.seed),
+            "linear": linear_probe_scores(train, train_labels, test, **self.probe),
             "knn": np.where(votes > 0, votes, -np.inf),
             "nearest_mean": nearest_mean_scores(train, train_labels, test),
         }
@@ -106,6 +112,13 @@ class AccuracyEvaluator:
             own = learner.class_scores(torch.from_numpy(test).to(learner.model.mean.device))
         if own is not None:
             scores = {"classifier": own.cpu().numpy(), **scores}
+        if self.shared_classes:
+            classes = self.shared_classes
+            rows = {
+                name: domain_accuracies(scores_of_classes(each, classes), labels, domains)
+                for name, each in scores.items()
+            }
+            return {name: {"class": row, "task": row} for name, row in rows.items()}
         class_tasks = self.class_tasks[self.class_tasks <= task.index]
         return {
             name: {

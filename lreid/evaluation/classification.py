@@ -59,6 +59,40 @@ def task_accuracies(
     return [100 * float(right[tasks == task].mean()) for task in seen]
 
 
+def domain_accuracies(
+    scores: np.ndarray | Tensor, labels: np.ndarray | Tensor, domains: np.ndarray | Tensor
+) -> list[float]:
+    """Accuracy on the test images of each domain so far, which share their classes: domain-incremental learning.
+
+    Source: van de Ven and Tolias, "Three scenarios for continual learning", 2019, as in R-MNIST of Co²L.
+
+    Args:
+        scores: (n, C) float, see :func:`scores_of_classes` where they tell domains apart.
+        labels: (n,) integers in [0, C).
+        domains: (n,) integers, 0 .. T-1.
+
+    Returns:
+        T numbers, in per cent.
+
+    Raises:
+        InputError: shapes that do not fit, a score is NaN, or a domain has no image.
+    """
+    scores, labels = _checked(scores, labels)
+    domains = as_labels(domains, "domains", len(scores))
+    seen = np.arange(domains.max() + 1)
+    if not np.array_equal(np.unique(domains), seen):
+        raise InputError("every domain from 0 to the last must have a test image")
+    right = _right(scores, labels)  # (n,)
+    return [100 * float(right[domains == domain].mean()) for domain in seen]
+
+
+def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:
+    """Of scores (n, K) of labels, where a label modulo ``classes`` is its class, the highest of each: (n, classes)."""
+    padded = np.full((len(scores), -(-scores.shape[1] // classes) * classes), -np.inf)
+    padded[:, : scores.shape[1]] = scores
+    return padded.reshape(len(scores), -1, classes).max(1)
+
+
 def _checked(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n, C) and labels (n,) int64 as arrays."""
     scores = as_features(scores, "scores").cpu().numpy()

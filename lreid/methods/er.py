@@ -77,6 +77,7 @@ class ER(Method):
         self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
         self.task_classes: tuple[int, ...] = ()
+        self.shared_classes = 0  # of a domain-incremental sequence
         self.offered: set[str] = set()  # images of the task that the memory has been offered
 
     def new_classifier(self) -> GrowingClassifier:
@@ -84,8 +85,12 @@ class ER(Method):
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of the classifier for each new identity; no image of the task was offered to the memory yet."""
-        self.classifier.grow(len(task.classes))
+        """Adds a row of the classifier for each new identity; no image of the task was offered to the memory yet.
+
+        Where tasks share their classes, all tasks have the rows of the first one.
+        """
+        self.shared_classes = task.shared_classes
+        self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
         self.task_classes, self.offered = tuple(task.classes), set()
 
     def parameters(self) -> Iterable[Parameter]:
@@ -94,6 +99,7 @@ class ER(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the incoming images and of stored ones."""
+        batch = batch._replace(labels=self.class_of(batch.labels))
         terms = {"incoming": self.incoming_loss(batch)}
         replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
         if replay is not None:
@@ -107,6 +113,10 @@ class ER(Method):
     def replay_loss(self, replay: Replay) -> Tensor:
         """Of stored images."""
         return F.cross_entropy(self.logits(replay.images), replay.labels)
+
+    def class_of(self, labels: Tensor) -> Tensor:
+        """Rows of the classifier (n,) of labels (n,), which also tell apart tasks that share their classes."""
+        return labels % self.shared_classes if self.shared_classes else labels
 
     def logits(self, images: Tensor) -> Tensor:
         """(n, identities so far)."""
@@ -131,7 +141,8 @@ class ER(Method):
         self.replayed += len(rows)
         seed = int(torch.randint(2**31, (), generator=self.generator))
         images = self.augmented(self.memory.images[rows], seed=seed)
-        return Replay(images, torch.from_numpy(self.memory.labels[rows]).to(images.device), rows)
+        labels = self.class_of(torch.from_numpy(self.memory.labels[rows]))
+        return Replay(images, labels.to(images.device), rows)
 
     def end_step(self, batch: Batch) -> None:
         """Offers the images of the batch to the memory, each once."""
@@ -156,6 +167,7 @@ class ER(Method):
             "classifier": self.classifier.state_dict(),
             "generator": self.generator.get_state(),
             "task_classes": list(self.task_classes),
+            "shared_classes": self.shared_classes,
             "offered": sorted(self.offered),
         }
 
@@ -165,3 +177,4 @@ class ER(Method):
         self.classifier.load_state_dict(state["classifier"])
         self.generator.set_state(state["generator"].cpu())
         self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])
+        self.shared_classes = state.get("shared_classes", 0)

@@ -44,7 +44,7 @@ class ERACE(ER):
     def end_step(self, batch: Batch) -> None:
         """Stores images, and notes the highest class seen, for the official denominator."""
         super().end_step(batch)
-        self.highest = max(self.highest, int(batch.labels.max()))
+        self.highest = max(self.highest, int(self.class_of(batch.labels).max()))
 
     def state_dict(self) -> dict[str, Any]:
         """The highest class seen, besides what ER keeps."""

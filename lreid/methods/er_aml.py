@@ -60,7 +60,7 @@ class ERAML(ER):
         """The metric loss of new images to positives and negatives among new and stored ones."""
         if len(self.memory) == 0:
             return super().incoming_loss(batch)
-        stored = torch.from_numpy(self.memory.labels)  # (M,)
+        stored = self.class_of(torch.from_numpy(self.memory.labels))  # (M,)
         pairs = sample_pairs(batch.labels, stored, self.generator, negatives=self.negatives)
         names = torch.cat([batch.labels, stored])  # (B + M,)
         wanted = torch.cat([pairs.positive, pairs.negative])  # (2V,)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -322,3 +323,43 @@ def test_merge_tasks(build):
 def test_bad_input_is_named(build, changes, message):
     with pytest.raises(ArgumentError, match=message):
         build(**changes)
+
+
+CLASSES = {
+    name: replace(make_data_set(name, range(3)), classes=("a", "b", "c"), held_out=(Record(f"{name}/0", 0, 0),))
+    for name in ("sun", "rain")
+} | {"fog": replace(make_data_set("fog", range(2)), classes=("c", "d"))}
+
+
+def test_a_class_in_two_tasks_is_refused_unless_the_benchmark_is_domain_incremental(build):
+    with pytest.raises(ArgumentError, match="train has class a in sun and in rain; in a class-incremental") as raised:
+        build(["sun", "rain"], sets=CLASSES)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(ArgumentError, match="train has class c in sun and in fog"):
+        build(["sun", "fog"], sets=CLASSES)
+    benchmark = build(["sun", "rain"], sets=CLASSES, scenario="domain-incremental")
+    assert [task.classes for task in benchmark.tasks] == [[0, 1, 2], [3, 4, 5]]
+    assert [task.shared_classes for task in benchmark.tasks] == [3, 3]
+    assert merge_tasks(benchmark).tasks[0].shared_classes == 3
+    kept = build(["sun", "rain"], sets=CLASSES, scenario="domain-incremental", identities=2)
+    assert [task.shared_classes for task in kept.tasks] == [2, 2]
+    assert build(["sun"], sets=CLASSES, tasks_per_dataset=3).tasks[0].shared_classes == 0
+
+
+@pytest.mark.parametrize(
+    ("train", "changes", "fault"),
+    [
+        (["sun", "rain"], {"pool": True}, "where every data set is one task: neither pool them nor cut them"),
+        (["sun", "rain"], {"tasks_per_dataset": 3}, "where every data set is one task: neither pool them nor cut them"),
+        (["sun", "fog"], {}, "all data sets have the same classes, but those of fog are c, d$"),
+        (["market", "veri"], {}, "all data sets have the same classes, but those of market are identities"),
+    ],
+)
+def test_what_does_not_fit_a_domain_incremental_benchmark(build, train, changes, fault):
+    with pytest.raises(ArgumentError, match=f"scenario is domain-incremental, .*{fault}"):
+        build(train, sets=CLASSES, scenario="domain-incremental", **changes)
+
+
+def test_an_unknown_scenario(build):
+    with pytest.raises(ArgumentError, match="scenario is 'task'; must be class-incremental or domain-incremental"):
+        build(["sun"], sets=CLASSES, scenario="task")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from lreid.evaluation import AccuracyEvaluator, accuracy_line
 from lreid.memory import StreamMemory
 from lreid.results import add_accuracies, summarise_accuracies
 
-OPTIONS = {"height": 16, "width": 16, "cache_gib": 1.0, "skip_bad": False, "batch_size": 4, "seed": 0}
+OPTIONS = {"height": 16, "width": 16, "cache_gib": 1.0, "skip_bad": False, "batch_size": 4}
 COLOURS = {"a": "red", "b": "lime", "c": "blue", "d": "yellow"}
 TEST = {"a": ["red", "lime", "red", "red"], "b": ["lime", "lime"], "c": ["blue", "yellow"], "d": ["yellow", "red"]}
 
@@ -116,3 +118,26 @@ def test_rows_become_matrices_with_a_summary() -> None:
 def test_a_task_without_test_images_is_refused(tasks: list[Task]) -> None:
     with pytest.raises(InputError, match=r"^EVAL.ACCURACY: market 1/1 has no test images .* folder:PATH, or set it"):
         AccuracyEvaluator([tasks[0], Task(1, "market 1/1", tasks[1].records)], **OPTIONS)
+
+
+def test_domains_that_share_their_classes(tasks: list[Task]) -> None:
+    """Labels of the second domain are behind those of the first: red and blue are one class, green and yellow."""
+    domains = [replace(task, shared_classes=2) for task in tasks]
+    evaluator = AccuracyEvaluator(domains, **OPTIONS)
+    rows = rounded(evaluator.evaluate(Learner(4, {0: "red"}), domains[1]))
+    # Wrong are the green image of a, the yellow one of c and the red one of d.
+    assert rows["classifier"] == {"class": [83.33, 50.0], "task": [83.33, 50.0]}
+    assert rows["knn"]["class"] == rows["knn"]["task"]
+
+
+def test_options_of_the_probe_reach_it(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray, **options: Any) -> np.ndarray:
+        asked.update(options)
+        return np.zeros((len(test), 2))
+
+    monkeypatch.setattr(import_module("lreid.evaluation.accuracy"), "linear_probe_scores", scores)
+    probe = {"optimizer": "adam", "lr": 3e-4, "epochs": 500, "seed": 1}
+    AccuracyEvaluator(tasks, **OPTIONS, probe=probe).evaluate(Learner(), tasks[0])
+    assert asked == probe

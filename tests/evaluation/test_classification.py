@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.evaluation import accuracy, task_accuracies
+from lreid.evaluation import accuracy, domain_accuracies, task_accuracies
+from lreid.evaluation.classification import scores_of_classes
 from lreid.results import summarise_accuracies
 
 
@@ -121,3 +122,31 @@ def test_what_does_not_fit_is_told() -> None:
     for matrix in ([], [[1.0, 2.0]], [[1.0], [1.0]]):
         with pytest.raises(InputError, match="row t"):
             summarise_accuracies(matrix)
+
+
+@given(data=st.data(), domains=st.integers(1, 3), classes=st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_domains_against_nested_loops(data: st.DataObject, domains: int, classes: int) -> None:
+    of = list(range(domains)) + data.draw(st.lists(st.integers(0, domains - 1), max_size=10))
+    labels = [data.draw(st.integers(0, classes - 1)) for _ in of]
+    columns = data.draw(st.integers(1, domains * classes))  # not all classes of all domains are known yet
+    scores = [[data.draw(st.integers(-2, 2)) / 2 for _ in range(columns)] for _ in of]
+    by_class = scores_of_classes(np.array(scores), classes)
+    for row, found in zip(scores, by_class, strict=True):
+        for each in range(classes):
+            own = [score for column, score in enumerate(row) if column % classes == each]
+            assert found[each] == (max(own) if own else -math.inf)
+    expected = []
+    for domain in range(domains):
+        right = [
+            best(row.tolist(), list(range(classes))) == label
+            for row, label, its in zip(by_class, labels, of, strict=True)
+            if its == domain
+        ]
+        expected.append(100 * sum(right) / len(right))
+    assert domain_accuracies(by_class, np.array(labels), np.array(of)) == pytest.approx(expected)
+
+
+def test_a_domain_without_image_is_told() -> None:
+    with pytest.raises(InputError, match="every domain from 0 to the last must have a test image"):
+        domain_accuracies(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 2]))

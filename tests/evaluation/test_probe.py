@@ -68,14 +68,23 @@ def test_nearest_mean_against_a_loop(seed: int, labels: list[int]) -> None:
             assert row[label] == pytest.approx(expected)
 
 
-def by_hand(train: np.ndarray, labels: np.ndarray, test: np.ndarray, epochs: int, lr: float, batch: int, seed: int):
-    """Softmax regression by momentum SGD, gradients written out, on the same draws."""
+def by_hand(
+    train: np.ndarray,
+    labels: np.ndarray,
+    test: np.ndarray,
+    epochs: int,
+    lr: float,
+    batch: int,
+    seed: int,
+    optimizer: str = "sgd",
+):
+    """Softmax regression by momentum SGD or Adam, gradients written out, on the same draws."""
     centre = train.mean(0)
     scale = math.sqrt(np.mean([float(row @ row) for row in train - centre]))
     train, test = (train - centre) / scale, (test - centre) / scale
     classes = sorted(set(labels.tolist()))
     weight = np.zeros((len(classes), train.shape[1] + 1))  # the bias last
-    velocity = np.zeros_like(weight)
+    velocity, squares, steps = np.zeros_like(weight), np.zeros_like(weight), 0
     rng = np.random.default_rng(seed)
     for epoch in range(epochs):
         rate = lr * 0.2 ** sum(epoch >= share * epochs for share in (0.6, 0.75, 0.9))
@@ -88,8 +97,14 @@ def by_hand(train: np.ndarray, labels: np.ndarray, test: np.ndarray, epochs: int
                 exps = [math.exp(each @ point) for each in weight]
                 for place, label in enumerate(classes):
                     gradient[place] += (exps[place] / sum(exps) - (label == labels[row])) * point / len(rows)
-            velocity = 0.9 * velocity + gradient
-            weight -= rate * velocity
+            steps += 1
+            if optimizer == "sgd":
+                velocity = 0.9 * velocity + gradient
+                weight -= rate * velocity
+            else:
+                velocity, squares = 0.9 * velocity + 0.1 * gradient, 0.999 * squares + 0.001 * gradient**2
+                root = np.sqrt(squares / (1 - 0.999**steps)) + 1e-8
+                weight -= lr * velocity / (1 - 0.9**steps) / root
     scores = np.full((len(test), max(classes) + 1), -np.inf)
     for row, point in enumerate(test):
         for place, label in enumerate(classes):
@@ -97,11 +112,12 @@ def by_hand(train: np.ndarray, labels: np.ndarray, test: np.ndarray, epochs: int
     return scores
 
 
-def test_linear_probe_against_gradients_written_out() -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_linear_probe_against_gradients_written_out(optimizer: str) -> None:
     labels = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3, 3, 3])  # no image of class 2
     train, test = points(0, len(labels)) + 5, points(1, 4) + 5
-    scores = linear_probe_scores(train, labels, test, epochs=20, lr=0.5, batch_size=4, seed=3)
-    assert scores == pytest.approx(by_hand(train, labels, test, 20, 0.5, 4, 3), abs=1e-9)
+    scores = linear_probe_scores(train, labels, test, epochs=20, lr=0.5, batch_size=4, seed=3, optimizer=optimizer)
+    assert scores == pytest.approx(by_hand(train, labels, test, 20, 0.5, 4, 3, optimizer), abs=1e-6)
     assert (scores[:, 2] == -np.inf).all()
 
 
@@ -157,6 +173,6 @@ def test_bad_options_are_told() -> None:
     for options in ({"k": 0}, {"temperature": 0.0}, {"temperature": math.nan}):
         with pytest.raises(InputError):
             knn_scores(*data, **options)
-    for options in ({"epochs": 0}, {"lr": 0.0}, {"batch_size": 0}):
+    for options in ({"epochs": 0}, {"lr": 0.0}, {"batch_size": 0}, {"optimizer": "rmsprop"}):
         with pytest.raises(InputError):
             linear_probe_scores(*data, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -259,3 +260,26 @@ def test_state_goes_on_with_the_same_replay() -> None:
 def test_bad_options(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         new(name, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_domains_share_the_rows_of_the_classifier(name: str) -> None:
+    """Labels of the second task are behind those of the first, for the memory; the classifier has four rows."""
+    domains = [replace(task_of(index), shared_classes=4) for index in (0, 1)]
+    method = new(name, exemplars=12)
+    for index, task in enumerate(domains):
+        method.begin_task(task)
+        for batch in segments(index):
+            method.loss(batch)
+            method.end_step(batch)
+    assert len(method.classifier) == 4 and max(method.memory.labels) > 3
+    replay = method.choose(12, torch.zeros((), requires_grad=True)) if name != "mir" else method.read(np.arange(12))
+    assert set(replay.labels.tolist()) <= set(range(4))
+    assert (replay.labels.numpy() == method.memory.labels[replay.rows] % 4).all()
+    if name in ("er", "der_pp"):
+        (batch, *_) = segments(1)
+        expected = F.cross_entropy(method.logits(batch.images), batch.labels - 4)
+        assert method.loss(batch)["incoming"].item() == pytest.approx(expected.item(), rel=1e-5)
+    twin = new(name, exemplars=12)
+    twin.load_state_dict(method.state_dict())
+    assert twin.shared_classes == 4

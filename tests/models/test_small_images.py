@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torchvision
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
@@ -36,6 +37,16 @@ def test_both_resnets_keep_the_resolution_in_the_stem_and_have_stride_8_in_all(n
     with torch.no_grad():
         assert network(torch.zeros(2, 3, 32, 32)).shape == (2, widths[-1], 4, 4)
         assert network(torch.zeros(2, 3, 84, 84)).shape[2:] == (11, 11)
+
+
+def test_the_plain_one_is_torchvisions() -> None:
+    source = torchvision.models.resnet18().eval()
+    network = build_backbone("resnet18_plain").eval()
+    network.resnet.load_state_dict(source.state_dict(), strict=False)
+    source.fc = nn.Identity()
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(network(images).mean((2, 3)), source(images))
 
 
 def test_blocks_of_the_reduced_one_add_up_as_written_out() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from lreid.data import csv_dataset, image_folder
 from lreid.data.layout import CameraPolicy
 from lreid.data.records import DataSet
+from lreid.data.rotated import rotated
 from lreid.data.spec import Spec
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import ArgumentError, InputError
@@ -65,7 +66,7 @@ def spec_of(name: str) -> Spec:
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
             f"orders without it are {WITHOUT_DUKE}"
         )
-    known = [*specs(), "csv:PATH", "folder:PATH", "synthetic:DOMAIN"]
+    known = [*specs(), "csv:PATH", "folder:PATH", "synthetic:DOMAIN", "rotated:DEGREES:NAME"]
     near = {each.partition(":")[0]: each for each in known}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
@@ -90,7 +91,8 @@ def load_datasets(
     Args:
         name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one of them; ``folder:PATH`` for a folder of classes (relative paths are looked for in the current
-            folder, then in ``root``); ``synthetic:DOMAIN`` for a synthetic one.
+            folder, then in ``root``); ``synthetic:DOMAIN`` for a synthetic one; ``rotated:DEGREES:NAME`` for another
+            one of these, whose images are files, turned by an angle.
         root: folder that holds the data sets.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic` for those.
         split: which one, of a data set that has several.
@@ -111,6 +113,10 @@ def load_datasets(
         return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
     if kind == "synthetic" and colon:
         return [load_synthetic(rest, **synthetic)]
+    if kind == "rotated" and colon:
+        degrees, _, of = rest.partition(":")
+        options: dict[str, Any] = {"split": split, "split_seed": split_seed, "cameras": cameras}
+        return [rotated(data_set, degrees) for data_set in load_datasets(of, root, synthetic, **options)]
     return [spec_of(name).load(root, split=split, seed=split_seed, cameras=cameras)]
 
 

@@ -68,7 +68,7 @@ class Archive:
         Raises:
             InputError: a file is missing, damaged or of another data set, or ``images`` cannot be written.
         """
-        return unpacked(home, lambda: self.images(home), cameras=cameras)
+        return unpacked(self.title.lower().replace("-", ""), home, lambda: self.images(home), cameras=cameras)
 
     def images(self, home: Path) -> Iterator[Unpacked]:
         """All images; a class is called ``07_horse``, so that the order of names is that of labels.

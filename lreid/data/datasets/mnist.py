@@ -35,7 +35,7 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     Raises:
         InputError: a file is missing, damaged or of another data set, or ``images`` cannot be written.
     """
-    return unpacked(home, lambda: _images(home), cameras=cameras)
+    return unpacked("mnist", home, lambda: _images(home), cameras=cameras)
 
 
 def _images(home: Path) -> Iterator[Unpacked]:

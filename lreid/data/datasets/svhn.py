@@ -32,7 +32,7 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     Raises:
         InputError: a file is damaged or of another data set, or ``images`` cannot be written.
     """
-    return unpacked(home, lambda: _images(home), cameras=cameras)
+    return unpacked("svhn", home, lambda: _images(home), cameras=cameras)
 
 
 def _images(home: Path) -> Iterator[Unpacked]:

@@ -66,8 +66,8 @@ def build_backbone(name: str, weights: str = "none") -> nn.Module:
     """A backbone by name.
 
     Args:
-        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without
-            the last stage), ``resnet18_cifar``, ``resnet18_reduced`` and
+        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the
+            last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and
             ``digits`` for small images, ``small``, ``torchreid:NAME``, or one that was registered.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
             torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), or a file: a state dict of

@@ -1,4 +1,4 @@
-"""The networks of class-incremental learning, for small images: two kinds of ResNet-18, and one of two convolutions."""
+"""The networks of class-incremental learning: ResNet-18 as it is, with two other stems, and one of two convolutions."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def resnet18_cifar() -> FeatureMap:
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
     network.maxpool = nn.Identity()
     return FeatureMap(network)
+
+
+def resnet18_plain() -> FeatureMap:
+    """ResNet-18 of torchvision as it is, with its last stride: (B, 3, H, W) to (B, 512, H/32, W/32).
+
+    Source: Contrast Scoring (Wu et al., 2021, Appendix A.1) for subsets of ImageNet.
+    """
+    return FeatureMap(torchvision.models.resnet18())
 
 
 class ReducedResNet18(nn.Module):
@@ -83,4 +91,9 @@ class DigitNet(nn.Module):
         return self.last(torch.flatten(self.maps(images), 1))
 
 
-BACKBONES = {"resnet18_cifar": resnet18_cifar, "resnet18_reduced": ReducedResNet18, "digits": DigitNet}
+BACKBONES = {
+    "resnet18_plain": resnet18_plain,
+    "resnet18_cifar": resnet18_cifar,
+    "resnet18_reduced": ReducedResNet18,
+    "digits": DigitNet,
+}

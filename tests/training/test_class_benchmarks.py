@@ -1,0 +1,101 @@
+"""The benchmarks of class-incremental learning from end to end, on tiny archives in the layout of the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from class_archives import (
+    Images,
+    squares,
+    write_cifar10,
+    write_cifar100,
+    write_mini_imagenet,
+    write_mnist,
+    write_svhn,
+    write_tiny_imagenet,
+)
+from PIL import Image
+
+from lreid.config import check_values, load_config
+from lreid.training.run import train
+
+
+def write_folder(home: Path, images: Images) -> Path:
+    """A folder of classes."""
+    for split, (pixels, labels) in images.items():
+        for row, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+            file = home / split / f"class{label}" / f"{row}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(file)
+    return home
+
+
+Writer = Callable[[Path, Images], Path]
+SMALL: dict[str, tuple[Writer, str, int, int]] = {  # archive, its folder, classes, tasks
+    "seq-cifar10": (write_cifar10, "cifar10/cifar-10-batches-py", 10, 5),
+    "seq-cifar100": (write_cifar100, "cifar100/cifar-100-python", 10, 5),
+    "seq-tiny-imagenet": (write_tiny_imagenet, "tiny-imagenet-200", 10, 10),
+    "split-cifar10-online": (write_cifar10, "cifar-10-batches-py", 10, 5),
+    "split-cifar100-online": (write_cifar100, "cifar-100-python", 20, 20),
+    "split-mini-imagenet-online": (write_mini_imagenet, "mini-imagenet", 20, 20),
+    "rotated-mnist": (write_mnist, "mnist", 10, 20),
+    "contrast-cifar10": (write_cifar10, "cifar-10-batches-py", 10, 1),
+    "contrast-cifar100": (write_cifar100, "cifar-100-python", 10, 1),
+    "contrast-svhn": (write_svhn, "svhn", 10, 1),
+    "contrast-imagenet100": (write_folder, "imagenet100", 4, 1),
+}
+KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
+SMALL_NETWORK = ["MODEL.BACKBONE", "small"]  # in place of the two large kinds of ResNet-18
+SMALLER = {"contrast-imagenet100": ["INPUT.HEIGHT", "64", "INPUT.WIDTH", "64"]}
+
+
+def faster(name: str) -> list[str]:
+    """What makes a run of the benchmark short."""
+    own = name in ("rotated-mnist", "split-cifar10-online")
+    return [*KEYS, *SMALLER.get(name, []), *([] if own else SMALL_NETWORK)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
+    write, folder, classes, tasks = SMALL[name]
+    write(
+        tmp_path / folder,
+        squares(classes, train=12 if "mini" in name else 5, test=2, size=28 if "mnist" in name else 32),
+    )
+    cfg = load_config([f"benchmarks/{name}"], ["DATA.ROOT", str(tmp_path), *faster(name)])
+    results = train(cfg, tmp_path / "run")
+    assert len(results["tasks"]) == tasks
+    matrices = results["accuracy"]
+    assert {"linear", "knn", "nearest_mean"} <= set(matrices)
+    assert all([len(row) for row in kinds["class"]] == list(range(1, tasks + 1)) for kinds in matrices.values())
+    assert ("classifier" in matrices) == ("online" in name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("seq-cifar10", ["--", "cclis", "TRAIN.LR", "1.0", "EVAL.PROBE_LR", "0.5"]),
+        ("rotated-mnist", ["recipes/online", "er", "INPUT.PIPELINE", "", "INPUT.FLIP", "0", "TRAIN.LR", "0.01"]),
+    ],
+)
+def test_other_methods_on_the_same_benchmark(name: str, more: list[str], tmp_path: Path) -> None:
+    write, folder, classes, tasks = SMALL[name]
+    write(tmp_path / folder, squares(classes, train=5, test=2, size=28 if "mnist" in name else 32))
+    recipe, method, *keys = more
+    files = [f"benchmarks/{name}", f"methods/{method}", *[recipe] * (recipe != "--")]
+    cfg = load_config(files, ["DATA.ROOT", str(tmp_path), *keys, *faster(name)])
+    matrices = train(cfg, tmp_path / "run")["accuracy"]
+    assert len(matrices["classifier"]["class"]) == tasks
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_file_names_itself_and_its_values_are_allowed(name: str) -> None:
+    cfg = load_config([f"benchmarks/{name}"])
+    check_values(cfg)
+    assert name == cfg.BENCHMARK.NAME
+    assert cfg.EVAL.ACCURACY and cfg.STREAM.SEGMENT
+    assert (cfg.INPUT.FLIP == 0) == ("online" in name)
