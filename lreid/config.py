@@ -2,7 +2,9 @@
 
 A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file, or the name
 of one that comes with lreid). Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the
-command line. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
+command line. ``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the method that all sources together choose, so
+that a benchmark trains each method as its paper does. ``build_*`` functions turn the result into plain keyword
+arguments; no class takes a config.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from yacs.config import CfgNode
 from lreid.errors import InputError
 
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
+RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 COMMAND_LINE = "command line"  # what errors call the source of overrides
 
 
@@ -70,6 +73,11 @@ def _three_numbers(value: list[Any]) -> str:
 
 def _three_above_zero(value: list[Any]) -> str:
     return _three_numbers(value) or ("" if min(value) > 0 else "they must be above 0")
+
+
+def _epoch_numbers(value: list[Any]) -> str:
+    fits = all(type(number) is int and number >= 1 for number in value)
+    return "" if fits else "it must be a list of epochs, counted from 1, such as [40, 70]"
 
 
 def _data_sets(value: list[Any]) -> str:
@@ -142,7 +150,11 @@ KEYS = {
     "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]", check=_three_numbers),
     "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]", check=_three_above_zero),
     "INPUT.FLIP": Key(0.5, "probability of a horizontal flip", least=0, most=1),
-    "INPUT.ERASING": Key(False, "the random erasing of DMML, growing over a task's epochs"),
+    "INPUT.ERASING": Key(False, "random erasing: that of DMML, growing over a task's epochs, or"),
+    "INPUT.ERASING_PROBABILITY": Key(
+        0.0, "above 0, that of BoT: so often, 2 to 40 % of an image, filled with INPUT.MEAN", least=0, most=1
+    ),
+    "INPUT.PAD": Key(0, "black pixels on every side, of which a random crop is taken", least=0, most=4096),
     "INPUT.PIPELINE": Key("", "file of an albumentations pipeline that comes before flip and erasing", paths=("",)),
     "EPISODE.IDENTITIES": Key(24, "identities an episode", least=1),
     "EPISODE.SUPPORT": Key(4, "support images an identity", least=1),
@@ -159,16 +171,29 @@ KEYS = {
     "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
-    "TRAIN.EPOCHS": Key(30, "of a task; every identity occurs once an epoch", least=1),
+    "METHOD.RECIPE": Key("dmml", "file of configs/recipes that benchmarks of real images train it by"),
+    "TRAIN.EPOCHS": Key(30, "of a task", least=1),
+    "TRAIN.FIRST_EPOCHS": Key(0, "of the first task; 0 = as many as of the others", least=0),
+    "TRAIN.EPOCH_OF": Key(
+        "identities",
+        "a look at every identity (DMML), or at about every image (BoT); in a stream always at every image",
+        choices=("identities", "images"),
+    ),
+    "TRAIN.EPOCH_STEPS": Key(0, "batches an epoch, whatever the size of the task (AKA: 150); 0 = one look", least=0),
     "TRAIN.OPTIMIZER": Key("adam", "of all parameters, anew for every task", choices=("adam", "sgd")),
     "TRAIN.MOMENTUM": Key(0.0, "of sgd", least=0, most=1),
     "TRAIN.LR": Key(1e-3, "learning rate from random weights; from those of ImageNet 2e-4", above=0),
     "TRAIN.WEIGHT_DECAY": Key(1e-4, "L2, coupled", least=0),
-    "TRAIN.SCHEDULE": Key("exponential", "decay of the rate, anew for every task", choices=("exponential", "cosine")),
-    "TRAIN.DECAY_START": Key(0.5, "share of the epochs at the full rate", least=0, most=1),
+    "TRAIN.SCHEDULE": Key("exponential", "decay of the rate", choices=("exponential", "cosine", "steps")),
+    "TRAIN.RESTARTS": Key(True, "the schedule begins anew with every task; False: one goes over all (AKA's code)"),
+    "TRAIN.DECAY_START": Key(0.5, "share of the epochs at the full rate; not of steps", least=0, most=1),
     "TRAIN.DECAY_FACTOR": Key(
-        0.005, "rate in the last epoch of a task, relative to LR; 1 for a single pass", above=0, most=1
+        0.005,
+        "rate in the last epoch, relative to LR, 1 for a single pass; of steps: what each multiplies by",
+        above=0,
+        most=1,
     ),
+    "TRAIN.MILESTONES": Key([], "epochs of the steps, counted from 1", check=_epoch_numbers),
     "TRAIN.WARMUP_EPOCHS": Key(0, "the rate rises from a hundredth over so many epochs", least=0),
     "TRAIN.ACCUMULATE": Key(1, "batches an update; their mean gradient is taken", least=1),
     "TRAIN.PRECISION": Key("fp32", "of the network in training", choices=_PRECISIONS),
@@ -241,8 +266,16 @@ def layers(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> I
     Raises:
         InputError: a file is missing or no YAML mapping, or a key has no value.
     """
+    chosen = default_config()  # of which nothing but the recipe is looked at
+    for source, keys in _layers(files, overrides, ""):
+        _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
+    yield from _layers(files, overrides, chosen.METHOD.RECIPE)
+
+
+def _layers(files: Sequence[str | Path], overrides: Sequence[str], recipe: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """:func:`layers` with the name of the recipe; without it what is built on that is left out."""
     for file in files:
-        yield from _file_layers(find_config(file))
+        yield from _file_layers(find_config(file), recipe)
     if len(overrides) % 2:
         raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
     yield COMMAND_LINE, dict(zip(overrides[::2], overrides[1::2], strict=True))
@@ -315,7 +348,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 
 
 def method_options(cfg: CfgNode) -> dict[str, Any]:
-    """The keys of ``METHOD`` but ``NAME`` and ``ALIAS``, in lower case: keyword arguments of the method's class."""
+    """The keys of ``METHOD`` that are options, in lower case: keyword arguments of the method's class."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
@@ -348,7 +381,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _file_layers(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     if file.resolve() in seen:
         raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
     try:
@@ -360,8 +393,19 @@ def _file_layers(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str,
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
     for base in bases:
-        yield from _file_layers(find_config(base, file.parent), (*seen, file.resolve()))
+        if recipe or RECIPE not in base:
+            found = find_config(_with_recipe(base, recipe), file.parent)
+            yield from _file_layers(found, recipe, (*seen, file.resolve()))
     yield str(file), {name: _placed(name, value, file.parent) for name, value in leaves(content)}
+
+
+def _with_recipe(base: str, recipe: str) -> str:
+    """An entry of ``_BASE_`` with the recipe's name put in."""
+    recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
+    if RECIPE in base and recipe not in recipes:
+        nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
+        raise InputError(f"METHOD.RECIPE is {recipe!r}; no file of configs/recipes, the nearest is {nearest}")
+    return base.replace(RECIPE, recipe)
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
@@ -414,9 +458,10 @@ def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
     if name == "METHOD.NAME" and value != node.NAME:
         for option in [option for option in node if f"METHOD.{option}" not in KEYS]:
             del node[option]
-        node.ALIAS = ""
-        if alias := _aliased(value):
-            _set_all(cfg, alias, source)
+        node.ALIAS, node.RECIPE = KEYS["METHOD.ALIAS"].default, KEYS["METHOD.RECIPE"].default
+        content = _method_file(value)
+        _set_all(cfg, content, source)
+        if "METHOD.NAME" in content:
             return
     if last in node:
         node[last] = _typed(value, node[last], name, source)
@@ -426,13 +471,13 @@ def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
         raise _unknown_key(cfg, name, source)
 
 
-def _aliased(name: Any) -> dict[str, Any] | None:
-    """Content of the file of ``configs/methods`` that makes ``name`` of another method; None where there is none."""
+def _method_file(name: Any) -> dict[str, Any]:
+    """What the file of ``configs/methods`` called ``name`` sets besides that name; nothing where there is none."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
-        return None
+        return {}
     content = dict(leaves(_parsed(file.read_text(encoding="utf-8"), str(file))))
-    return content if content["METHOD.NAME"] != name else None
+    return {key: value for key, value in content.items() if (key, value) != ("METHOD.NAME", name)}
 
 
 def _typed(value: Any, default: Any, name: str, source: str) -> Any:

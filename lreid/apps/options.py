@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import COMMAND_LINE, GROUPS, KEYS, Key, layers, load_config, method_options
+from lreid.config import CONFIGS, GROUPS, KEYS, Key, layers, load_config, method_options
 from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
@@ -35,8 +35,12 @@ Every key of a config, with its default and the values that it may have. A run t
   with lreid: `configs/benchmarks/vehicles.yaml`, `benchmarks/vehicles`, or `vehicles`.
 * Paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) are looked for beside the file
   first, then, like those on the command line, in the working directory.
-* A key that the method ignores is refused where it stands on the command line or in a file that sets `METHOD.NAME`.
-  Keys of both `EPISODE` and `BATCH` together fit any method.
+* Benchmarks of real images have `_BASE_: recipes/{METHOD.RECIPE}`: they train each method by the recipe that its file
+  in `configs/methods` names, DMML's (`dmml`, where it names none) or BoT's (`bot`). `METHOD.RECIPE` chooses another
+  one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a run shows what
+  came out.
+* A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
+  `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
 
 This page is made of the table in `lreid/config.py`: `python -m lreid.apps.options > docs/configuration.md`"""
@@ -53,6 +57,7 @@ def options_text(method: str) -> str:
     what = f"{cfg.METHOD.NAME} as configs/methods/{method}.yaml sets it. " if method != cfg.METHOD.NAME else ""
     summary = _plain((inspect.getdoc(cls) or "").partition("\n\n")[0])
     lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
+    lines.append(f"Benchmarks of real images train it by configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")
     for option, default in (method_defaults(cls) | method_options(cfg)).items():
         if option not in cls.unused:
             lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(cls, option, default)})"]
@@ -63,15 +68,16 @@ def options_text(method: str) -> str:
 def load_run_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> CfgNode:
     """:func:`lreid.config.load_config` for a run: keys that its method ignores are refused.
 
-    Looked at are the command line and files that name the method themselves. A source that sets keys of both EPISODE
-    and BATCH is meant for methods of either kind, so these are let through.
+    Benchmarks that come with lreid are meant for all methods and not looked at. Nor are the keys of EPISODE and BATCH
+    in a source that sets both, or options of a method in a file for another one.
 
     Raises:
         InputError: such a key is set, or as for ``load_config``.
     """
     cfg = load_config(files, overrides)
     for source, keys in layers(files, overrides):
-        if source == COMMAND_LINE or keys.get("METHOD.NAME") == cfg.METHOD.NAME:
+        ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
+        if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
             for name, reason in _ignored(cfg, keys):
                 raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
     return cfg
@@ -90,7 +96,11 @@ def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
                 yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
-        elif group == "METHOD" and last.lower() in cls.unused and cfg.METHOD[last] != defaults[last.lower()]:
+        elif (
+            group == "METHOD"
+            and last.lower() in cls.unused
+            and cfg.METHOD.get(last, keys[name]) != defaults[last.lower()]
+        ):
             yield name, "which inherits it and has no use for it"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from lreid.errors import ArgumentError
+
+Passes = Literal["identities", "images"]
 
 
 class Sampler:
@@ -25,6 +27,7 @@ class Sampler:
             ``len(labels)``.
         exemplar_share: share of a batch that are exemplars, in [0, 1), as far as there are so many; 0 is natural
             frequency: on average an exemplar is seen as often as an image of the task. There is one at least.
+        steps: batches of an epoch; 0 for those of one look at the task. An epoch of more batches looks several times.
 
     Attributes:
         batches_per_epoch: the same in every epoch.
@@ -41,8 +44,9 @@ class Sampler:
         seed: Sequence[int],
         exemplars: Sequence[int] | np.ndarray = (),
         exemplar_share: float = 0.0,
+        steps: int = 0,
     ) -> None:
-        self.seed = seed
+        self.seed, self.steps = seed, steps
         self.images = _by_label(labels)
         self.stored = [len(labels) + rows for rows in _by_label(exemplars)]
         # Exemplars for each image of the task.
@@ -52,12 +56,15 @@ class Sampler:
         """The batches of one epoch: each the indices of its images, those of exemplars last."""
         rng = np.random.default_rng([*self.seed, epoch])
         batches = self.own_batches(rng)
+        while len(batches) < self.batches_per_epoch:
+            batches += self.own_batches(rng)
+        batches = batches[: self.batches_per_epoch]
         if not self.stored:
             return batches
         return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The images of the task in the batches of an epoch."""
+        """The images of the task in the batches of one look at it."""
         raise NotImplementedError
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
@@ -83,9 +90,14 @@ class Sampler:
 class IdentitySampler(Sampler):
     """P x K batches: P identities with K images each.
 
-    In every epoch each identity occurs at most once: identities are shuffled and cut into batches, and those left
-    over at the end sit the epoch out. So an epoch is a look at every identity, as in DMML's official code; BoT's
-    sampler uses up an identity's images within an epoch, which is the same over many epochs.
+    A look at the task, which is an epoch, is one of two ``passes``:
+
+    * ``identities``, as in DMML's official code: each identity occurs at most once. They are shuffled and cut into
+      batches, and those left over at the end sit the epoch out.
+    * ``images``, as in BoT's: nearly every image occurs once. An identity's images are shuffled and cut into groups of
+      K, what is left over sits the epoch out, and the groups are dealt to batches of P identities. There that is by
+      chance until fewer than P identities have groups left; here by turns, identities in random order, which leaves
+      over less and makes equally many batches in every epoch.
 
     An identity with fewer than K images shows some of them twice.
 
@@ -94,6 +106,7 @@ class IdentitySampler(Sampler):
         identities: P, identities a batch.
         images: K, images an identity.
         task_name: for the error.
+        passes: see above.
         options: of :class:`Sampler`.
 
     Raises:
@@ -101,7 +114,14 @@ class IdentitySampler(Sampler):
     """
 
     def __init__(
-        self, labels: Sequence[int] | np.ndarray, *, identities: int, images: int, task_name: str = "", **options: Any
+        self,
+        labels: Sequence[int] | np.ndarray,
+        *,
+        identities: int,
+        images: int,
+        task_name: str = "",
+        passes: Passes = "identities",
+        **options: Any,
     ) -> None:
         super().__init__(labels, **options)
         _require_positive(identities=identities, images=images)
@@ -111,8 +131,17 @@ class IdentitySampler(Sampler):
                 f"is {identities}, but task {task_name!r} has only {len(self.images)}; set it to {len(self.images)} or "
                 "less, or make fewer tasks",
             )
-        self.identities, self.images_each = identities, images
-        self.batches_per_epoch = len(self.images) // identities
+        self.identities, self.images_each, self.passes = identities, images, passes
+        self.batches_a_look = len(self.images) // identities
+        if passes == "images":
+            groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # of each identity
+            # One group of an identity a batch at most: so many batches can be filled.
+            fits = [
+                np.minimum(groups, count).sum() >= count * identities
+                for count in range(1, groups.sum() // identities + 1)
+            ]
+            self.batches_a_look = sum(fits)
+        self.batches_per_epoch = self.steps or self.batches_a_look
 
     @property
     def images_per_batch(self) -> int:
@@ -121,11 +150,24 @@ class IdentitySampler(Sampler):
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Each batch (P * K,) in blocks of one identity."""
-        chosen = np.resize(rng.permutation(len(self.images)), (self.batches_per_epoch, self.identities))
+        order, batches = rng.permutation(len(self.images)), self.batches_a_look
+        if self.passes == "identities":
+            return [
+                np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in each])
+                for each in np.resize(order, (batches, self.identities))
+            ]
+        groups = [group for identity in order for group in self._groups(rng.permutation(self.images[identity]))]
+        # By turns: an identity has no more groups than there are batches, and they go to different ones.
         return [
-            np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in each])
-            for each in chosen
+            np.concatenate([groups[turn * batches + batch] for turn in range(self.identities)])
+            for batch in rng.permutation(batches)
         ]
+
+    def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
+        """Blocks of different images of an identity, one at least and one a batch at most."""
+        size = self.images_each
+        count = min(max(len(shuffled) // size, 1), self.batches_a_look)
+        return [self._block(shuffled[number * size :][:size]) for number in range(count)]
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
         return np.resize(shuffled, self.images_each)  # np.resize repeats an array to the length wanted
@@ -195,7 +237,8 @@ class StreamSampler(Sampler):
         _require_positive(segment=segment, correlation=correlation)
         super().__init__(labels, **options)
         self.segment, self.correlation = segment, correlation
-        self.batches_per_epoch = -(-len(labels) // segment)
+        self.batches_a_look = -(-len(labels) // segment)
+        self.batches_per_epoch = self.steps or self.batches_a_look
 
     @property
     def images_per_batch(self) -> int:
@@ -204,7 +247,7 @@ class StreamSampler(Sampler):
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The segments of one pass."""
-        return np.array_split(_shuffled_runs(self.images, self.correlation, rng), self.batches_per_epoch)
+        return np.array_split(_shuffled_runs(self.images, self.correlation, rng), self.batches_a_look)
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:

@@ -19,26 +19,51 @@ from lreid.errors import InputError
 ATTEMPTS = 100  # a tall rectangle may not fit into the image; then another ratio is tried
 
 
-def erased_box(height: int, width: int, *, progress: float, rng: random.Random) -> tuple[slice, slice] | None:
-    """Draws the rectangle that is erased from an image: more and more often, and larger, as a task goes on.
+class Erasing(NamedTuple):
+    """How often a rectangle of an image is erased, and what share of it: the same share, or one uniform in a range."""
 
-    The schedule is that of DMML's official code: with ``p = min(progress, 0.8)`` an image is hit with probability
-    ``0.3 + 0.4 p``, and the rectangle covers ``0.1 + 0.3 p`` of it, with an aspect ratio (height to width)
-    uniform in [0.3, 1/0.3]. Albumentations' own ``Erasing`` caps or fails on such areas (2.0.8).
+    probability: float
+    least: float
+    most: float
+
+    @classmethod
+    def growing(cls, progress: float) -> Erasing:
+        """More and more often, and larger, as a task goes on: the schedule of DMML's official code.
+
+        Args:
+            progress: share of the task's epochs that is done, in [0, 1]. With ``p = min(progress, 0.8)`` an image is
+                hit with probability ``0.3 + 0.4 p``, and the rectangle covers ``0.1 + 0.3 p`` of it.
+        """
+        progress = min(progress, 0.8)
+        area = 0.1 + 0.3 * progress
+        return cls(0.3 + 0.4 * progress, area, area)
+
+    @classmethod
+    def steady(cls, probability: float) -> Erasing:
+        """With one probability from 2 to 40 % of an image, as in BoT's official code (Zhong et al., AAAI 2020)."""
+        return cls(probability, 0.02, 0.4)
+
+
+def erased_box(height: int, width: int, erasing: Erasing, rng: random.Random) -> tuple[slice, slice] | None:
+    """Draws the rectangle that is erased from an image, of an aspect ratio (height to width) uniform in [0.3, 1/0.3].
+
+    Albumentations' own ``Erasing`` caps or fails on such areas (2.0.8).
 
     Args:
         height, width: of the image, in pixels.
-        progress: share of the task's epochs that is done, in [0, 1].
+        erasing: how often, and how much.
         rng: what is drawn from.
 
     Returns:
         Rows and columns of the rectangle; None where the image is left whole.
     """
-    progress = min(progress, 0.8)
-    if rng.random() >= 0.3 + 0.4 * progress:
+    if rng.random() >= erasing.probability:
         return None
-    area = (0.1 + 0.3 * progress) * height * width
+    share = erasing.least
     for _ in range(ATTEMPTS):
+        if erasing.most > erasing.least:
+            share = rng.uniform(erasing.least, erasing.most)
+        area = share * height * width
         aspect = rng.uniform(0.3, 1 / 0.3)
         h, w = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
         if h < height and w < width:
@@ -52,22 +77,28 @@ class Changes(NamedTuple):
 
     Attributes:
         flips: (n,) bool, which images are flipped.
+        shifts: (n, 2) int64, pixels that each image is moved down and to the right, after the flip; what comes in at
+            the edges is black.
         boxes: (n, 4) int64: top, bottom, left and right of what is erased; an empty box erases nothing.
     """
 
     flips: Tensor
+    shifts: Tensor
     boxes: Tensor
 
 
 class Augment:
-    """Flips, normalises and erases images of the input size, after a pipeline of albumentations if one is given.
+    """Flips, shifts, normalises and erases images of the input size, after a pipeline of albumentations if given.
 
     An image goes through each step while it is in the processor's cache, straight into its row of the batch: about
     six times as fast as the same steps in albumentations, and equal to the last bit.
 
     Args:
         flip: probability of a horizontal flip.
-        erasing: whether rectangles are set to 0, the mean (:func:`erased_box`).
+        erasing: whether rectangles are erased: growing ones, set to 0, the mean (:meth:`Erasing.growing`), or
+        probability: above 0, those of :meth:`Erasing.steady`. They are set to ``mean`` *after* normalisation, as in
+            BoT's official code.
+        pad: pixels by which an image is padded with black on every side before a crop of its size is taken.
         mean, std: of RGB values in [0, 1], three each.
         pipeline: a file that ``albumentations.save`` wrote, YAML or JSON; empty for none. It is given uint8 images and
             must give uint8 images of the same size.
@@ -77,9 +108,19 @@ class Augment:
     """
 
     def __init__(
-        self, *, flip: float, erasing: bool, mean: Sequence[float], std: Sequence[float], pipeline: str | Path = ""
+        self,
+        *,
+        flip: float,
+        erasing: bool,
+        mean: Sequence[float],
+        std: Sequence[float],
+        pipeline: str | Path = "",
+        probability: float = 0.0,
+        pad: int = 0,
     ) -> None:
         self.flip, self.erasing, self.path = flip, erasing, pipeline
+        self.probability, self.pad = probability, pad
+        self.fill = np.array(mean if probability else (0, 0, 0), np.float32)  # (3,) normalised
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
         self.pipeline: Any = load_pipeline(pipeline) if pipeline else None
@@ -103,7 +144,7 @@ class Augment:
         """
         shape = height, width, _ = images[0].shape
         images = self.piped(images, seed=seed)
-        flips, boxes = self.draw(len(images), height, width, seed=seed, progress=progress)
+        flips, shifts, boxes = self.draw(len(images), height, width, seed=seed, progress=progress)
         mean, scale = np.tile(self.mean, (height, width, 1)), np.tile(self.scale, (height, width, 1))
         batch = np.empty((len(images), *shape), np.float32)  # (n, H, W, 3)
         wanted = range(len(images))[rows]
@@ -111,26 +152,29 @@ class Augment:
             batch.fill(np.nan)
         for number in wanted:
             image, row = images[number], batch[number]
-            row[:] = cv2.flip(image, 1) if flips[number] else image
+            flipped = cv2.flip(image, 1) if flips[number] else image
+            row[:] = _shifted(flipped, *shifts[number].tolist()) if self.pad else flipped
             row -= mean
             row *= scale
             top, bottom, left, right = boxes[number]
-            row[top:bottom, left:right] = 0
+            row[top:bottom, left:right] = self.fill
         return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, which convolutions like
 
     def draw(self, count: int, height: int, width: int, *, seed: int, progress: float) -> Changes:
         """What happens to a batch of ``count`` images; arguments as in :meth:`__call__`."""
-        # Both from the same seed, as albumentations seeds its transforms: so the published figures were made.
         rng = random.Random(seed)
         flips = [rng.random() < self.flip for _ in range(count)]
+        shifts = [[rng.randint(-self.pad, self.pad) if self.pad else 0 for _ in range(2)] for _ in range(count)]
         boxes = np.zeros((count, 4), np.int64)
         if self.erasing:
-            rng = random.Random(seed)
+            erasing = Erasing.steady(self.probability) if self.probability else Erasing.growing(progress)
+            if not self.probability:  # from the same seed, as albumentations does: so the published figures were made
+                rng = random.Random(seed)
             for row in boxes:
-                box = erased_box(height, width, progress=progress, rng=rng)
+                box = erased_box(height, width, erasing, rng)
                 if box is not None:
                     row[:] = box[0].start, box[0].stop, box[1].start, box[1].stop
-        return Changes(torch.tensor(flips, dtype=torch.bool), torch.from_numpy(boxes))
+        return Changes(torch.tensor(flips, dtype=torch.bool), torch.tensor(shifts), torch.from_numpy(boxes))
 
     def piped(self, images: Sequence[np.ndarray], *, seed: int) -> Sequence[np.ndarray]:
         """The images as the pipeline changes them; as they are where there is none."""
@@ -150,16 +194,18 @@ class Augment:
             (n, 3, H, W) float32, channels last in memory.
         """
         device = pixels.device
-        flips, boxes = (each.to(device, non_blocking=True) for each in changes)
-        mean, scale = (torch.from_numpy(each).to(device) for each in (self.mean, self.scale))  # (3,)
-        images = torch.where(flips[:, None, None, None], pixels.flip(2), pixels).float()
-        images = (images - mean) * scale  # (n, H, W, 3)
+        flips, shifts, boxes = (each.to(device, non_blocking=True) for each in changes)
+        mean, scale, fill = (torch.from_numpy(each).to(device) for each in (self.mean, self.scale, self.fill))  # (3,)
         rows, columns = (torch.arange(size, device=device) for size in pixels.shape[1:3])
+        images = torch.where(flips[:, None, None, None], pixels.flip(2), pixels)
+        if self.pad:
+            images = _all_shifted(images, rows - shifts[:, :1], columns - shifts[:, 1:])
+        images = (images.float() - mean) * scale  # (n, H, W, 3)
         top, bottom, left, right = boxes.T[..., None]  # (n, 1) each
         inside_rows = (rows >= top) & (rows < bottom)  # (n, H)
         inside_columns = (columns >= left) & (columns < right)  # (n, W)
         erased = inside_rows[:, :, None] & inside_columns[:, None, :]  # (n, H, W)
-        return images.masked_fill_(erased[..., None], 0).permute(0, 3, 1, 2)
+        return torch.where(erased[..., None], fill, images).permute(0, 3, 1, 2)
 
     def _piped(self, image: np.ndarray) -> np.ndarray:
         changed = self.pipeline(image=image.copy())["image"]  # a copy, as the images of a cache are read-only
@@ -169,6 +215,24 @@ class Augment:
                 f"{image.shape}; it must keep both: leave out Normalize and ToTensorV2, and resize after cropping"
             )
         return changed
+
+
+def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
+    """An image (H, W, 3) moved by so many pixels, 0 where nothing of it is left."""
+    height, width, _ = image.shape
+    moved = np.zeros_like(image)
+    rows, columns = max(height - abs(down), 0), max(width - abs(right), 0)  # that are left
+    moved[max(down, 0) :, max(right, 0) :][:rows, :columns] = image[max(-down, 0) :, max(-right, 0) :][:rows, :columns]
+    return moved
+
+
+def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Images (n, H, W, 3) of which row i comes from ``rows`` (n, H), and column i from ``columns`` (n, W); else 0."""
+    height, width = images.shape[1:3]
+    inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]  # (n, H, W)
+    numbers = torch.arange(len(images), device=images.device)[:, None, None]
+    taken = images[numbers, rows.clamp(0, height - 1)[:, :, None], columns.clamp(0, width - 1)[:, None]]
+    return taken * inside[..., None]
 
 
 def load_pipeline(path: str | Path) -> Any:

@@ -13,7 +13,7 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Task
-from lreid.data.samplers import EpisodeSampler, IdentitySampler, Sampler, StreamSampler
+from lreid.data.samplers import EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import ArgumentError
 from lreid.methods import Method
@@ -24,7 +24,7 @@ class Batching:
     """How tasks become batches, whatever the method.
 
     Attributes:
-        epochs: of a task.
+        epochs: of a task; ``first_epochs`` of the first one, where that is above 0.
         seed: of the run.
         height, width: of the images, in pixels.
         augment: what is done to them.
@@ -35,6 +35,8 @@ class Batching:
         batch: ``identities`` and ``images`` of :class:`~lreid.data.samplers.IdentitySampler`.
         segment: images a step of a stream; 0 for batches (a method that needs a stream: as many as a batch has).
         correlation: of :class:`~lreid.data.samplers.StreamSampler`.
+        passes, steps: what an epoch is, see :class:`~lreid.data.samplers.IdentitySampler` and
+            :class:`~lreid.data.samplers.Sampler`.
     """
 
     epochs: int
@@ -50,6 +52,13 @@ class Batching:
     batch: dict[str, Any] = field(default_factory=dict)
     segment: int = 0
     correlation: int = 1
+    first_epochs: int = 0
+    passes: Passes = "identities"
+    steps: int = 0
+
+    def epochs_of(self, task: int) -> int:
+        """Epochs of a task, from 0."""
+        return self.first_epochs if task == 0 and self.first_epochs else self.epochs
 
     def sampler(
         self, method: Method, task: Task, labels: Sequence[int] | np.ndarray, exemplars: Sequence[int] | np.ndarray = ()
@@ -63,6 +72,7 @@ class Batching:
             "seed": (self.seed, task.index),
             "exemplars": exemplars,
             "exemplar_share": method.exemplar_share or 0.0,
+            "steps": self.steps,
         }
         if self.segment or method.batches == "stream":
             if method.batches == "episodes":
@@ -73,7 +83,7 @@ class Batching:
                 )
             segment = self.segment or self.batch["identities"] * self.batch["images"]
             return StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
-        common["task_name"] = task.name
+        common |= {"task_name": task.name, "passes": self.passes}
         sampler = (
             IdentitySampler(labels, **self.batch, **common)
             if method.batches == "identities"
@@ -88,7 +98,7 @@ class Batching:
             )
         return sampler
 
-    def steps(self, method: Method, task: Task) -> int:
+    def epoch_steps(self, method: Method, task: Task) -> int:
         """Batches of an epoch of a task.
 
         Raises:
@@ -116,7 +126,7 @@ class Batching:
             WithExemplars(images, memory.images, memory.labels) if memory else images,
             sampler,
             self.augment,
-            epochs=self.epochs,
+            epochs=self.epochs_of(task.index),
             first=first,
             views=method.views,
             pixels=method.pixels,

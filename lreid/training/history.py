@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -21,10 +21,11 @@ class History(Observer):
     Args:
         results: gets the means, with task, epoch and learning rate.
         log: told of every entry, and of the number of epochs before it.
+        epochs: of each task.
     """
 
-    def __init__(self, results: Results, log: Callable[[dict[str, float], int], None]) -> None:
-        self.results, self.log = results, log
+    def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
+        self.results, self.log, self.epochs = results, log, epochs
         self.task = 0
         self.sums: dict[str, Tensor] = {}  # on the device: to read them is to wait for it
         self.updates = 0  # that they are sums of
@@ -50,7 +51,7 @@ class History(Observer):
         self.sums, self.updates = {}, 0
         entry = {"task": self.task, "epoch": epoch, "lr": rate, **means}
         self.results["loss_history"].append(entry)
-        self.log(entry, self.task * epochs + epoch)
+        self.log(entry, sum(self.epochs[: self.task]) + epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The sums of the epochs since the last entry."""

@@ -146,6 +146,8 @@ def batching_of(cfg: CfgNode) -> Batching:
         augment=Augment(
             flip=cfg.INPUT.FLIP,
             erasing=cfg.INPUT.ERASING,
+            probability=cfg.INPUT.ERASING_PROBABILITY,
+            pad=cfg.INPUT.PAD,
             mean=cfg.INPUT.MEAN,
             std=cfg.INPUT.STD,
             pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
@@ -162,6 +164,9 @@ def batching_of(cfg: CfgNode) -> Batching:
         batch={"identities": cfg.BATCH.IDENTITIES, "images": cfg.BATCH.IMAGES},
         segment=cfg.STREAM.SEGMENT,
         correlation=cfg.STREAM.CORRELATION,
+        first_epochs=cfg.TRAIN.FIRST_EPOCHS,
+        passes=cfg.TRAIN.EPOCH_OF,
+        steps=cfg.TRAIN.EPOCH_STEPS,
     )
 
 
@@ -170,7 +175,13 @@ def options_of(cfg: CfgNode) -> Options:
     how = cfg.TRAIN
     return Options(
         schedule=Schedule(
-            how.LR, start=how.DECAY_START, end=how.DECAY_FACTOR, warmup=how.WARMUP_EPOCHS, shape=how.SCHEDULE
+            how.LR,
+            start=how.DECAY_START,
+            end=how.DECAY_FACTOR,
+            warmup=how.WARMUP_EPOCHS,
+            shape=how.SCHEDULE,
+            milestones=tuple(how.MILESTONES),
+            restarts=how.RESTARTS,
         ),
         optimizer=how.OPTIMIZER,
         momentum=how.MOMENTUM,

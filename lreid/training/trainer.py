@@ -111,9 +111,10 @@ class Trainer:
         self.folder, self.results, self.config = folder, results, config
         self.batching, self.options, self.device = batching, options, device
         self.stop = stop or StopSignals()
-        self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars)}
+        self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
+        self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
-        self.epoch_steps = [batching.steps(method, task) for task in benchmark.tasks]
+        self.epoch_steps = [batching.epoch_steps(method, task) for task in benchmark.tasks]
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
         self.bar = tqdm(disable=True)
@@ -127,8 +128,9 @@ class Trainer:
             ValueError: the position is beyond the end of its task.
         """
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
-        tasks = self.epoch_steps[self.at.task : self.at.task + 1]  # none where the run had ended
-        if self.at.epoch > self.batching.epochs or any(self.at.step >= steps for steps in tasks):
+        here = slice(self.at.task, self.at.task + 1)  # of nothing where the run had ended
+        tasks = zip(self.epochs[here], self.epoch_steps[here], strict=True)
+        if any(self.at.epoch > epochs or self.at.step >= steps for epochs, steps in tasks):
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 
     # ------------------------------------------------------------ the loop
@@ -154,10 +156,10 @@ class Trainer:
 
     def _train(self, task: Task) -> None:
         """What is left of a task, from the position on."""
-        epochs, steps, done = self.batching.epochs, self.epoch_steps[task.index], self.saved
+        epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run broke off between training and evaluation
-            self._augment_at(epochs - 1)  # end_task may need it
+            self._augment_at(epochs - 1, epochs)  # end_task may need it
             return
         batches = self.batching.batches(self.method, task, first=self.at.epoch * steps + self.at.step)
         self._announce(task, batches)
@@ -168,8 +170,8 @@ class Trainer:
         # A signal waits for the end of a step, so that what is saved is whole.
         with self.stop.deferred(), naming_dead_workers(self.options.workers):
             while self.at.epoch < epochs:
-                updates.set_rate(self.options.schedule.rate(self.at.epoch, epochs))
-                self._augment_at(self.at.epoch)
+                updates.set_rate(self.options.schedule.rate(task.index, self.at.epoch, self.epochs))
+                self._augment_at(self.at.epoch, epochs)
                 self.method.model.train()
                 while self.at.step < steps:
                     self.step(loader, updates, min(self.options.accumulate, steps - self.at.step))
@@ -248,9 +250,9 @@ class Trainer:
                 with fitting(self.folder.checkpoints):
                     observer.load_state_dict(states[name])
 
-    def _augment_at(self, epoch: int) -> None:
+    def _augment_at(self, epoch: int, epochs: int) -> None:
         """Tells the method how images are augmented that it draws by itself."""
-        self.method.augment = partial(self.batching.augment, progress=progress_of(epoch, self.batching.epochs))
+        self.method.augment = partial(self.batching.augment, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
         """Says what a task has, and what of it cannot be read."""
@@ -277,10 +279,10 @@ class Trainer:
 
     def _progress(self) -> tqdm:
         """One bar for the whole run, so that the time left is that of all tasks; none without a terminal."""
-        epochs, steps, at = self.batching.epochs, self.epoch_steps, self.at
-        done = epochs * sum(steps[: at.task]) + sum(steps[at.task : at.task + 1]) * at.epoch + at.step
+        at, steps = self.at, [epochs * steps for epochs, steps in zip(self.epochs, self.epoch_steps, strict=True)]
+        done = sum(steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
         quiet = True if not self.folder.writes else None
-        return tqdm(total=epochs * sum(steps), initial=done, unit="step", disable=quiet, leave=False)
+        return tqdm(total=sum(steps), initial=done, unit="step", disable=quiet, leave=False)
 
     def _show_losses(self) -> None:
         """The last loss terms, behind the bar."""

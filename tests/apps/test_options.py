@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ def test_options_of_a_method_and_its_bases_with_their_meaning() -> None:
     text = options_text("dwopp").splitlines()
     assert text[0].startswith("dwopp: Distillation without positive pairs")
     assert "It learns from episodes of support and query images and reads EPISODE.*." in text
+    assert "Benchmarks of real images train it by configs/recipes/dmml.yaml (METHOD.RECIPE)." in text
+    assert "train it by configs/recipes/bot.yaml" in options_text("lwf_plus")
     row = text.index("METHOD.TEMPERATURE  1.0  (float)")
     assert text[row + 1] == "    of both distributions."  # of DwPP
     assert "METHOD.MINING  'hard'  (hard, center)" in text  # of DMMLFineTuning, which hands it on to a function
@@ -74,11 +77,31 @@ def test_keys_that_are_read_are_not(overrides: str) -> None:
     load_run_config(overrides=overrides.split())
 
 
-def test_a_file_that_names_no_method_fits_all(tmp_path: Path) -> None:
-    (tmp_path / "benchmark.yaml").write_text("EPISODE: {QUERY: 2}")
-    (tmp_path / "method.yaml").write_text("METHOD: {NAME: dwopp}\nEPISODE: {QUERY: 2}")
-    load_run_config([tmp_path / "benchmark.yaml"], ["METHOD.NAME", "bot_ft"])
+@pytest.mark.parametrize(
+    ("content", "method", "key"),
+    [
+        ("EPISODE: {QUERY: 2}", "bot_ft", "EPISODE.QUERY is ignored by bot_ft, which learns from P x K images"),
+        ("BATCH: {IMAGES: 2}", "dwopp", "BATCH.IMAGES is ignored by dwopp, which learns from episodes"),
+        ("METHOD: {NAME: icarl, TEMPERATURE: 3.0}", "icarl", "METHOD.TEMPERATURE is ignored by icarl, which inherits"),
+        ("METHOD: {NAME: decoupled, PROB_FLOOR: 0.1}", "decoupled", "METHOD.PROB_FLOOR is ignored by decoupled"),
+    ],
+)
+def test_a_file_of_ones_own_is_looked_at(tmp_path: Path, content: str, method: str, key: str) -> None:
+    (tmp_path / "mine.yaml").write_text(content)
+    with pytest.raises(InputError, match=f"mine.yaml: {key}"):
+        load_run_config([tmp_path / "mine.yaml"], ["METHOD.NAME", method])
+
+
+def test_a_file_for_another_method_or_for_all_is_not(tmp_path: Path) -> None:
+    (tmp_path / "method.yaml").write_text("METHOD: {NAME: dwopp, PROB_FLOOR: 0.1}\nEPISODE: {QUERY: 2}")
     load_run_config([tmp_path / "method.yaml"], ["METHOD.NAME", "bot_ft"])
+    (tmp_path / "both.yaml").write_text("EPISODE: {QUERY: 2}\nBATCH: {IMAGES: 4}\nMETHOD: {PROB_FLOOR: 0.1}")
+    load_run_config([tmp_path / "both.yaml"], ["METHOD.NAME", "bot_ft"])
+    for benchmark, recipe, method in itertools.product(
+        ("omniglot", "market1501-10", "split-folder"), ("dmml", "bot", "aka"), ("dwopp", "icarl", "co2l")
+    ):
+        load_run_config([benchmark], ["METHOD.NAME", method, "METHOD.RECIPE", recipe])
+        load_run_config([f"recipes/{recipe}"], ["METHOD.NAME", method])
 
 
 def test_a_saved_config_is_taken(tmp_path: Path) -> None:

@@ -180,3 +180,52 @@ def test_the_correlation_is_the_length_of_runs() -> None:
 def test_a_stream_of_nothing_at_a_time_is_refused() -> None:
     with pytest.raises(ArgumentError, match="segment is 0; must be 1 or more"):
         StreamSampler([0, 1], segment=0, correlation=1, seed=(0, 0))
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=2, max_size=12),
+    identities=st.integers(1, 3),
+    images=st.integers(1, 5),
+    epoch=st.integers(0, 10**6),
+)
+def test_an_epoch_of_images_shows_nearly_every_one_once(
+    counts: list[int], identities: int, images: int, epoch: int
+) -> None:
+    identities = min(identities, len(counts))
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    sampler = IdentitySampler(labels, identities=identities, images=images, seed=(0, 1), passes="images")
+    drawn = sampler.epoch(epoch)
+    groups = [max(count // images, 1) for count in counts]
+    batches = sampler.batches_per_epoch
+    assert len(drawn) == batches
+    # No more could be filled with P identities each, nor fewer.
+    assert sum(min(each, batches) for each in groups) >= batches * identities
+    assert sum(min(each, batches + 1) for each in groups) < (batches + 1) * identities
+    for batch in drawn:
+        blocks = labels[batch].reshape(identities, images)
+        assert (blocks == blocks[:, :1]).all() and len(set(blocks[:, 0])) == identities
+    times = np.bincount(np.concatenate(drawn), minlength=len(labels))
+    enough = np.array(counts)[labels] >= images
+    assert times[enough].max(initial=0) <= 1  # but for identities with fewer images than a block
+
+
+def test_over_many_epochs_all_images_are_seen_equally_often() -> None:
+    labels = np.arange(6).repeat([5, 6, 7, 8, 9, 10])
+    sampler = IdentitySampler(labels, identities=2, images=3, seed=(0, 1), passes="images")
+    times = np.bincount(np.concatenate([batch for epoch in range(400) for batch in sampler.epoch(epoch)]), minlength=45)
+    left = np.array([5, 6, 7, 8, 9, 10]) // 3 * 3 / [5, 6, 7, 8, 9, 10]  # share of an identity's images in groups
+    assert np.abs(times / 400 - left[labels]).max() < 0.15
+
+
+@pytest.mark.parametrize("steps", [1, 4, 11])
+@pytest.mark.parametrize("kind", sorted(SAMPLERS))
+def test_an_epoch_of_so_many_batches_looks_as_often_as_it_takes(kind: str, steps: int) -> None:
+    labels = np.arange(8).repeat(6)
+    plain, sampler = (SAMPLERS[kind](labels, seed=(0, 1), steps=each) for each in (0, steps))
+    drawn = sampler.epoch(3)
+    assert len(drawn) == sampler.batches_per_epoch == steps
+    same = min(steps, plain.batches_per_epoch)
+    assert all(np.array_equal(*pair) for pair in zip(plain.epoch(3)[:same], drawn[:same], strict=True))
+    with_exemplars = SAMPLERS[kind](labels, seed=(0, 1), steps=steps, exemplars=np.arange(3).repeat(4) + 10).epoch(3)
+    for batch, alone in zip(with_exemplars, drawn, strict=True):
+        assert np.array_equal(batch[: len(alone)], alone) and (batch[len(alone) :] >= 48).all()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from lreid.data.transforms import Augment, erased_box
+from lreid.data.transforms import Erasing as Erased
 from lreid.errors import InputError
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -80,7 +81,7 @@ class Erasing(A.ImageOnlyTransform):
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         height, width = params["shape"][:2]
-        return {"box": erased_box(height, width, progress=self.progress, rng=self.py_random)}
+        return {"box": erased_box(height, width, Erased.growing(self.progress), self.py_random)}
 
     def apply(self, img: np.ndarray, box: tuple[slice, slice] | None, **_: Any) -> np.ndarray:
         img = img.copy()
@@ -183,3 +184,49 @@ def test_rows_that_are_not_wanted_are_nan() -> None:
     part = augment(IMAGES, seed=7, progress=0.5, rows=slice(1, None, 3))
     np.testing.assert_array_equal(part[1::3], whole[1::3])
     assert np.isnan(part[0::3]).all() and np.isnan(part[2::3]).all()
+
+
+def test_padding_and_a_crop_move_the_image() -> None:
+    """Against the image with a border that is cut out where its first pixel went."""
+    augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pad=5)
+    batch = augment(IMAGES, seed=3, progress=0.0)
+    changes = augment.draw(len(IMAGES), 64, 32, seed=3, progress=0.0)
+    assert changes.shifts.unique(dim=0).shape[0] > 100 and set(changes.shifts.unique().tolist()) == set(range(-5, 6))
+    both = torch.stack([changes.flips, changes.shifts[:, 0] > 0], 1).float()
+    assert abs(torch.corrcoef(both.T)[0, 1]) < 0.2  # drawn apart
+    for image, flip, (down, right), row in zip(IMAGES, changes.flips, changes.shifts.tolist(), batch, strict=True):
+        padded = np.pad(image[:, ::-1] if flip else image, ((5, 5), (5, 5), (0, 0)))
+        crop = padded[5 - down : 69 - down, 5 - right : 37 - right]
+        np.testing.assert_allclose(row, normalised(crop[None])[0], atol=1e-5)
+
+
+def test_an_image_may_be_moved_out_of_sight() -> None:
+    augment = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD, pad=100)
+    batch = augment(IMAGES[:50], seed=0, progress=0.0)
+    gone = (augment.draw(50, 64, 32, seed=0, progress=0.0).shifts.abs() >= torch.tensor([64, 32])).any(1).numpy()
+    assert gone.any() and not gone.all()
+    black = normalised(np.zeros((1, 64, 32, 3)))[0]
+    assert [np.allclose(row, black, atol=1e-5) for row in batch] == gone.tolist()
+
+
+def test_steady_erasing_is_that_of_bot() -> None:
+    """Half of the images, 2 to 40 % of each, with the mean values of RGB, written after normalisation."""
+    augment = Augment(flip=0.0, erasing=True, probability=0.5, mean=MEAN, std=STD)
+    for progress in (0.0, 1.0):
+        batch = augment(IMAGES, seed=2, progress=progress)
+        erased = ~np.isclose(batch, normalised(IMAGES), atol=1e-5).all(1)  # (B, H, W)
+        assert abs(erased.any((1, 2)).mean() - 0.5) < 0.08
+        shares = erased.mean((1, 2))[erased.any((1, 2))]
+        assert shares.min() >= 0.018 and shares.max() <= 0.42 and abs(shares.mean() - 0.19) < 0.03
+        filled = batch.transpose(0, 2, 3, 1)[erased]  # (pixels, 3)
+        assert (filled == np.array(MEAN, np.float32)).all()
+
+
+@pytest.mark.parametrize("pad", [0, 10, 70])
+def test_a_device_pads_and_fills_as_the_processor_does(pad: int) -> None:
+    augment = Augment(flip=0.5, erasing=True, probability=0.5, pad=pad, mean=MEAN, std=STD)
+    expected = augment(IMAGES, seed=7, progress=0.0)
+    changes = augment.draw(len(IMAGES), 64, 32, seed=7, progress=0.0)
+    batch = augment.on_device(torch.from_numpy(np.stack(IMAGES)), changes)
+    assert batch.shape == expected.shape and batch.is_contiguous(memory_format=torch.channels_last)
+    np.testing.assert_allclose(batch.numpy(), expected, rtol=1e-6, atol=1e-6)

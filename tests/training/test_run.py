@@ -440,3 +440,30 @@ def test_what_was_watched_within_a_task_is_kept(tmp_path: Path) -> None:
 def test_what_is_wrong_with_an_argument_names_its_key(changes: dict[str, object], told: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=told):
         train(config(**changes), tmp_path / "run")
+
+
+def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
+    """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
+    cfg = config(
+        METHOD__NAME="bot_ft",
+        TRAIN__EPOCHS=2,
+        TRAIN__FIRST_EPOCHS=4,
+        TRAIN__EPOCH_OF="images",
+        TRAIN__EPOCH_STEPS=3,
+        TRAIN__SCHEDULE="steps",
+        TRAIN__MILESTONES=[2, 6],
+        TRAIN__DECAY_FACTOR=0.1,
+        TRAIN__RESTARTS=False,
+        INPUT__PAD=2,
+        INPUT__ERASING_PROBABILITY=0.5,
+    )
+    whole = train(cfg, tmp_path / "whole")
+    assert whole["steps_trained"] == (4 + 2 + 2) * 3
+    course = [(entry["task"], entry["epoch"], entry["lr"]) for entry in whole["loss_history"]]
+    rates = [1e-3, 1e-4, 1e-4, 1e-4, 1e-4, 1e-5, 1e-5, 1e-5]
+    places = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (2, 1), (2, 2)]
+    assert course == [(*place, pytest.approx(rate)) for place, rate in zip(places, rates, strict=True)]
+    for epochs in (3, 5):
+        out = tmp_path / str(epochs)
+        broken_off(cfg, out, epochs)
+        assert figures(train(cfg, out, resume=True)) == figures(whole)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 
 import pytest
 
-from lreid.training.schedule import decay_factor
+from lreid.training.schedule import Schedule, decay_factor
 
 
 def official(e: int) -> float:
@@ -36,3 +37,33 @@ def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
     assert rates == pytest.approx(expected)
     warm = [decay_factor(epoch, 50, start=0.0, end=1e-3, shape="cosine", warmup=10) for epoch in range(50)]
     assert warm[0] == pytest.approx(0.01 * rates[0]) and warm[10:] == rates[10:]
+
+
+def bot(number: int, milestones: tuple[int, ...] = (40, 70), warmup: int = 10) -> float:
+    """Factor in epoch 1, 2 … of WarmupMultiStepLR in BoT's official code, which is stepped before every epoch."""
+    factor = 1.0
+    if number < warmup:
+        share = number / warmup
+        factor = 0.01 * (1 - share) + share
+    return factor * 0.1 ** bisect_right(milestones, number)
+
+
+def test_steps_are_those_of_bot() -> None:
+    schedule = Schedule(3.5e-4, end=0.1, warmup=10, shape="steps", milestones=(40, 70))
+    for epoch in range(120):
+        assert schedule.rate(3, epoch, [120] * 10) == pytest.approx(3.5e-4 * bot(epoch + 1), rel=1e-12)
+    assert [schedule.rate(0, epoch, [120]) for epoch in (9, 38)] == [3.5e-4] * 2
+    assert schedule.rate(0, 0, [120]) == pytest.approx(3.5e-4 * 0.109)
+    assert [schedule.rate(0, epoch, [120]) for epoch in (39, 68, 69, 119)] == pytest.approx([3.5e-5] * 2 + [3.5e-6] * 2)
+
+
+def test_one_schedule_may_go_over_all_tasks() -> None:
+    """AKA's official code counts on: its milestone 25 lies in the first of tasks with 50 epochs."""
+    aka = Schedule(3.5e-4, end=0.1, shape="steps", milestones=(25,), restarts=False)
+    rates = [aka.rate(task, epoch, [50] * 5) for task in range(5) for epoch in range(50)]
+    assert rates == pytest.approx([3.5e-4] * 24 + [3.5e-5] * 226)
+    whole = Schedule(1.0, start=0.5, end=0.005, restarts=False)
+    parts = [
+        whole.rate(task, epoch, [100, 200, 300]) for task, count in enumerate((100, 200, 300)) for epoch in range(count)
+    ]
+    assert parts == [decay_factor(epoch, 600, start=0.5, end=0.005) for epoch in range(600)]

@@ -1,0 +1,163 @@
+"""Rows of the papers' tables: what a benchmark of real images and a method resolve to, against published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from yacs.config import CfgNode
+
+from lreid.apps.options import load_run_config
+from lreid.build import with_method_defaults
+from lreid.config import check_values, leaves, load_config
+from lreid.errors import InputError
+from lreid.methods import method_class, method_names
+
+ORDERS = ["lreid-order1-noduke", "lreid-order2-noduke", "lpw-order1"]
+VEHICLES = ["veri776-10", "veri776-10-random"]
+BENCHMARKS = [
+    *("market1501-10", "market1501-10-random", "msmt17v1-10", "msmt17v2-10", "msmt17v2-10-random"),
+    *ORDERS,
+    *VEHICLES,
+]
+
+# DwoPP (BMVC 2022), supplement, section 1, and its official code: for the methods on the DMML loss.
+DMML = {
+    "MODEL.BACKBONE": "resnet50",
+    "MODEL.WEIGHTS": "imagenet",
+    "INPUT.HEIGHT": 256,
+    "INPUT.WIDTH": 128,
+    "INPUT.FLIP": 0.5,
+    "INPUT.PAD": 0,
+    "INPUT.ERASING": True,
+    "INPUT.ERASING_PROBABILITY": 0.0,  # the growing one
+    "EPISODE.IDENTITIES": 32,
+    "EPISODE.SUPPORT": 5,
+    "EPISODE.QUERY": 1,
+    "TRAIN.EPOCHS": 600,
+    "TRAIN.FIRST_EPOCHS": 0,
+    "TRAIN.EPOCH_OF": "identities",
+    "TRAIN.EPOCH_STEPS": 0,
+    "TRAIN.OPTIMIZER": "adam",
+    "TRAIN.LR": 2e-4,
+    "TRAIN.WEIGHT_DECAY": 1e-4,
+    "TRAIN.SCHEDULE": "exponential",
+    "TRAIN.RESTARTS": True,
+    "TRAIN.DECAY_START": 0.5,
+    "TRAIN.DECAY_FACTOR": 0.005,
+    "TRAIN.WARMUP_EPOCHS": 0,
+}
+# Bag of Tricks (2019), softmax_triplet.yml of its official code: for the methods on the softmax-triplet loss.
+BOT = {
+    "MODEL.BACKBONE": "resnet50",
+    "MODEL.WEIGHTS": "imagenet",
+    "INPUT.HEIGHT": 256,
+    "INPUT.WIDTH": 128,
+    "INPUT.FLIP": 0.5,
+    "INPUT.PAD": 10,
+    "INPUT.ERASING": True,
+    "INPUT.ERASING_PROBABILITY": 0.5,
+    "BATCH.IDENTITIES": 16,
+    "BATCH.IMAGES": 4,
+    "TRAIN.EPOCHS": 120,
+    "TRAIN.FIRST_EPOCHS": 0,
+    "TRAIN.EPOCH_OF": "images",
+    "TRAIN.EPOCH_STEPS": 0,
+    "TRAIN.OPTIMIZER": "adam",
+    "TRAIN.LR": 3.5e-4,
+    "TRAIN.WEIGHT_DECAY": 5e-4,
+    "TRAIN.SCHEDULE": "steps",
+    "TRAIN.RESTARTS": True,
+    "TRAIN.MILESTONES": [40, 70],
+    "TRAIN.DECAY_FACTOR": 0.1,
+    "TRAIN.WARMUP_EPOCHS": 10,
+    "METHOD.MARGIN": 0.3,
+}
+SMOOTHED = BOT | {"METHOD.LABEL_SMOOTHING": 0.1}
+ONE_BY_ONE, AT_ONCE = {"BENCHMARK.JOINT": False}, {"BENCHMARK.JOINT": True}
+PLUS, FREE = {"METHOD.EXEMPLARS": 500}, {"METHOD.EXEMPLARS": 0}
+LWF = SMOOTHED | {"METHOD.TEMPERATURE": 2.0, "METHOD.DISTILLATION_WEIGHT": 1.0}
+
+# Rows of Tables 1 and 2 of DwoPP.
+ROWS = {
+    "dmml_ft": DMML | {"METHOD.MARGIN": 0.4} | FREE,
+    "dwpp": DMML | {"METHOD.TEMPERATURE": 10.0, "METHOD.DISTILLATION_WEIGHT": 1.0} | FREE,
+    "dwopp": DMML | {"METHOD.TEMPERATURE": 1.0, "METHOD.DISTILLATION_WEIGHT": 1.0} | FREE,
+    "ida": DMML | FREE,
+    "erd": DMML | {"METHOD.EXEMPLAR_SHARE": 0.6} | PLUS,
+    "joint": DMML | AT_ONCE | FREE,
+    "bot_ft": SMOOTHED | FREE,
+    "lwf": LWF | FREE,
+    "pass_proto": SMOOTHED | {"METHOD.PROTOTYPE_WEIGHT": 10.0, "METHOD.ROTATE": True} | FREE,
+    "aka": LWF | {"METHOD.STABILITY_WEIGHT": 5e-4, "METHOD.VERTICES": 64} | FREE,
+    "bot_ft_plus": SMOOTHED | {"METHOD.EXEMPLAR_SHARE": 0.0} | PLUS,
+    "lwf_plus": LWF | {"METHOD.EXEMPLAR_SHARE": 0.0} | PLUS,
+    "icarl": BOT | {"METHOD.EXEMPLAR_SHARE": 0.0} | PLUS,
+    "bot_joint": SMOOTHED | AT_ONCE | FREE,
+}
+
+
+def resolved(cfg: CfgNode) -> dict[str, object]:
+    check_values(cfg)
+    return dict(leaves(with_method_defaults(cfg)))
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
+    wanted = ONE_BY_ONE | ROWS[row] | {"EVAL.FLIP": True, "EVAL.AP": "trapezoidal", "BENCHMARK.NAME": benchmark}
+    if benchmark in VEHICLES:  # only flipped
+        wanted |= {"INPUT.HEIGHT": 224, "INPUT.WIDTH": 224, "INPUT.ERASING": False, "INPUT.PAD": 0}
+    for files, words in (
+        ([f"configs/benchmarks/{benchmark}.yaml", f"configs/methods/{row}.yaml"], []),
+        ([f"configs/methods/{row}.yaml", benchmark], []),  # in any order
+        ([benchmark], ["METHOD.NAME", row]),
+    ):
+        found = resolved(load_run_config(files, words))
+        assert {key: found[key] for key in wanted} == wanted
+
+
+def test_akas_own_schedule_can_be_had() -> None:
+    """50 epochs of 150 batches of 16 x 4; its one step, in epoch 25, is in the first task (official code)."""
+    found = resolved(load_run_config(["lreid-order1-noduke"], ["METHOD.NAME", "aka", "METHOD.RECIPE", "aka"]))
+    wanted = {
+        "TRAIN.EPOCHS": 50,
+        "TRAIN.EPOCH_STEPS": 150,
+        "BATCH.IDENTITIES": 16,
+        "BATCH.IMAGES": 4,
+        "TRAIN.LR": 3.5e-4,
+        "TRAIN.WEIGHT_DECAY": 5e-4,
+        "TRAIN.SCHEDULE": "steps",
+        "TRAIN.MILESTONES": [25],
+        "TRAIN.DECAY_FACTOR": 0.1,
+        "TRAIN.RESTARTS": False,
+        "TRAIN.WARMUP_EPOCHS": 0,
+        "INPUT.PAD": 10,
+        "INPUT.ERASING_PROBABILITY": 0.5,
+    }
+    assert {key: found[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_episodes_are_learned_by_dmmls_recipe_and_all_else_by_bots(name: str) -> None:
+    recipe = "dmml" if method_class(name).batches == "episodes" else "bot"
+    assert recipe == load_config(["market1501-10"], ["METHOD.NAME", name]).METHOD.RECIPE
+
+
+def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+    """A key anywhere behind the benchmark, and another recipe; a benchmark of one's own can do the same."""
+    (tmp_path / "mine.yaml").write_text("_BASE_: recipes/{METHOD.RECIPE}\nTRAIN: {LR: 1e-5}\nSEED: 4\n")
+    for method, epochs in (("lwf", 120), ("dwopp", 600)):
+        cfg = load_run_config([tmp_path / "mine.yaml"], ["METHOD.NAME", method, "TRAIN.WARMUP_EPOCHS", "3"])
+        assert (1e-5, 4, 3, epochs) == (cfg.TRAIN.LR, cfg.SEED, cfg.TRAIN.WARMUP_EPOCHS, cfg.TRAIN.EPOCHS)
+    swapped = load_run_config(["market1501-10"], ["METHOD.NAME", "lwf", "METHOD.RECIPE", "dmml"])
+    assert (swapped.METHOD.RECIPE, swapped.TRAIN.EPOCHS, swapped.BATCH.IMAGES) == ("dmml", 600, 6)
+    (tmp_path / "method.yaml").write_text("METHOD: {NAME: bot_ft, RECIPE: aka}\n")
+    assert load_run_config([tmp_path / "method.yaml", "market1501-10"]).TRAIN.EPOCH_STEPS == 150
+    with pytest.raises(InputError, match="^METHOD.RECIPE is 'botty'; no file of configs/recipes, the nearest is bot$"):
+        load_config(["market1501-10"], ["METHOD.RECIPE", "botty"])
+
+
+def test_without_a_benchmark_of_real_images_a_method_brings_no_recipe() -> None:
+    plain, bot = (load_config(["synthetic-domains"], ["METHOD.NAME", name]) for name in ("dwopp", "bot_ft"))
+    assert plain.TRAIN == bot.TRAIN and plain.INPUT == bot.INPUT
