@@ -16,8 +16,8 @@ from lreid.errors import InputError
 from lreid.files import misfit, read_json, write_text
 
 SCHEMA = 1
-Kind = Literal["seen", "unseen"]
-KINDS: tuple[Kind, ...] = ("seen", "unseen")
+Kind = Literal["seen", "unseen", "merged"]  # merged: the unseen test sets once more, as one
+KINDS: tuple[Kind, ...] = ("seen", "unseen")  # that are averaged over several test sets
 
 
 class Metric(NamedTuple):
@@ -54,7 +54,7 @@ class Gallery(TypedDict, total=False):
     """A test set, one column of every matrix. ``first_task`` is None where its domain is not trained."""
 
     name: str
-    kind: Literal["seen", "unseen", "merged"]
+    kind: Kind
     first_task: int | None
     queries: int
     gallery: int
@@ -266,11 +266,11 @@ def is_trained(gallery: Gallery, row: int) -> bool:
 
 
 def columns(results: Results, row: int, kind: Kind) -> list[int]:
-    """The seen galleries whose domain was trained by task ``row``, or the unseen ones."""
+    """The seen galleries whose domain was trained by task ``row``, or all of another kind."""
     return [
         column
         for column, gallery in enumerate(results["galleries"])
-        if (is_trained(gallery, row) if kind == "seen" else gallery["kind"] == "unseen")
+        if (is_trained(gallery, row) if kind == "seen" else gallery["kind"] == kind)
     ]
 
 
@@ -325,6 +325,8 @@ def summary(results: Results) -> dict[str, float | None]:
     Returns:
         * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
         * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without any;
+        * ``merged_mAP``, ``merged_rank1`` …: of the merged unseen gallery beside them, after the last task (Table 2 of
+          DwoPP, BMVC 2022, and AKA, CVPR 2021); there is no such key without one;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: the seen mean, averaged over all tasks;
         * ``forgetting`` (0 or less), ``plasticity`` (0 or more): means of :func:`task_changes`; None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
@@ -338,6 +340,8 @@ def summary(results: Results) -> dict[str, float | None]:
     for metric in names_of(results):
         for kind in KINDS:
             found[f"{kind}_{metric}"] = average(results, metric, last, kind)
+        if columns(results, last, "merged"):
+            found[f"merged_{metric}"] = average(results, metric, last, "merged")
         over_tasks = [each for each in curve(results, metric, "seen") if each is not None]
         found[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks)) if over_tasks else None
     changes = [each for each in task_changes(results) if each is not None]

@@ -72,3 +72,21 @@ def test_overall_is_plasticity_plus_forgetting() -> None:
     """Their sum is the mean change of the identities' AP, as in DwoPP's Table 4."""
     found = summary(results())
     assert found["plasticity"] + found["forgetting"] == pytest.approx((10 - 30 + 60 + 40) / 4)
+
+
+def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
+    """The figure of Table 2 of DwoPP is that of the merged set; the mean is over the sets themselves alone."""
+    both = results()
+    both["galleries"] += [
+        {"name": "d", "kind": "unseen", "first_task": None},
+        {"name": "merged unseen", "kind": "merged", "first_task": None},
+    ]
+    for metric, more in (("mAP", (10.0, 33.0)), ("rank1", (5.0, 44.0))):
+        for row in both[metric]:
+            row += more
+    found = summary(both)
+    assert (found["unseen_mAP"], found["merged_mAP"]) == ((40.0 + 10.0) / 2, 33.0)
+    assert (found["unseen_rank1"], found["merged_rank1"]) == ((45.0 + 5.0) / 2, 44.0)
+    assert {key: value for key, value in found.items() if not key.startswith(("unseen", "merged"))} == {
+        key: value for key, value in summary(results()).items() if not key.startswith("unseen")
+    }

@@ -23,6 +23,8 @@ PLAIN = (
     ("seen_rank1", "Rank-1, seen"),
     ("unseen_mAP", "mAP, unseen"),
     ("unseen_rank1", "Rank-1, unseen"),
+    ("merged_mAP", "mAP, unseen merged"),
+    ("merged_rank1", "Rank-1, unseen merged"),
     ("mean_over_tasks_mAP", "mAP, mean over tasks"),
     ("forward_transfer", "forward transfer"),
 )

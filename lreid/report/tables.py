@@ -31,6 +31,8 @@ FIGURES = (
     Column("seen_rank1", "seen R1"),
     Column("unseen_mAP", "unseen mAP"),
     Column("unseen_rank1", "unseen R1"),
+    Column("merged_mAP", "merged mAP"),
+    Column("merged_rank1", "merged R1"),
     Column("mean_over_tasks_mAP", "mean mAP"),
     Column("forgetting", "forgetting", signed=True),
     Column("plasticity", "plasticity", signed=True),
@@ -130,15 +132,17 @@ def comparison_table(
 
     Returns:
         One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
-        after the last task, the seen mAP averaged over tasks, forgetting and plasticity. The deviation is
-        that of a sample (n - 1) and is left out for a single run.
+        after the last task (of a merged unseen test set where a run has one), the seen mAP averaged over tasks,
+        forgetting and plasticity. The deviation is that of a sample (n - 1) and is left out for a single run.
 
     Raises:
         ValueError: an unknown format.
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
-    columns = FIGURES + (COST if cost else ()) + (SWITCHES if switches else ())
+    known = {key for run in runs for key in run["summary"]}
+    figures = tuple(column for column in FIGURES if column.key in known or not column.key.startswith("merged_"))
+    columns = figures + (COST if cost else ()) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [

@@ -272,3 +272,14 @@ def test_index_table() -> None:
         [*heads, "queries/s", "MB", "build, s"],
         ["task-01", "north", "hnsw", "40.0", "-1.2", "50.5", "+0.5", "98.0", "97.5", "–", "1234", "2.2", "0.4"],
     ]
+
+
+def test_a_merged_test_set_has_columns_where_a_run_has_one(results) -> None:
+    plain, both = results(), results(method="other")
+    both["summary"] |= {"merged_mAP": 31.25, "merged_rank1": 44.5}
+    assert "merged" not in comparison_table([plain])
+    heads, first, second = list(csv.reader(io.StringIO(comparison_table([plain, both], "csv"))))
+    place = heads.index("merged_mAP")
+    assert heads[place - 4 : place + 4 : 2] == ["unseen_mAP", "unseen_rank1", "merged_mAP", "merged_rank1"]
+    assert (first[place], second[place], second[place + 2]) == ("", "31.2500", "44.5000")
+    assert "31.2" in comparison_table([plain, both]) and "merged R1" in comparison_table([both], "latex")
