@@ -97,6 +97,28 @@ ROWS = {
 }
 
 
+# The official codes of LSTKC and its kin (AAAI 2024 and after): batches differ from one to the other.
+LSTKC = BOT | {
+    "BATCH.IDENTITIES": 32,
+    "TRAIN.EPOCHS": 60,
+    "TRAIN.FIRST_EPOCHS": 80,
+    "TRAIN.OPTIMIZER": "sgd",
+    "TRAIN.MOMENTUM": 0.9,
+    "TRAIN.LR": 0.008,
+    "TRAIN.WEIGHT_DECAY": 1e-4,
+    "TRAIN.MILESTONES": [30],
+}
+del LSTKC["METHOD.MARGIN"]
+BATCHES = {
+    "lstkc": (32, 4),
+    "lstkc_pp": (8, 8),
+    "dkp": (32, 4),
+    "dkp_pp": (16, 4),
+    "dask": (32, 4),
+    "lstkc_ft": (32, 4),
+}
+
+
 def resolved(cfg: CfgNode) -> dict[str, object]:
     check_values(cfg)
     return dict(leaves(with_method_defaults(cfg)))
@@ -115,6 +137,14 @@ def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
     ):
         found = resolved(load_run_config(files, words))
         assert {key: found[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("row", BATCHES)
+def test_lstkc_and_its_kin_have_their_recipe(row: str) -> None:
+    identities, images = BATCHES[row]
+    wanted = LSTKC | {"BATCH.IDENTITIES": identities, "BATCH.IMAGES": images}
+    found = resolved(load_run_config(["lpw-order1"], ["METHOD.NAME", row]))
+    assert {key: found[key] for key in wanted} == wanted
 
 
 def test_akas_own_schedule_can_be_had() -> None:
@@ -139,9 +169,9 @@ def test_akas_own_schedule_can_be_had() -> None:
 
 
 @pytest.mark.parametrize("name", method_names())
-def test_episodes_are_learned_by_dmmls_recipe_and_all_else_by_bots(name: str) -> None:
-    recipe = "dmml" if method_class(name).batches == "episodes" else "bot"
-    assert recipe == load_config(["market1501-10"], ["METHOD.NAME", name]).METHOD.RECIPE
+def test_methods_of_episodes_alone_are_trained_by_dmmls_recipe(name: str) -> None:
+    recipe = load_config(["market1501-10"], ["METHOD.NAME", name]).METHOD.RECIPE
+    assert (recipe == "dmml") == (method_class(name).batches == "episodes")
 
 
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ Every key of a config, with its default and the values that it may have. A run t
 * Paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) are looked for beside the file
   first, then, like those on the command line, in the working directory.
 * Benchmarks of real images have `_BASE_: recipes/{METHOD.RECIPE}`: they train each method by the recipe that its file
-  in `configs/methods` names, DMML's (`dmml`, where it names none) or BoT's (`bot`). `METHOD.RECIPE` chooses another
-  one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a run shows what
-  came out.
+  in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
+  chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
+  run shows what came out.
 * A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
   `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
