@@ -9,7 +9,7 @@ import numpy as np
 
 from lreid.memory.exemplar_store import ExemplarStore
 
-POLICIES = ("reservoir", "fifo", "random", "scored")
+POLICIES = ("reservoir", "fifo", "random", "scored")  # that ask for no labels
 
 
 class StreamMemory(ExemplarStore):
@@ -22,9 +22,12 @@ class StreamMemory(ExemplarStore):
     * ``random``: a random choice of those kept and those that come in, all alike; old images fade away;
     * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``.
 
-    The last three are those of Contrast Scoring ("Enabling Efficient On-Device Self-Supervised Contrastive Learning by
-    Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say which of equal scores
-    stay: here those that came first.
+    * ``balanced``: as many of one identity as of another: once the memory is full, an image of an identity that has
+      fewer than others comes in the place of a random one of those that have most (GDumb, Prabhu et al., ECCV 2020).
+
+    ``scored``, ``fifo`` and ``random`` are those of Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
+    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say
+    which of equal scores stay: here those that came first.
 
     Args:
         budget: images in all.
@@ -44,8 +47,8 @@ class StreamMemory(ExemplarStore):
 
     def __init__(self, budget: int, policy: str = "reservoir", *, seed: int = 0) -> None:
         super().__init__(budget)
-        if policy not in POLICIES:
-            raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)}")
+        if policy not in (*POLICIES, "balanced"):
+            raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)} or balanced")
         self.policy, self.seen, self.steps = policy, 0, 0
         self._random = np.random.default_rng(seed)  # of what stays
         self._draws = np.random.default_rng([seed, 1])
@@ -88,7 +91,12 @@ class StreamMemory(ExemplarStore):
         }
         if self.policy == "scored" and "scores" not in extras:
             raise ValueError("the policy scored needs scores (m,)")
-        places, rows = self._reservoir(count) if self.policy == "reservoir" else self._ordered(count, extras)
+        if self.policy == "reservoir":
+            places, rows = self._reservoir(count)
+        elif self.policy == "balanced":
+            places, rows = self._balanced(np.asarray(labels))
+        else:
+            places, rows = self._ordered(count, extras)
         self._write(places, images, np.asarray(labels), rows, extras)
         self.seen += count
         self.steps += 1
@@ -135,6 +143,22 @@ class StreamMemory(ExemplarStore):
         places = np.where(numbers < self.budget, numbers, places)
         # Of two images of this batch for the same position the later one stays.
         last = {place: row for row, place in enumerate(places) if place < self.budget}
+        return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
+
+    def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`_reservoir`, for the labels (m,) that come in."""
+        kept = self.labels.tolist()
+        last: dict[int, int] = {}
+        for row, label in enumerate(labels.tolist()):
+            if len(kept) < self.budget:
+                kept.append(label)
+                last[len(kept) - 1] = row
+                continue
+            known, counts = np.unique(kept, return_counts=True)
+            most = known[counts == counts.max()] if len(kept) else known
+            if len(most) and counts[known == label].sum() < counts.max():
+                place = int(self._random.choice(np.flatnonzero(np.isin(kept, most))))
+                kept[place], last[place] = label, row
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.losses import asymmetric_cross_entropy, dark_experience_loss
+from lreid.methods.der import DER
 from lreid.methods.er import ER
 from lreid.models import Embedder
 
 
-class DERpp(ER):
+class DERpp(DER):
     """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a comparison of ER-ACE's paper.
 
-    An image is stored with the logits that it had when it came in. A step draws stored images twice: one draw is held
-    to its stored logits, the other classified. Logits of identities that came later are left out of the comparison.
+    A step draws stored images twice: one draw is held to its stored logits, as in DER, the other classified.
 
     Args:
         model: the network.
         logit_weight: alpha, of the stored logits.
-        asymmetric: the incoming loss of ER-ACE in place of plain cross-entropy ("DER++ with ACE").
-        er: options of :class:`ER`; ``replay_weight`` is beta.
+        der: options of :class:`DER`; ``replay_weight`` is beta. With ``asymmetric`` it is "DER++ with ACE".
     """
 
-    def __init__(
-        self,
-        model: Embedder,
-        *,
-        logit_weight: float = 0.1,
-        replay_weight: float = 0.5,
-        asymmetric: bool = False,
-        **er: Any,
-    ) -> None:
-        super().__init__(model, replay_weight=replay_weight, **er)
-        self.weights["logits"] = logit_weight
-        self.asymmetric = asymmetric
-        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
+    unused = ()
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of ER, and the distance of stored images to the logits they had when they came."""
-        terms = super().loss(batch)
-        if "replay" in terms:
-            replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
-            stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
-            terms["logits"] = dark_experience_loss(self.logits(replay.images), stored.to(replay.images.device))
-        return terms
+    def __init__(self, model: Embedder, *, logit_weight: float = 0.1, replay_weight: float = 0.5, **der: Any) -> None:
+        super().__init__(model, logit_weight=logit_weight, replay_weight=replay_weight, **der)
 
-    def incoming_loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy of the new images, whose logits are set aside for the memory."""
-        logits = self.logits(batch.images)  # (B, identities)
-        for path, row in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
-            if path not in self.offered:
-                self.first_logits.setdefault(path, row)
-        if self.asymmetric:
-            return asymmetric_cross_entropy(logits, batch.labels)
-        return F.cross_entropy(logits, batch.labels.to(logits.device))
-
-    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """The logits that images had when they were first seen."""
-        return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)
+    def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
+        """Of ER, and then of DER."""
+        return ER.replay_terms(self, count, incoming) | super().replay_terms(count, incoming)

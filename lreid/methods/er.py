@@ -100,11 +100,13 @@ class ER(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the incoming images and of stored ones."""
         batch = batch._replace(labels=self.class_of(batch.labels))
-        terms = {"incoming": self.incoming_loss(batch)}
-        replay = self.choose(self.replay or len(batch.labels), terms["incoming"])
-        if replay is not None:
-            terms["replay"] = self.replay_loss(replay)
-        return terms
+        incoming = self.incoming_loss(batch)
+        return {"incoming": incoming} | self.replay_terms(self.replay or len(batch.labels), incoming)
+
+    def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
+        """The terms of ``count`` stored images, none where there are none; ``incoming`` is of :meth:`choose`."""
+        replay = self.choose(count, incoming)
+        return {} if replay is None else {"replay": self.replay_loss(replay)}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Of the images that come in."""

@@ -24,7 +24,9 @@ def scores_of(name: str, **options):
         return method, method.class_scores(torch.from_numpy(method.model.extract(IMAGES)))
 
 
-@pytest.mark.parametrize("name", ["er", "er_ace", "er_aml", "mir", "der_pp", "bot_ft", "lwf", "icarl", "aka"])
+@pytest.mark.parametrize(
+    "name", ["er", "er_ace", "er_aml", "mir", "der", "der_pp", "a_gem", "gdumb", "bot_ft", "lwf", "icarl", "aka"]
+)
 def test_logits_of_the_classifier(name: str) -> None:
     method, scores = scores_of(name)
     expected = method.classifier(method.model.neck(method.model(IMAGES)))

@@ -20,7 +20,7 @@ from yacs.config import CfgNode
 
 from lreid import build, distributed
 from lreid.errors import InputError
-from lreid.methods import method_names
+from lreid.methods import method_class, method_names
 from lreid.models import Embedder
 from lreid.training import run
 from lreid.training.run import train
@@ -139,7 +139,7 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
 
 # Episodes, a stream with replay, rotated copies, and exemplars in the batches; all others are slow.
 FEW = ["dwopp", "er", "pass_proto", "bot_ft_plus"]
-OTHERS = sorted(set(method_names()) - {"mir", *FEW})
+OTHERS = sorted(name for name in {*method_names()} - {*FEW} if method_class(name).divisible)
 
 
 @pytest.mark.parametrize("name", [*FEW, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])

@@ -128,7 +128,8 @@ def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
 @pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
 def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> None:
     """Broken off in the middle of the second task of three, or of the only one."""
-    short = {"METHOD__STYLE_STEPS": 2} if "style_steps" in method_defaults(method_class(name)) else {}
+    options = method_defaults(method_class(name))
+    short = {f"METHOD__{option.upper()}": 2 for option in ("style_steps", "passes") if option in options}
     cfg = config(METHOD__NAME=name, **short)
     whole = train(cfg, tmp_path / "whole")
     broken_off(cfg, tmp_path / "broken", 4)

@@ -1,0 +1,97 @@
+"""GDumb: images are stored and nothing else, and a new network learns from them alone when it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD
+from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import require
+from lreid.memory import StreamMemory
+from lreid.methods.er import ER
+from lreid.models import Embedder
+
+
+class GDumb(ER):
+    """Greedy sampler and dumb learner (Prabhu et al., ECCV 2020), the offline baseline of ER-ACE's paper.
+
+    While a task goes on, its images are stored, as many of one identity as of another, and nothing is learned. At its
+    end a network that starts where the run started is trained on the memory. As in the official code: SGD with momentum
+    0.9, the first pass at a tenth of the rate, the second at the full one, then a cosine with restarts after 1, 2, 4 …
+    passes, gradients clipped at length 10. Where we differ: it mixes images in half of the steps (CutMix), which is
+    left out; augmentation is that of the run.
+
+    So results of the epochs within a task are those of the task before, ``images_trained`` does not count the passes,
+    and how long the stream is does not matter.
+
+    Args:
+        model: the network.
+        passes: over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST.
+        batch: images a step.
+        rate, least_rate: highest and lowest learning rate.
+        decay: weight decay.
+        er: options of :class:`ER`.
+    """
+
+    unused = ("replay", "replay_weight", "task_free")
+    divisible = False
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        passes: int = 256,
+        batch: int = 16,
+        rate: float = 0.05,
+        least_rate: float = 0.0005,
+        decay: float = 1e-6,
+        **er: Any,
+    ) -> None:
+        super().__init__(model, **er)
+        for name, value in (("passes", passes), ("batch", batch)):
+            require(value >= 1, name, value, "1 or more")
+        require(rate > 0, "rate", rate, "above 0")
+        require(0 <= least_rate <= rate, "least_rate", least_rate, f"from 0 to the rate, {rate}")
+        require(decay >= 0, "decay", decay, "0 or more")
+        self.passes, self.batch, self.rate, self.least_rate, self.decay = passes, batch, rate, least_rate, decay
+        self.memory = StreamMemory(self.memory.budget, "balanced", seed=torch.initial_seed())
+        self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Nothing: 0."""
+        return {"incoming": 0.0 * self.classifier.weight.sum()}
+
+    def finish_task(self, task: Task) -> None:
+        """Trains a new network and a new classifier on the memory."""
+        identities = len(self.classifier)
+        self.model.load_state_dict(self.start)
+        self.classifier = self.new_classifier().to(self.model.mean.device)
+        self.classifier.grow(identities)
+        self.model.train()
+        optimizer = SGD(self.parameters(), lr=self.rate, momentum=0.9, weight_decay=self.decay)
+        schedule = CosineAnnealingWarmRestarts(optimizer, T_0=1, T_mult=2, eta_min=self.least_rate)
+        for number in range(self.passes):
+            if number < 2:
+                optimizer.param_groups[0]["lr"] = self.rate * (0.1 if number == 0 else 1.0)
+            else:
+                schedule.step()
+            order = torch.randperm(len(self.memory), generator=self.generator)
+            for rows in order.split(self.batch):
+                optimizer.zero_grad()
+                self.replay_loss(self.read(rows.numpy())).backward()
+                torch.nn.utils.clip_grad_norm_([*self.parameters()], 10.0)
+                optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights that every network starts from, besides what ER keeps."""
+        return super().state_dict() | {"start": self.start}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self.start = {name: value.to(self.model.mean.device) for name, value in state["start"].items()}

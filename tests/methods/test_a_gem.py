@@ -1,0 +1,62 @@
+"""A-GEM: its gradient is the projected one."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from family import task_of
+from test_er import learn, new, segments
+from torch import Tensor
+
+
+def flat(method: object, loss: Tensor) -> Tensor:
+    """The gradient of all parameters in one row, in float64."""
+    parameters = list(method.parameters())
+    parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return torch.cat([part.double().flatten() for part in parts])
+
+
+@pytest.mark.parametrize("against", [True, False])
+def test_the_gradient_is_that_of_equation_11(against: bool) -> None:
+    method = new("a_gem", exemplars=20)
+    learn(method, 1)
+    method.begin_task(task_of(1))
+    method.model.eval()  # so that the losses can be had twice
+    (batch, *_) = segments(1)
+    method.replay = 20
+    twin = copy.deepcopy(method)
+    incoming, stored = twin.incoming_loss(batch), twin.replay_loss(twin.read(twin.memory.draw(20)))
+    g, r = flat(twin, incoming), flat(twin, stored)
+    sign = -1.0 if (g @ r < 0) != against else 1.0  # learn or unlearn the new images, whichever is wanted
+    if sign < 0:
+        plain = type(method).incoming_loss
+        method.incoming_loss = lambda batch: -plain(method, batch)
+    g = sign * g
+    expected = g - (g @ r) / (r @ r) * r if against else g
+    assert (g @ r < 0) == against
+    found = flat(method, method.total(method.loss(batch)))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert not against or abs(found @ r) < 1e-4 * found.norm() * r.norm()
+
+
+def test_images_of_the_task_at_hand_are_no_reference() -> None:
+    method = new("a_gem", exemplars=20)
+    assert all(set(terms) == {"incoming"} for terms in learn(method, 1))
+    assert all(set(terms) == {"incoming", "replay"} for terms in learn(method, 2, first=1))
+
+
+def test_without_a_memory_it_is_fine_tuning() -> None:
+    assert learn(new("a_gem", exemplars=0), 2) == learn(new("er", exemplars=0), 2)
+
+
+def test_its_state_goes_on() -> None:
+    method, other = new("a_gem", exemplars=9), new("a_gem", exemplars=9)
+    learn(method, 2)
+    other.model.load_state_dict(method.model.state_dict())
+    other.load_state_dict(copy.deepcopy(method.state_dict()))
+    torch.manual_seed(5)
+    expected = learn(method, 3, first=2)
+    torch.manual_seed(5)
+    assert learn(other, 3, first=2) == expected

@@ -1,0 +1,40 @@
+"""DER: stored images are held to the logits that they came with, and to nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from family import task_of
+from test_er import learn, new, segments
+
+
+def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logits() -> None:
+    method = new("der", exemplars=12)
+    history = learn(method, 2)
+    assert set(history[0]) == {"incoming"} and all(set(terms) == {"incoming", "logits"} for terms in history[1:])
+    method.replay = 12  # all of them
+    terms = method.loss(segments(1)[0])
+    stored, images = method.memory.extras["logits"], method.memory.images
+    with torch.no_grad():
+        logits = method.logits(method.model.normalise(torch.from_numpy(images[np.arange(12)]))).double().numpy()
+    known = ~np.isnan(stored)  # images of the first task came when there were four identities
+    assert known.sum() < known.size
+    squares = [(logits[row, column] - stored[row, column]) ** 2 for row, column in zip(*np.nonzero(known), strict=True)]
+    assert terms["logits"].item() == pytest.approx(sum(squares) / len(squares), rel=1e-4)
+
+
+def test_without_weight_it_is_fine_tuning() -> None:
+    plain, weightless = learn(new("er", exemplars=0), 2), learn(new("der", exemplars=9, logit_weight=0.0), 2)
+    assert [terms["incoming"] for terms in weightless] == [terms["incoming"] for terms in plain]
+
+
+def test_der_pp_is_der_with_labels() -> None:
+    """With the same draws: the logits of DER++ without weight of its labels, and the other way round."""
+    method = new("der_pp", exemplars=12)
+    method.begin_task(task_of(0))
+    (first, second, _) = segments(0)
+    method.loss(first)
+    method.end_step(first)
+    assert list(method.loss(second)) == ["incoming", "replay", "logits"]
+    assert method.weights == {"replay": 0.5, "logits": 0.1} and new("der").weights["logits"] == 0.5

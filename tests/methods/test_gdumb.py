@@ -1,0 +1,109 @@
+"""GDumb: nothing is learned but from the memory, by a network that starts where the run did."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from family import task_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_er import new, segments
+
+from lreid.errors import ArgumentError
+from lreid.memory import StreamMemory
+from lreid.methods import Method
+
+
+@given(labels=st.lists(st.integers(0, 4), max_size=60), budget=st.integers(0, 12), cut=st.integers(1, 9))
+@settings(max_examples=100, deadline=None)
+def test_the_memory_is_as_balanced_as_the_stream_allows(labels: list[int], budget: int, cut: int) -> None:
+    """Of no identity are two more kept than of one that the stream had more of."""
+    memory = StreamMemory(budget, "balanced", seed=1)
+    for start in range(0, len(labels), cut):
+        part = np.array(labels[start : start + cut])
+        memory.add(np.zeros((len(part), 2, 2, 3), np.uint8) + part[:, None, None, None].astype(np.uint8), part)
+    kept, seen = Counter(memory.labels.tolist()), Counter(labels)
+    assert len(memory) == min(budget, len(labels))
+    assert [int(image[0, 0, 0]) for image in memory.images] == memory.labels.tolist()
+    for label, count in seen.items():
+        assert kept[label] == count or kept[label] >= max(kept.values(), default=0) - 1
+    numbers = memory.extras.get("numbers", np.empty(0)).astype(int)
+    assert [labels[number] for number in numbers] == memory.labels.tolist()
+
+
+def seen(method: Method, task: int) -> None:
+    method.begin_task(task_of(task))
+    for batch in segments(task):
+        terms = method.loss(batch)
+        sum(terms.values()).backward()
+        assert [value.item() for value in terms.values()] == [0.0]
+        method.end_step(batch)
+
+
+def test_it_trains_anew_on_what_is_stored() -> None:
+    method = new("gdumb", exemplars=8, passes=40, rate=0.05)
+    before = {name: value.clone() for name, value in method.model.state_dict().items()}
+    seen(method, 0)
+    assert all(torch.equal(value, before[name]) for name, value in method.model.state_dict().items())
+    method.finish_task(task_of(0))
+    images = method.model.normalise(torch.from_numpy(np.array(method.memory.images)))
+    with torch.no_grad():
+        scores = method.class_scores(torch.from_numpy(method.model.extract(images)))
+    assert (scores.argmax(1).numpy() == method.memory.labels).all()
+    seen(method, 1)
+    assert Counter(method.memory.labels.tolist()) == dict.fromkeys(range(8), 1)
+    other = new("gdumb", exemplars=8, passes=40, rate=0.05)
+    other.load_state_dict(copy.deepcopy(method.state_dict()))  # with another network, which plays no part
+    for each in (method, other):
+        torch.manual_seed(3)  # the classifier is drawn
+        each.finish_task(task_of(1))
+    for one, two in zip(method.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_rates_are_a_warm_up_and_a_cosine_with_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = new("gdumb", exemplars=4, passes=9, batch=4, rate=1e-3, least_rate=1e-4)
+    seen(method, 0)
+    rates: list[float] = []
+    step = torch.optim.SGD.step
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda self: (rates.append(self.param_groups[0]["lr"]), step(self)))
+    method.finish_task(task_of(0))
+
+    def cosine(done: int, period: int) -> float:
+        return 1e-4 + (1e-3 - 1e-4) * (1 + np.cos(np.pi * done / period)) / 2
+
+    expected = [1e-4, 1e-3, *(cosine(each, 2) for each in range(2)), *(cosine(each, 4) for each in range(4)), 1e-3]
+    assert rates == pytest.approx(expected)
+
+
+def test_the_first_step_is_that_of_plain_sgd() -> None:
+    method = new("gdumb", exemplars=6, passes=1, batch=6, rate=0.5, decay=0.0)
+    seen(method, 0)
+    twin = copy.deepcopy(method)
+    torch.manual_seed(9)
+    method.finish_task(task_of(0))
+    torch.manual_seed(9)
+    twin.classifier = twin.new_classifier()
+    twin.classifier.grow(4)
+    twin.model.train()
+    order = torch.randperm(6, generator=twin.generator).numpy()
+    images = twin.model.normalise(torch.from_numpy(twin.memory.images[order]))
+    F.cross_entropy(twin.logits(images), torch.from_numpy(twin.memory.labels[order])).backward()
+    length = torch.stack([part.grad.norm() for part in twin.parameters()]).norm()
+    for one, two in zip(method.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one, two - 0.05 * two.grad * min(1.0, 10 / length.item()), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"passes": 0}, "passes is 0"), ({"batch": 0}, "batch is 0"), ({"rate": 0.0}, "rate is 0.0"),
+     ({"least_rate": 1.0}, "least_rate is 1.0; it must be from 0 to the rate, 0.05"), ({"decay": -1.0}, "decay is -1")],
+)  # fmt: skip
+def test_bad_options(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        new("gdumb", **options)
