@@ -171,7 +171,8 @@ def test_akas_own_schedule_can_be_had() -> None:
 @pytest.mark.parametrize("name", method_names())
 def test_methods_of_episodes_alone_are_trained_by_dmmls_recipe(name: str) -> None:
     recipe = load_config(["market1501-10"], ["METHOD.NAME", name]).METHOD.RECIPE
-    assert (recipe == "dmml") == (method_class(name).batches == "episodes")
+    by_episodes = method_class(name).batches == "episodes"
+    assert (recipe == "dmml") == by_episodes, "set RECIPE in its file of configs/methods"
 
 
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:
