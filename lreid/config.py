@@ -161,6 +161,7 @@ KEYS = {
     "EPISODE.QUERY": Key(1, "query images an identity", least=1),
     "BATCH.IDENTITIES": Key(24, "identities a batch", least=1),
     "BATCH.IMAGES": Key(5, "images an identity", least=1),
+    "BATCH.OTHER_CAMERAS": Key(False, "an identity's images are one and others by other cameras (LSTKC)"),
     "STREAM.SEGMENT": Key(0, "images a step; 0 = batches (a method that needs a stream: P x K images)", least=0),
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),

@@ -97,25 +97,68 @@ ROWS = {
 }
 
 
-# The official codes of LSTKC and its kin (AAAI 2024 and after): batches differ from one to the other.
-LSTKC = BOT | {
+# LSTKC (AAAI 2024), official code, whose schedule and images LSTKC++, DKP, DKP++ and DASK share.
+LSTKC = {
+    "MODEL.BACKBONE": "resnet50",
+    "MODEL.WEIGHTS": "imagenet",
+    "MODEL.POOLING": "gem",
+    "INPUT.HEIGHT": 256,
+    "INPUT.WIDTH": 128,
+    "INPUT.FLIP": 0.5,
+    "INPUT.PAD": 10,
+    "INPUT.ERASING": True,
+    "INPUT.ERASING_PROBABILITY": 0.5,
     "BATCH.IDENTITIES": 32,
+    "BATCH.IMAGES": 4,
+    "BATCH.OTHER_CAMERAS": True,
     "TRAIN.EPOCHS": 60,
     "TRAIN.FIRST_EPOCHS": 80,
+    "TRAIN.EPOCH_OF": "images",
     "TRAIN.OPTIMIZER": "sgd",
     "TRAIN.MOMENTUM": 0.9,
     "TRAIN.LR": 0.008,
     "TRAIN.WEIGHT_DECAY": 1e-4,
+    "TRAIN.SCHEDULE": "steps",
+    "TRAIN.RESTARTS": True,
     "TRAIN.MILESTONES": [30],
+    "TRAIN.DECAY_FACTOR": 0.1,
+    "TRAIN.WARMUP_EPOCHS": 10,
+    "EVAL.METRIC": "cosine",
+    "METHOD.LABEL_SMOOTHING": 0.0,
+    "METHOD.SOFT_MARGIN": True,
 }
-del LSTKC["METHOD.MARGIN"]
-BATCHES = {
-    "lstkc": (32, 4),
-    "lstkc_pp": (8, 8),
-    "dkp": (32, 4),
-    "dkp_pp": (16, 4),
-    "dask": (32, 4),
-    "lstkc_ft": (32, 4),
+EUCLIDEAN = {"EVAL.METRIC": "euclidean", "METHOD.NORMALIZE_TRIPLET": False}
+HALF, MEASURED = {"METHOD.FUSION": 0.5, "METHOD.MEASURED_FUSION": False}, {"METHOD.MEASURED_FUSION": True}
+KL = {"METHOD.DISTILLATION_WEIGHT": 1.0, "METHOD.TEMPERATURE": 0.1}
+DKP = LSTKC | HALF | {"MODEL.BACKBONE": "resnet50_layer3", "METHOD.SAMPLES": 6, "METHOD.TRIPLET_WEIGHT": 1.5}
+PATCHES = {"PATCH": 0.1, "RELATION": 100.0, "CONFIDENCE": 1.0, "DIVERSITY": 0.5, "DISTILLATION": 1.0}
+NEWER_ROWS = {
+    "lstkc_ft": LSTKC | ONE_BY_ONE | {"METHOD.FUSION": 1.0, "METHOD.MEASURED_FUSION": False},
+    "lstkc_joint": LSTKC | AT_ONCE,
+    "fused_ft": LSTKC | HALF,
+    "lstkc": LSTKC | MEASURED | KL | {"METHOD.NORMALIZE_TRIPLET": True},
+    "lstkc_pp": LSTKC | MEASURED | KL | EUCLIDEAN | {"BATCH.IDENTITIES": 8, "BATCH.IMAGES": 8},
+    "dkp": DKP | {"METHOD.TRANSFER_WEIGHT": 0.1},
+    "dkp_pp": DKP
+    | {"BATCH.IDENTITIES": 16, "METHOD.TRANSFER_WEIGHT": 1.5}
+    | {"METHOD.DISTILLATION_WEIGHT": 0.75, "METHOD.BOTH_WEIGHT": 0.75},
+    "dask": LSTKC | HALF | KL | EUCLIDEAN | {"METHOD.REHEARSAL_WEIGHT": 4.5},
+    "patch_kd": {
+        "BATCH.IDENTITIES": 32,
+        "BATCH.IMAGES": 4,
+        "TRAIN.EPOCHS": 50,
+        "TRAIN.EPOCH_STEPS": 150,
+        "TRAIN.OPTIMIZER": "adam",
+        "TRAIN.LR": 3.5e-4,
+        "TRAIN.WEIGHT_DECAY": 5e-4,
+        "TRAIN.MILESTONES": [25, 35],
+        "TRAIN.RESTARTS": False,
+        "METHOD.PATCHES": 3,
+        "METHOD.TEMPERATURE": 2.0,
+        "METHOD.MARGIN": 0.3,
+        "METHOD.LABEL_SMOOTHING": 0.1,
+    }
+    | {f"METHOD.{name}_WEIGHT": value for name, value in PATCHES.items()},
 }
 
 
@@ -139,12 +182,15 @@ def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
         assert {key: found[key] for key in wanted} == wanted
 
 
-@pytest.mark.parametrize("row", BATCHES)
-def test_lstkc_and_its_kin_have_their_recipe(row: str) -> None:
-    identities, images = BATCHES[row]
-    wanted = LSTKC | {"BATCH.IDENTITIES": identities, "BATCH.IMAGES": images}
-    found = resolved(load_run_config(["lpw-order1"], ["METHOD.NAME", row]))
-    assert {key: found[key] for key in wanted} == wanted
+@pytest.mark.parametrize("row", NEWER_ROWS)
+def test_newer_methods_are_trained_by_their_own_recipes(row: str) -> None:
+    wanted = NEWER_ROWS[row] | {"BENCHMARK.NAME": "lreid-order1-noduke"}
+    for files, words in (
+        (["lreid-order1-noduke", f"configs/methods/{row}.yaml"], []),
+        (["lreid-order1-noduke"], ["METHOD.NAME", row]),
+    ):
+        found = resolved(load_run_config(files, words))
+        assert {key: found[key] for key in wanted} == wanted
 
 
 def test_akas_own_schedule_can_be_had() -> None:

@@ -173,6 +173,49 @@ class IdentitySampler(Sampler):
         return np.resize(shuffled, self.images_each)  # np.resize repeats an array to the length wanted
 
 
+class CameraSampler(IdentitySampler):
+    """P x K batches in which an identity has one image and K - 1 by other cameras.
+
+    A look at the task has every identity once, its first image drawn at random. The others are drawn among its images
+    by other cameras, or, where it has none, among its other images; again and again where these are fewer than K. An
+    epoch of ``images`` has as many batches as the images of the task would fill.
+
+    Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. There an identity with one
+    image shows it once and moves all that follow in the batch; here it is shown K times.
+
+    Args:
+        labels: class label of every image.
+        cameras: of every image.
+        options: of :class:`IdentitySampler`.
+    """
+
+    def __init__(
+        self, labels: Sequence[int] | np.ndarray, *, cameras: Sequence[int] | np.ndarray, **options: Any
+    ) -> None:
+        super().__init__(labels, **options)
+        self.cameras = np.asarray(cameras)
+        self.batches_a_look = len(self.images) // self.identities
+        if self.passes == "images" and not self.steps:
+            self.batches_per_epoch = max(len(labels) // self.images_per_batch, 1)
+
+    def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Each batch (P * K,) in blocks of one identity."""
+        order = rng.permutation(len(self.images))
+        return [
+            np.concatenate([self._across_cameras(self.images[identity], rng) for identity in each])
+            for each in np.resize(order, (self.batches_a_look, self.identities))
+        ]
+
+    def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One of an identity's images and K - 1 by other cameras, (K,)."""
+        first = rng.choice(rows)
+        others = rows[self.cameras[rows] != self.cameras[first]]
+        if len(others) == 0:
+            others = rows[rows != first] if len(rows) > 1 else rows
+        repeated = len(others) < self.images_each  # K - 1 would do, but so it is in the official code
+        return np.concatenate([[first], rng.choice(others, self.images_each - 1, replace=repeated)])
+
+
 class EpisodeSampler(IdentitySampler):
     """Episodes of N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
 

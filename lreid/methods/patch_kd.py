@@ -33,7 +33,8 @@ class PatchKD(LwF):
     The last two train the sampler of positions, which the others take as they are.
 
     The official code has one schedule for the whole sequence of tasks, so that all but the first run at a hundredth of
-    the rate (:func:`~lreid.losses.patch_kd.patchkd_lr`): ``METHOD.LATER_RATE 0.01``. The sampler keeps the full rate.
+    the rate (:func:`~lreid.losses.patch_kd.patchkd_lr`), and one of its own for the sampler, at the full rate in the
+    second task and a hundredth from then on. ``configs/recipes/patch_kd.yaml`` has the first.
     Differences: one neck for all tasks in place of one for each; the previous network and its neck are in evaluation
     mode; the sampler looks at the previous network's map, and diversity is taken of its patches, which the code that
     was at hand does not settle.
@@ -42,7 +43,7 @@ class PatchKD(LwF):
         model: the network, with a neck and feature maps.
         patches: of an image.
         patch_weight, relation_weight, confidence_weight, diversity_weight: of the terms above.
-        later_rate: factor of the learning rate of network and classifier from the second task on.
+        sampler_rate: factor of the learning rate of the sampler.
         lwf: options of :class:`LwF`.
     """
 
@@ -55,19 +56,19 @@ class PatchKD(LwF):
         relation_weight: float = 100.0,
         confidence_weight: float = 1.0,
         diversity_weight: float = 0.5,
-        later_rate: float = 1.0,
+        sampler_rate: float = 1.0,
         **lwf: Any,
     ) -> None:
         super().__init__(model, **lwf)
         require(patches >= 2, "patches", patches, "2 or more")
-        require(later_rate >= 0, "later_rate", later_rate, "0 or more")
+        require(sampler_rate >= 0, "sampler_rate", sampler_rate, "0 or more")
         self.weights |= {
             "patch_distill": patch_weight,
             "relations": relation_weight,
             "confidence": confidence_weight,
             "diversity": diversity_weight,
         }
-        self.patches, self.later_rate = patches, later_rate
+        self.patches, self.sampler_rate = patches, sampler_rate
         device = model.mean.device
         # Drawn by a generator of its own, so that the classifier draws the same rows as without patches.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
@@ -87,11 +88,10 @@ class PatchKD(LwF):
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network, both classifiers, and the sampler at its own rate."""
-        factor = 1.0 if self.teacher is None else self.later_rate
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
         trained = [each for part in parts for each in part.parameters()]
-        groups: list[dict[str, Any]] = [{"params": trained, "rate_factor": factor}]
-        return [*groups, {"params": list(self.sampler.parameters())}]
+        groups: list[dict[str, Any]] = [{"params": trained}]
+        return [*groups, {"params": list(self.sampler.parameters()), "rate_factor": self.sampler_rate}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of LwF and those of patches."""

@@ -12,8 +12,8 @@ from lreid import distributed
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
-from lreid.data.records import Task
-from lreid.data.samplers import EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
+from lreid.data.records import Record, Task
+from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.errors import ArgumentError
 from lreid.methods import Method
@@ -33,6 +33,7 @@ class Batching:
         skip_bad: leave out images that cannot be read.
         episode: ``identities``, ``num_support`` and ``num_query`` of :class:`~lreid.data.samplers.EpisodeSampler`.
         batch: ``identities`` and ``images`` of :class:`~lreid.data.samplers.IdentitySampler`.
+        other_cameras: draw these batches by :class:`~lreid.data.samplers.CameraSampler`.
         segment: images a step of a stream; 0 for batches (a method that needs a stream: as many as a batch has).
         correlation: of :class:`~lreid.data.samplers.StreamSampler`.
         passes, steps: what an epoch is, see :class:`~lreid.data.samplers.IdentitySampler` and
@@ -50,6 +51,7 @@ class Batching:
     skip_bad: bool = False
     episode: dict[str, Any] = field(default_factory=dict)
     batch: dict[str, Any] = field(default_factory=dict)
+    other_cameras: bool = False
     segment: int = 0
     correlation: int = 1
     first_epochs: int = 0
@@ -61,13 +63,14 @@ class Batching:
         return self.first_epochs if task == 0 and self.first_epochs else self.epochs
 
     def sampler(
-        self, method: Method, task: Task, labels: Sequence[int] | np.ndarray, exemplars: Sequence[int] | np.ndarray = ()
+        self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """What draws the batches of a task from the class labels of its images and of exemplars.
+        """What draws the batches of a task from the records of its images and the class labels of exemplars.
 
         Raises:
             ArgumentError: the task is too small, or batches do not fit the method or the number of processes.
         """
+        labels = [record.pid for record in records]
         common: dict[str, Any] = {
             "seed": (self.seed, task.index),
             "exemplars": exemplars,
@@ -84,11 +87,13 @@ class Batching:
             segment = self.segment or self.batch["identities"] * self.batch["images"]
             return StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
         common |= {"task_name": task.name, "passes": self.passes}
-        sampler = (
-            IdentitySampler(labels, **self.batch, **common)
-            if method.batches == "identities"
-            else EpisodeSampler(labels, **self.episode, **common)
-        )
+        sampler: IdentitySampler
+        if method.batches == "episodes":
+            sampler = EpisodeSampler(labels, **self.episode, **common)
+        elif self.other_cameras:
+            sampler = CameraSampler(labels, cameras=[record.camid for record in records], **self.batch, **common)
+        else:
+            sampler = IdentitySampler(labels, **self.batch, **common)
         images = sampler.images_per_batch
         if images % distributed.world():
             raise ArgumentError(
@@ -104,7 +109,7 @@ class Batching:
         Raises:
             ArgumentError: as :meth:`sampler`.
         """
-        return self.sampler(method, task, [record.pid for record in task.records]).batches_per_epoch
+        return self.sampler(method, task, task.records).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
         """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them.
@@ -121,7 +126,7 @@ class Batching:
             skip_bad=self.skip_bad,
         )
         memory = method.memory if method.exemplar_share is not None else None
-        sampler = self.sampler(method, task, images.pids, memory.labels if memory else ())
+        sampler = self.sampler(method, task, images.records, memory.labels if memory else ())
         return TaskBatches(
             WithExemplars(images, memory.images, memory.labels) if memory else images,
             sampler,

@@ -162,6 +162,7 @@ def batching_of(cfg: CfgNode) -> Batching:
             "num_query": cfg.EPISODE.QUERY,
         },
         batch={"identities": cfg.BATCH.IDENTITIES, "images": cfg.BATCH.IMAGES},
+        other_cameras=cfg.BATCH.OTHER_CAMERAS,
         segment=cfg.STREAM.SEGMENT,
         correlation=cfg.STREAM.CORRELATION,
         first_epochs=cfg.TRAIN.FIRST_EPOCHS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid.data.samplers import EpisodeSampler, IdentitySampler, StreamSampler
+from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.errors import ArgumentError
 
 
@@ -229,3 +229,40 @@ def test_an_epoch_of_so_many_batches_looks_as_often_as_it_takes(kind: str, steps
     with_exemplars = SAMPLERS[kind](labels, seed=(0, 1), steps=steps, exemplars=np.arange(3).repeat(4) + 10).epoch(3)
     for batch, alone in zip(with_exemplars, drawn, strict=True):
         assert np.array_equal(batch[: len(alone)], alone) and (batch[len(alone) :] >= 48).all()
+
+
+@given(
+    images=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), min_size=3, max_size=12),
+    identities=st.integers(1, 3),
+    each=st.integers(1, 5),
+    passes=st.sampled_from(["identities", "images"]),
+    epoch=st.integers(0, 99),
+)
+def test_images_of_other_cameras(images: list[list[int]], identities: int, each: int, passes: str, epoch: int) -> None:
+    labels = np.repeat(np.arange(len(images)), [len(cameras) for cameras in images])
+    cameras = np.concatenate([np.array(own) for own in images])
+    sampler = CameraSampler(labels, cameras=cameras, identities=identities, images=each, seed=(0, 0), passes=passes)
+    drawn = sampler.epoch(epoch)
+    looks = len(images) // identities
+    assert len(drawn) == (looks if passes == "identities" else max(len(labels) // (identities * each), 1))
+    for batch in drawn:
+        assert batch.shape == (identities * each,)
+        assert len({labels[block[0]] for block in batch.reshape(identities, each)}) == identities
+        for first, *rest in batch.reshape(identities, each):
+            own = np.flatnonzero(labels == labels[first])
+            others = own[cameras[own] != cameras[first]]
+            if len(others) == 0:
+                others = own[own != first] if len(own) > 1 else own
+            assert set(rest) <= set(others)
+            if len(others) >= each:
+                assert len(set(rest)) == len(rest)
+    first_look = [labels[batch[::each]] for batch in drawn[:looks]]
+    seen = np.concatenate(first_look)
+    assert len(seen) == len(set(seen))  # every identity once
+
+
+def test_the_first_image_is_any_of_an_identity() -> None:
+    sampler = CameraSampler([0] * 4 + [1] * 2, cameras=[0, 0, 1, 1, 0, 1], identities=1, images=2, seed=(0, 0))
+    firsts = [batch[0] for epoch in range(400) for batch in sampler.epoch(epoch)]
+    counts = np.bincount(firsts, minlength=6)
+    assert counts.sum() == 800 and (abs(counts[:4] - 100) < 40).all() and (abs(counts[4:] - 200) < 60).all()

@@ -90,13 +90,11 @@ def test_without_weights_it_is_lwf() -> None:
     same_parts(learn(base, 2), learn(method, 2))
 
 
-def test_the_sampler_keeps_its_rate() -> None:
-    method = build_method("patch_kd", model(neck=True), later_rate=0.01)
-    factors = []
-    for task in range(2):
-        factors.append([group.get("rate_factor", 1.0) for group in method.parameters()])
-        learn(method, task + 1, first=task)
-    assert factors == [[1.0, 1.0], [0.01, 1.0]]
+def test_the_sampler_has_a_rate_of_its_own() -> None:
+    method = build_method("patch_kd", model(neck=True), sampler_rate=100.0)
+    learned, sampler = method.parameters()
+    assert (learned.get("rate_factor", 1.0), sampler["rate_factor"]) == (1.0, 100.0)
+    assert {id(each) for each in sampler["params"]} == {id(each) for each in method.sampler.parameters()}
 
 
 @pytest.mark.parametrize("task", [0, 1])

@@ -19,7 +19,7 @@ from tiny import tiny_config as config
 from yacs.config import CfgNode
 
 import lreid
-from lreid.build import benchmark_of
+from lreid.build import benchmark_of, method_of
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
@@ -27,7 +27,7 @@ from lreid.evaluation import Evaluator
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.report import task_table
-from lreid.training.run import run_folder_for, train
+from lreid.training.run import batching_of, run_folder_for, train
 from lreid.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -468,3 +468,15 @@ def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
         out = tmp_path / str(epochs)
         broken_off(cfg, out, epochs)
         assert figures(train(cfg, out, resume=True)) == figures(whole)
+
+
+def test_batches_hold_images_of_other_cameras_where_they_are_asked_for() -> None:
+    for asked in (False, True):
+        cfg = config(METHOD__NAME="bot_ft", BATCH__OTHER_CAMERAS=asked, BATCH__IMAGES=6)
+        method = method_of(cfg, torch.device("cpu"), pretrained=False)
+        task = benchmark_of(cfg).tasks[0]
+        batches = batching_of(cfg).batches(method, task)
+        camera = {record.path: record.camid for record in task.records}
+        seen = [camera[path] for index in range(len(batches)) for path in batches[index].paths]
+        blocks = [seen[first : first + 6] for first in range(0, len(seen), 6)]  # of four images by other cameras
+        assert asked == all(block[0] not in block[1:] for block in blocks)
