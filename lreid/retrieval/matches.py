@@ -67,24 +67,32 @@ def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -
 def _count_by_sorting(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """For CPUs, where numpy sorts bare values at a few nanoseconds each.
 
-    Sorted values tell how many exceed a match and how many equal it. Only among equals do positions matter.
+    Sorted values tell how many exceed a match and how many equal it. Only among equals do positions matter. Values
+    below the last match tell nothing; where they are many, they are left out first.
     """
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
     ahead = np.empty(len(rows), dtype=np.int64)
 
-    def count(chunk: np.ndarray) -> None:
-        ascending = scores[chunk]  # a copy: scores keep their order
-        ascending.sort(axis=1)
-        for row, ordered in zip(chunk, ascending, strict=True):
-            pairs = slice(bounds[row], bounds[row + 1])
-            targets = scores[row, columns[pairs]]
-            end = np.searchsorted(ordered, targets, side="right")
-            ahead[pairs] = len(ordered) - end
-            for tied in np.flatnonzero(end - np.searchsorted(ordered, targets, side="left") > 1):
-                earlier = scores[row, : columns[pairs][tied]]
-                ahead[pairs][tied] += np.count_nonzero(earlier == targets[tied])
+    def count(row: int) -> None:
+        line, pairs = scores[row], slice(bounds[row], bounds[row + 1])  # (G,)
+        targets = line[columns[pairs]]
+        least, sample = targets.min(), line[::64]
+        if np.count_nonzero(sample >= least) < len(sample) / 2:
+            ordered = np.compress(line >= least, line)
+        else:
+            ordered = line.copy()  # scores keep their order
+        ordered.sort()
+        end = np.searchsorted(ordered, targets, side="right")
+        ahead[pairs] = len(ordered) - end
+        for tied in np.flatnonzero((end > 1) & (ordered[end - 2] == targets)):
+            earlier = line[: columns[pairs][tied]]
+            ahead[pairs][tied] += np.count_nonzero(earlier == targets[tied])
+
+    def count_all(chunk: np.ndarray) -> None:
+        for row in chunk:
+            count(row)
 
     wanted = np.flatnonzero(np.diff(bounds))
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter
-        list(pool.map(count, np.array_split(wanted, max(1, len(wanted) // 16))))
+        list(pool.map(count_all, np.array_split(wanted, max(1, len(wanted) // 16))))
     return ahead
