@@ -72,11 +72,13 @@ class Measured(NamedTuple):
 
     Attributes:
         seconds: that it took.
+        processor: seconds of processors, which other processes of the machine hardly change.
         megabytes: highest memory of its process so far, above what it had with the features.
         figures: mAP and Rank-1; None where there are none.
     """
 
     seconds: float
+    processor: float
     megabytes: float
     figures: Any  # of two floats, or None
 
@@ -186,6 +188,10 @@ class Contestant:
         return statistics.median(turn.seconds for turn in self.turns)
 
     @property
+    def processor(self) -> float:
+        return statistics.median(turn.processor for turn in self.turns)
+
+    @property
     def megabytes(self) -> float:
         return self.turns[-1].megabytes
 
@@ -203,9 +209,9 @@ def _prepare(name: str, size: Size, separation: float) -> None:
 
 
 def _take_turn() -> Measured:
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     figures = contestant(*problem)
-    return Measured(time.perf_counter() - start, peak_megabytes() - before, figures)
+    return Measured(time.perf_counter() - start, time.process_time() - used, peak_megabytes() - before, figures)
 
 
 def peak_megabytes() -> float:
@@ -241,10 +247,11 @@ def time_evaluation(name: str, separation: float, wanted: list[str], repeats: in
         elif contestant.name == "torchreid":
             speedup = contestant.seconds / own.seconds
             target = f"evaluate ≥ {SPEEDUP} × faster: {held(speedup >= SPEEDUP)}, {speedup:.0f} ×"
-        seconds, above = f"{contestant.seconds:.2f}", f"{contestant.megabytes:.0f}"
-        rows.append((contestant.name, str(len(contestant.turns)), seconds, f"{ratio:.2f}", above, apart, target))
-    heads = ("", "turns", "seconds", "× product", "MB above", "mAP apart", "target")
-    sides = ("left", *5 * ["right"], "left")
+        processor, above = f"{contestant.processor / bare.processor:.2f}", f"{contestant.megabytes:.0f}"
+        measured = (f"{contestant.seconds:.2f}", f"{ratio:.2f}", processor, above, apart, target)
+        rows.append((contestant.name, str(len(contestant.turns)), *measured))
+    heads = ("", "turns", "seconds", "× product", "CPU × product", "MB above", "mAP apart", "target")
+    sides = ("left", *6 * ["right"], "left")
     print(tabulate(rows, heads, colalign=sides, disable_numparse=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,6 +112,7 @@ class Gallery:
         names: dict[str, dict[int, str]] | None = None,
         extras: dict[str, np.ndarray] | None = None,
         whole: bool = True,
+        device: str = "cpu",
     ) -> Gallery:
         """A gallery of images.
 
@@ -125,6 +127,7 @@ class Gallery:
                 :meth:`save` names a file.
             names, extras: see :class:`lreid.gallery.store.About`.
             whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
+            device: of :meth:`load`.
 
         Raises:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
@@ -133,9 +136,9 @@ class Gallery:
         labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
         about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
         if at is None:
-            return cls(FaissStore.build(vectors, labels, about))
+            return cls(FaissStore.build(vectors, labels, about))._on(device)
         place = place_of(at) if isinstance(at, (str, Path)) else at
-        return cls(place.build(vectors, labels, about))
+        return cls(place.build(vectors, labels, about))._on(device)
 
     def add(
         self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
@@ -266,7 +269,9 @@ class Gallery:
         self.store.close()
 
     @classmethod
-    def load(cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False) -> Gallery:
+    def load(
+        cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False, device: str = "cpu"
+    ) -> Gallery:
         """Opens a gallery that :meth:`save` kept.
 
         Args:
@@ -274,16 +279,29 @@ class Gallery:
             memory_map: leave the features of a file on disk and let searches read what they touch; the gallery
                 cannot be changed then.
             unfinished: it need not be whole, as whoever calls will fill it.
+            device: ``cpu``; ``cuda`` or ``cuda:N`` searches for up to 2048 images by a copy of the index on a GPU,
+                where no filter narrows the search: faiss has filters on the processor only. Files are the same.
 
         Raises:
             InputError: it is missing, cut short, of another version, no gallery at all, not whole, or cannot be
-                reached.
+                reached; or there is no such GPU, or no such index on one.
         """
         place = place_of(where) if isinstance(where, (str, Path)) else where
         gallery = cls(place.load(memory_map))
         if not (gallery.about.whole or unfinished):
             raise InputError(f"{place}: is not complete yet; run the command that makes it again")
-        return gallery
+        return gallery._on(device)
+
+    def _on(self, device: str) -> Gallery:
+        if device == "cpu":
+            return self
+        match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
+        if match is None:
+            raise ArgumentError("device", f"is {device!r}; use cpu, cuda or cuda:1")
+        if not isinstance(self.store, FaissStore):
+            raise ArgumentError("device", f"is {device}, but Milvus chooses what it searches with by itself; use cpu")
+        self.store.index.put_on(int(match[1] or 0))
+        return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Labels]:
         """As :meth:`Store.nearest`, with a filter for each query. Equal filters are searched at once."""

@@ -88,7 +88,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
         index.train(vectors)
     except RuntimeError as error:
         raise ArgumentError(
-            "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {_reason(error)}"
+            "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {reason_of(error)}"
         ) from None
     return index
 
@@ -104,8 +104,8 @@ def _parts(index: Any) -> Iterator[Any]:
             yield from _parts(import_faiss().downcast_index(getattr(index, name)))
 
 
-def _reason(error: RuntimeError) -> str:
-    """What faiss says, without the place in its source."""
+def reason_of(error: RuntimeError) -> str:
+    """What an error of faiss says, without the place in its source."""
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 
@@ -176,7 +176,7 @@ class FaissIndex:
         try:
             index.add(random[:1])
         except RuntimeError as error:
-            raise ArgumentError("index", f"is {self.index!r}, which takes no images: {_reason(error)}") from None
+            raise ArgumentError("index", f"is {self.index!r}, which takes no images: {reason_of(error)}") from None
 
 
 class FaissSearch:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError
-from lreid.gallery.faiss.index import nearest, new_index, stored_vectors, without
+from lreid.gallery.faiss.index import MOST_ON_GPU, gpu_copy, nearest, new_index, stored_vectors, without
 
 
 class Shards:
@@ -27,6 +27,17 @@ class Shards:
     def __init__(self, kind: str, parts: list[Any]):
         self.kind = kind
         self.parts = parts
+        self.gpu: int | None = None  # its number
+        self.copies: list[Any] = []  # of the parts, on the GPU; none until they are needed
+
+    def put_on(self, gpu: int) -> None:
+        """From now on a GPU searches for what no filter narrows; the parts themselves stay where they are.
+
+        Raises:
+            InputError: as :func:`lreid.gallery.faiss.index.gpu_copy`.
+        """
+        self.gpu = gpu
+        self.copies = [gpu_copy(part, self.kind, gpu) for part in self.parts]
 
     @classmethod
     def build(cls, kind: str, vectors: np.ndarray, keys: np.ndarray, count: int) -> Shards:
@@ -54,6 +65,7 @@ class Shards:
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
         """Adds each row to the shard of its key."""
+        self.copies = []
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number
             if here.any():
@@ -61,6 +73,7 @@ class Shards:
 
     def remove(self, keys: np.ndarray, drop: np.ndarray) -> None:
         """Deletes those of all the keys, ``(N,)`` ascending, that ``drop``, ``(N,)`` bool, names."""
+        self.copies = []
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number
             if drop[here].any():
@@ -81,10 +94,14 @@ class Shards:
 
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
+        parts = self.parts
+        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # there faiss does not look at selectors
+            self.copies = self.copies or [gpu_copy(part, self.kind, self.gpu) for part in self.parts]
+            parts = self.copies
 
         def search(number: int) -> tuple[np.ndarray, np.ndarray]:
             count = 0 if allowed is None else int(allowed[number :: len(self.parts)].sum())
-            return nearest(self.parts[number], self.kind, vectors, k, allowed, count)
+            return nearest(parts[number], self.kind, vectors, k, allowed, count)
 
         if len(self.parts) == 1:
             return search(0)

@@ -1,0 +1,115 @@
+"""Galleries searched by a GPU: what is asked of faiss, on a machine that pretends to have one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from galleries import names, vectors
+
+from lreid.errors import InputError
+from lreid.gallery import Filter, Gallery
+
+faiss = pytest.importorskip("faiss")
+
+
+class OnGpu:
+    """A copy of an index that counts its searches, and has what faiss's GPU indexes have: no filters, 2048 images."""
+
+    searches = 0
+
+    def __init__(self, index: Any) -> None:
+        self.index = faiss.clone_index(index)
+
+    def search(self, queries: np.ndarray, k: int) -> Any:
+        assert k <= 2048
+        OnGpu.searches += 1
+        return self.index.search(queries, k)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the GPUs to which an index was copied, of two."""
+    copied: list[int] = []
+
+    def copy(resources: Any, gpu: int, index: Any) -> OnGpu:
+        copied.append(gpu)
+        return OnGpu(index)
+
+    monkeypatch.setattr(OnGpu, "searches", 0)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
+    return copied
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_gpu_finds_what_no_filter_narrows(gpus: list[int], tmp_path: Path, shards: int) -> None:
+    features = vectors(60)
+    plain, on_gpu = (
+        Gallery.build(
+            features, names(60), np.arange(60) % 5, np.arange(60) % 3, model="a1", shards=shards, device=device
+        )
+        for device in ("cpu", "cuda:1")
+    )
+    assert gpus == shards * [1]
+
+    def same(k: int, **more: Any) -> int:
+        """Searches both, and gives the number of searches by the GPU."""
+        before = OnGpu.searches
+        found = [each.search(features[:7], k, model="a1", **more) for each in (plain, on_gpu)]
+        np.testing.assert_array_equal(found[0].keys, found[1].keys)
+        np.testing.assert_array_equal(found[0].scores, found[1].scores)
+        return OnGpu.searches - before
+
+    assert same(5) == shards
+    assert same(5, where=Filter(cameras=[1])) == 0
+    assert same(3000) == 0
+    for gallery in (plain, on_gpu):
+        gallery.add(vectors(4, seed=9), names(4, 60), model="a1")
+        gallery.remove(names(2))
+    assert len(gpus) == shards  # copied again when it is searched, not before
+    assert same(5) == shards and gpus == 2 * shards * [1]
+    on_gpu.save(tmp_path / "people.gallery")
+    loaded = Gallery.load(tmp_path / "people.gallery", device="cuda")
+    np.testing.assert_array_equal(
+        loaded.search(features, 9, model="a1").keys, plain.search(features, 9, model="a1").keys
+    )
+    assert gpus[-shards:] == shards * [0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "told"),
+    [
+        (
+            "flat",
+            "cuda:2",
+            "device is GPU 2, but faiss sees 2 GPUs; install lreid.gpu. on a machine that has it, or use cpu",
+        ),
+        ("flat", "gpu", "device is 'gpu'; use cpu, cuda or cuda:1"),
+        ("hnsw", "cuda", "device is a GPU, but a graph is searched by the processor; use cpu, or a flat gallery"),
+    ],
+)
+def test_what_a_gpu_cannot_do_is_refused(gpus: list[int], kind: str, device: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Gallery.build(vectors(60), names(60), model="a1", kind=kind, device=device)
+
+
+def test_without_a_gpu_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    Gallery.build(vectors(60), names(60), model="a1").save(tmp_path / "people.gallery")
+    with pytest.raises(
+        InputError, match="device is a GPU, but faiss sees none; install lreid.gpu. on a machine that has it"
+    ):
+        Gallery.load(tmp_path / "people.gallery", device="cuda")
+
+
+def test_what_faiss_cannot_copy_is_told(gpus: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
+
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
+    with pytest.raises(InputError, match="^device is a GPU, to which faiss cannot copy the index: out of memory$"):
+        Gallery.build(vectors(60), names(60), model="a1", device="cuda")
