@@ -217,6 +217,9 @@ KEYS = {
     "EVAL.FLIP": Key(False, "add the features of the flipped image"),
     "EVAL.DRIFT_STEPS": Key(0, "after a task switch: how far old images move in so many steps; slow", least=0),
     "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
+    "EVAL.CURVE_IMAGES": Key(
+        0, "with ACCURACY, also within tasks: after every so many images of the stream; 0 = after tasks alone", least=0
+    ),
     "EVAL.PROBE_OPTIMIZER": Key(
         "sgd", "of the linear classifier on frozen features; adam keeps its rate", choices=("sgd", "adam")
     ),

@@ -86,6 +86,9 @@ class Results(TypedDict, total=False):
     summary: dict[str, float | None]
     accuracy: dict[str, dict[str, list[list[float]]]]  # of classification: a matrix for each classifier
     accuracy_summary: dict[str, dict[str, Any]]
+    accuracy_curve: list[dict[str, Any]]  # within tasks: means over the tasks so far, by images seen
+    images_seen: int  # of the stream, where that curve is drawn
+    method_figures: dict[str, float]  # what the method says of itself
     alignment: list[dict[str, float]]  # after each task, by task: of held-out images with those in the memory
     seconds: dict[str, float]
     images_per_second: float
@@ -154,6 +157,9 @@ def start(
         "summary": {},
         "accuracy": {},
         "accuracy_summary": {},
+        "accuracy_curve": [],
+        "images_seen": 0,
+        "method_figures": {},
         "alignment": [],
         "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
         "peak_memory_mib": 0,

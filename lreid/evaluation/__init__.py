@@ -3,6 +3,7 @@
 from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line
 from lreid.evaluation.alignment import buffer_alignment
 from lreid.evaluation.classification import accuracy, domain_accuracies, task_accuracies
+from lreid.evaluation.curve import CurveObserver
 from lreid.evaluation.divergence import TeacherDivergence
 from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
@@ -13,6 +14,7 @@ from lreid.evaluation.switch import SwitchObserver
 
 __all__ = [
     "AccuracyEvaluator",
+    "CurveObserver",
     "DriftRecorder",
     "Evaluator",
     "GradientRecorder",

@@ -19,6 +19,12 @@ from lreid.models import Embedder
 from lreid.retrieval.arrays import as_comparable, unit_rows
 
 DriftMetric = Literal["euclidean", "cosine"]
+CURVES: dict[str, tuple[str, DriftMetric]] = {
+    "step": ("step", "euclidean"),
+    "since_switch": ("since_switch", "euclidean"),
+    "step_cosine": ("step", "cosine"),
+    "since_switch_cosine": ("since_switch", "cosine"),
+}
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
@@ -66,7 +72,8 @@ class DriftRecorder:
 
     Attributes:
         curves: for each set ``step``, the :func:`feature_drift` in each update, and ``since_switch``, that from the
-            features before the switch to those after each update; lists of one number an update.
+            features before the switch to those after each update; ``step_cosine`` and ``since_switch_cosine`` are the
+            same by cosine distance, as Fig. 2 left; lists of one number an update.
 
     Raises:
         InputError: a feature is not finite.
@@ -75,9 +82,7 @@ class DriftRecorder:
     def __init__(self, model: Embedder, images: Mapping[str, np.ndarray | Images], *, steps: int) -> None:
         self.model, self.steps = model, steps
         self.images = {name: each for name, each in images.items() if len(each)}
-        self.curves: dict[str, dict[str, list[float]]] = {
-            name: {"step": [], "since_switch": []} for name in self.images
-        }
+        self.curves: dict[str, dict[str, list[float]]] = {name: {curve: [] for curve in CURVES} for name in self.images}
         self.done = 0
         self.first = self.last = self._features()
 
@@ -88,8 +93,9 @@ class DriftRecorder:
         self.done += 1
         features = self._features()
         for name, curves in self.curves.items():
-            curves["step"].append(feature_drift(self.last[name], features[name]))
-            curves["since_switch"].append(feature_drift(self.first[name], features[name]))
+            for curve, (since, metric) in CURVES.items():
+                before = self.last if since == "step" else self.first
+                curves[curve].append(feature_drift(before[name], features[name], metric))
         self.last = features
 
     def state_dict(self) -> dict[str, Any]:

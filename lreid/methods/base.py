@@ -143,6 +143,10 @@ class Method:
         """
         return None
 
+    def figures(self) -> dict[str, float]:
+        """What it says of itself after a task, by name, for ``results.json``."""
+        return {}
+
     def end_step(self, batch: Batch) -> None:
         """Called for each batch after the last update with it."""
 

@@ -26,7 +26,7 @@ from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import keep_freed_memory, pick_device
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation import Evaluator, Observer, SwitchObserver, TeacherDivergence
+from lreid.evaluation import CurveObserver, Evaluator, Observer, SwitchObserver, TeacherDivergence
 from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
@@ -117,6 +117,10 @@ def _train(
             device=device,
             accuracy=accuracy,
             stop=stop,
+        )
+    if accuracy is not None and cfg.EVAL.CURVE_IMAGES:
+        trainer.observers["curve"] = CurveObserver(
+            method, accuracy, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES
         )
     if cfg.EVAL.DRIFT_STEPS:
         trainer.observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)

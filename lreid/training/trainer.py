@@ -217,6 +217,7 @@ class Trainer:
     def _close(self, task: Task) -> None:
         """Saves a finished task and reports it."""
         self.results["exemplars"] = self.method.exemplars
+        self.results["method_figures"] = self.method.figures()
         self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
         self.at = Position(task.index + 1)
         self.folder.save_task(task.index, self._state())

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lreid.apps.options import load_run_config
+from lreid.config import check_values
+
 COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
 WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/bench_train.py")
 
@@ -49,6 +52,28 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
         asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help"))) for asked, options in told.items()
     }
     assert not {asked: options for asked, options in unknown.items() if options}
+
+
+def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
+    """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
+    lines = [line for block in blocks(pages["docs/papers.md"].replace("\\\n", ""), "") for line in block.splitlines()]
+    found = [shlex.split(line)[2:] for line in lines if line.startswith("python tools/")]
+    assert len(found) > 25
+    for words in found:
+        given: dict[str, list[str]] = {"--config": [], "--methods": [], "--out": [], "--vary": [], "": []}
+        option = ""
+        for word in words:
+            option = word if word.startswith("--") else option
+            if word == option:
+                continue
+            if option in ("--config", "--out") and re.fullmatch(r"[A-Z]+\.[A-Z_]+", word):
+                option = ""  # keys and values at the end
+            given[option].append(word)
+        key, *values = given["--vary"] or [""]
+        for method in given["--methods"] or [""]:
+            for value in values or [""]:
+                files = [*given["--config"], *[f"methods/{method}"] * bool(method)]
+                check_values(load_run_config(files, [*given[""], *[key, value] * bool(key)]))
 
 
 def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> None:

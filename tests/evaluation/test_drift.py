@@ -97,6 +97,10 @@ def test_recorder_follows_every_set_for_the_first_steps() -> None:
         assert recorder.curves[name]["step"] == steps[:3]
         assert recorder.curves[name]["since_switch"] == [feature_drift(first, each) for each in later[:3]]
         assert steps[0] > 0
+        cosines = [feature_drift(a, b, "cosine") for a, b in zip([first, *later], later, strict=False)]
+        assert recorder.curves[name]["step_cosine"] == cosines[:3]
+        since = [feature_drift(first, each, "cosine") for each in later[:3]]
+        assert recorder.curves[name]["since_switch_cosine"] == since
     assert recorder.curves.keys() == sets.keys()
 
 

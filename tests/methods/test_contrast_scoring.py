@@ -136,6 +136,8 @@ def test_an_image_is_scored_when_it_comes_and_again_after_every_interval(
         again += len(due)
         ages += [step - entered[name] for name in stored]
     assert method.rescored == again > 0
+    share = 100 * again / (method.memory.budget * method.memory.steps)
+    assert method.figures() == {"rescored_percent": pytest.approx(share, abs=1e-4)}
     assert max(ages) > 3  # some stayed longer than an interval
     assert method.memory.steps == 12
 

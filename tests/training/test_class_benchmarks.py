@@ -18,7 +18,8 @@ from class_archives import (
 )
 from PIL import Image
 
-from lreid.config import check_values, load_config
+from lreid.build import with_method_defaults
+from lreid.config import check_values, leaves, load_config
 from lreid.training.run import train
 
 
@@ -46,7 +47,7 @@ SMALL: dict[str, tuple[Writer, str, int, int]] = {  # archive, its folder, class
     "contrast-svhn": (write_svhn, "svhn", 10, 1),
     "contrast-imagenet100": (write_folder, "imagenet100", 4, 1),
 }
-KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
+KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.FIRST_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
 SMALL_NETWORK = ["MODEL.BACKBONE", "small"]  # in place of the two large kinds of ResNet-18
 SMALLER = {"contrast-imagenet100": ["INPUT.HEIGHT", "64", "INPUT.WIDTH", "64"]}
 
@@ -99,3 +100,39 @@ def test_a_file_names_itself_and_its_values_are_allowed(name: str) -> None:
     assert name == cfg.BENCHMARK.NAME
     assert cfg.EVAL.ACCURACY and cfg.STREAM.SEGMENT
     assert (cfg.INPUT.FLIP == 0) == ("online" in name)
+
+
+SGD = {"TRAIN.OPTIMIZER": "sgd", "TRAIN.MOMENTUM": 0.9, "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.SCHEDULE": "cosine"}
+SGD |= {"TRAIN.WARMUP_EPOCHS": 10, "STREAM.SEGMENT": 512, "METHOD.EXEMPLARS": 500, "EVAL.PROBE_EPOCHS": 100}
+ONLINE = {
+    "TRAIN.OPTIMIZER": "sgd",
+    "TRAIN.MOMENTUM": 0.0,
+    "TRAIN.WEIGHT_DECAY": 0.0,
+    "TRAIN.LR": 0.1,
+    "TRAIN.EPOCHS": 1,
+}
+ONLINE |= {"STREAM.SEGMENT": 10, "STREAM.ITERATIONS": 1, "INPUT.FLIP": 0.0, "MODEL.BACKBONE": "resnet18_reduced"}
+STREAM = {"TRAIN.OPTIMIZER": "adam", "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.DECAY_FACTOR": 1.0, "STREAM.SEGMENT": 256}
+STREAM |= {"EVAL.PROBE_OPTIMIZER": "adam", "EVAL.PROBE_LR": 3e-4, "EVAL.PROBE_EPOCHS": 500}
+PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A; Contrast Scoring, A.1
+    "seq-cifar10": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 100, "TRAIN.LR": 0.5, "METHOD.TEMPERATURE": 0.5}
+    | {"METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01, "EVAL.PROBE_LR": 1.0},
+    "seq-cifar100": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 100, "TRAIN.LR": 0.5, "EVAL.PROBE_LR": 0.1},
+    "seq-tiny-imagenet": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 50, "TRAIN.LR": 0.1, "EVAL.PROBE_LR": 0.1}
+    | {"METHOD.DISTILLATION_TEMPERATURE": 0.1, "METHOD.TEACHER_TEMPERATURE": 0.1, "METHOD.TEMPERATURE": 0.5},
+    "rotated-mnist": SGD | {"TRAIN.FIRST_EPOCHS": 100, "TRAIN.EPOCHS": 20, "TRAIN.LR": 0.01, "EVAL.PROBE_LR": 1.0}
+    | {"METHOD.TEMPERATURE": 0.1, "METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01},
+    "split-cifar10-online": ONLINE | {"METHOD.EXEMPLARS": 200, "INPUT.HEIGHT": 32},
+    "split-cifar100-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 32},
+    "split-mini-imagenet-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 84},
+    "contrast-cifar10": STREAM | {"TRAIN.LR": 1e-4, "TRAIN.EPOCHS": 500, "STREAM.CORRELATION": 500}
+    | {"METHOD.TEMPERATURE": 0.5, "MODEL.BACKBONE": "resnet18_cifar"},
+    "contrast-imagenet100": STREAM | {"TRAIN.LR": 4e-4, "TRAIN.EPOCHS": 100, "STREAM.CORRELATION": 100}
+    | {"METHOD.TEMPERATURE": 0.07, "MODEL.BACKBONE": "resnet18_plain"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_figures(name: str) -> None:
+    resolved = dict(leaves(with_method_defaults(load_config([f"benchmarks/{name}"]))))
+    assert {key: resolved[key] for key in PUBLISHED[name]} == PUBLISHED[name]
