@@ -1,6 +1,7 @@
 # make train     sets up .venv and trains DwoPP on the built-in benchmark
 # make test      sets up .venv and runs all tests
 # make quick     the tests without whole runs, processes, browsers and fuzzing: under two minutes on two idle cores
+# make survive   kills, failing disks, races and damaged input, for most of an hour; writes docs/reliability.md
 # make coverage  all tests, a quarter slower; prints how many lines they do not reach
 # make lint      checks style and types
 # make docs      builds the documentation into site/
@@ -12,7 +13,7 @@ BIN := .venv/bin
 # faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-.PHONY: train test quick coverage lint docs lock clean
+.PHONY: train test quick survive coverage lint docs lock clean
 
 train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
@@ -22,6 +23,9 @@ test: .venv/developing
 
 quick: .venv/developing
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not fuzz" $(ARGS)
+
+survive: .venv/developing
+	$(BIN)/python tests/survival/survive.py $(ARGS)
 
 coverage: .venv/developing
 	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term:skip-covered $(ARGS)

@@ -15,6 +15,10 @@ class InputError(Exception):
     """
 
 
+class NotConfirmed(InputError):
+    """A change that was made, which the disk does not confirm to be lasting; the message says "done, but"."""
+
+
 class ArgumentError(InputError):
     """An argument of a function or class that is wrong; the message begins with its name.
 

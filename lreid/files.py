@@ -18,7 +18,7 @@ from typing import IO, Any
 import filelock
 import torch
 
-from lreid.errors import InputError
+from lreid.errors import InputError, NotConfirmed
 
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # of systems and folders that cannot do it
@@ -80,6 +80,7 @@ def write_atomically(
 
     Raises:
         InputError: the folder cannot be written to or the disk is full; what was there before stays.
+        NotConfirmed: as :func:`sync_folder`.
     """
     path = real_path(path)
     try:
@@ -187,12 +188,12 @@ def sync_folder(folder: Path, changed: Path) -> None:
     """Forces the names of a folder to disk, so that a power cut does not undo a rename.
 
     Raises:
-        InputError: the disk does not confirm it; what was ``changed`` is changed all the same.
+        NotConfirmed: the disk does not confirm it; what was ``changed`` is changed all the same.
     """
     try:
         _sync(folder)
     except OSError as error:
-        raise InputError(
+        raise NotConfirmed(
             f"{changed}: done, but the disk does not confirm it ({error.strerror}), so a power cut may undo it; "
             "check the disk"
         ) from None

@@ -88,7 +88,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Lets others have the folder."""
         if self.handler is not None:
             logger.removeHandler(self.handler)
-            self.handler.close()
+            with suppress(OSError):  # a full disk is told by what cannot be saved, not by the log of it
+                self.handler.close()
         if not self.writes:
             return
         if not (self.path / "config.yaml").exists():

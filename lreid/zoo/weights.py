@@ -11,7 +11,7 @@ import pooch
 import safetensors.torch
 from torch import Tensor
 
-from lreid.errors import InputError
+from lreid.errors import InputError, NotConfirmed
 from lreid.files import alone, make_folder, remove_leftovers, write_atomically
 from lreid.zoo.cards import Card, read_card
 from lreid.zoo.download import Download
@@ -36,7 +36,12 @@ def write_entry(card: Card, content: bytes) -> None:
     try:
         make_folder(folder)
         with alone(folder):
-            write_atomically(folder / weights_name(card), lambda file: file.write(content))
+            try:
+                write_atomically(folder / weights_name(card), lambda file: file.write(content))
+            except NotConfirmed:  # of the weights; the entry is as it was
+                raise InputError(
+                    f"{card.file}: not written, as the disk does not confirm the weights; check it"
+                ) from None
             card.write()
     except OSError as error:
         raise InputError(f"{folder}: cannot be written to ({error.strerror}); choose another folder") from None

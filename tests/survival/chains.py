@@ -1,0 +1,134 @@
+"""Runs that are killed again and again at random moments, with every method and option, until they end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from coloured import write_class
+from commands import KEYS, Counts, leftovers_in, names_in, outcome
+from processes import start, wait
+from tiny import TINY
+from yacs.config import CfgNode
+
+from lreid.config import CONFIGS, load_config
+from lreid.errors import InputError, Stopped
+from lreid.training.run import train
+
+# Besides every method as it comes: options, and numbers of processes.
+VARIANTS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "drift": ("er_ace", {"EVAL.DRIFT_STEPS": 2}, 1),
+    "drift of dwopp": ("dwopp", {"EVAL.DRIFT_STEPS": 2}, 1),
+    "accuracy": ("lwf", {"EVAL.ACCURACY": True, "INPUT.WIDTH": 32}, 1),
+    "accuracy and drift": ("er", {"EVAL.ACCURACY": True, "EVAL.DRIFT_STEPS": 2, "INPUT.WIDTH": 32}, 1),
+    "workers": ("dwopp", {"DATA.WORKERS": 1, "MODEL.BACKBONE": "small"}, 1),
+    "accumulate": ("dwopp", {"TRAIN.ACCUMULATE": 2}, 1),
+    "stream": ("er", {"STREAM.SEGMENT": 4, "STREAM.ITERATIONS": 2, "TRAIN.OPTIMIZER": "sgd"}, 1),
+    "paths": ("lwf_plus", {"METHOD.STORE": "paths", "METHOD.EXEMPLARS": 6}, 1),
+    "two processes": ("dwopp", {}, 2),
+    "two processes with exemplars": ("bot_ft_plus", {"METHOD.EXEMPLARS": 6}, 2),
+}
+HANGS = 300.0  # seconds after which a run of one hangs, on a busy machine too
+
+
+def titles() -> list[str]:
+    """Of all runs: every method, and the variants."""
+    return [*sorted(file.stem for file in (CONFIGS / "methods").glob("*.yaml")), *VARIANTS]
+
+
+def chain(title: str, folder: Path, kills: int, seed: int = 0) -> Counts:
+    """Trains a run unbroken, and another time with so many attempts at killing it; they must end alike."""
+    method, keys, count = VARIANTS.get(title, (title, {}, 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    cfg, rng, counts = _config(method, keys, folder), random.Random(f"{title} {seed}"), Counts()
+    begun = time.monotonic()
+    if _ended(_begin(cfg, folder / "unbroken", count)) != [0] * count:
+        raise RuntimeError(f"{title}: does not train")
+    lasted = time.monotonic() - begun
+    out = folder / "run-0"
+    for attempt in range(min(kills, 6) if cfg.DATA.WORKERS else kills):
+        pids = _begin(cfg, out, count)
+        time.sleep(rng.uniform(0.0, 0.8 * lasted))
+        stop = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)[attempt % 4]
+        for pid in pids if stop != signal.SIGKILL or attempt % 3 else rng.sample(pids, 1):
+            os.kill(pid, stop)
+        statuses = _ended(pids)
+        counts.numbers["kills"] += -signal.SIGKILL in statuses
+        counts.numbers["stops"] += 128 + stop in statuses
+        if 1 in statuses and count == 1:  # of several, those whose partner was killed may end as they like
+            counts.wrong("tracebacks", title)
+        if 2 in statuses and count == 1:
+            counts.wrong("damaged", f"{title}: a run could not be taken up after attempt {attempt}")
+        if statuses == [0] * count:  # the end came first
+            _compare(title, out, folder / "unbroken", counts)
+            out = folder / f"run-{attempt + 1}"
+    if _ended(_begin(cfg, out, count)) != [0] * count:
+        counts.wrong("lost", f"{title}: the run does not end")
+    else:
+        _compare(title, out, folder / "unbroken", counts)
+    return counts
+
+
+def _compare(title: str, out: Path, unbroken: Path, counts: Counts) -> None:
+    """A run that has ended with one that was not broken off."""
+    counts.numbers["runs"] += 1
+    if outcome(out) != outcome(unbroken):
+        counts.wrong("resumes not bit-equal", title)
+    if strange := leftovers_in(out) | (names_in(out) ^ names_in(unbroken)):
+        counts.wrong("leftovers", f"{title}: {sorted(strange)}")
+
+
+def _config(method: str, keys: dict[str, Any], folder: Path) -> CfgNode:
+    """Of a run of a second, which saves after every step."""
+    pairs = TINY | KEYS | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
+    if "EVAL.ACCURACY" in keys:
+        home = folder / "classes"
+        for name, hue in (("a", 0), ("b", 90), ("c", 180), ("d", 270)):
+            write_class(home / "train" / name, [f"hsl({hue + shade},100%,50%)" for shade in range(4)])
+            write_class(home / "test" / name, [f"hsl({hue + shade},100%,50%)" for shade in (5, 6)])
+        pairs["BENCHMARK.TRAIN"] = [f"folder:{home}"]
+    words = [str(part) for pair in pairs.items() for part in pair]
+    return load_config([CONFIGS / "methods" / f"{method}.yaml"], words)
+
+
+def _begin(cfg: CfgNode, out: Path, count: int) -> list[int]:
+    """The processes of a run; each ends with the status that the command would have."""
+
+    def work() -> int:
+        try:
+            train(cfg, out, resume=True)
+        except InputError:
+            return 2
+        except Stopped as stopped:
+            return stopped.status
+        except Exception:
+            traceback.print_exc()
+            return 1
+        return 0
+
+    if cfg.DATA.WORKERS:  # loader processes are forked by a process that was started, not forked itself
+        words = [sys.executable, "-m", "lreid", "train", "--resume", "--out", str(out), "--config"]
+        saved = out.with_name("workers.yaml")
+        saved.write_text(cfg.dump())
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return [subprocess.Popen([*words, str(saved)], env=environment, **quiet).pid]
+    if count == 1:
+        return [start(work)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [start(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
+
+
+def _ended(pids: list[int]) -> list[int]:
+    return [wait(pid, HANGS) for pid in pids]

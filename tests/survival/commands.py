@@ -1,0 +1,402 @@
+"""Commands in processes that are killed, or whose disk fails, at any one call; and what must hold afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import logging
+import os
+import shutil
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from checkpoints import write_checkpoint, write_images, write_world
+from entries import write_card
+from faults import Faults
+from processes import start, wait
+from tiny import TINY, tiny_config
+from torch import nn
+
+from lreid.apps.cli import run_command
+from lreid.apps.search.named_gallery import NamedGallery
+from lreid.checkpoint import load_checkpoint, load_newest
+from lreid.data.synthetic import load_synthetic
+from lreid.errors import InputError
+from lreid.files import leftovers, read_json, read_tensors
+from lreid.gallery.places import place_of
+from lreid.models import register_backbone
+from lreid.training.run import train
+from lreid.zoo import read_card, read_entry
+
+# What is counted, besides kills and failures: each must be 0.
+WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "told otherwise than done")
+KEYS = {
+    "DEVICE": "cpu",
+    "MODEL.BACKBONE": "few",
+    "BENCHMARK.TASKS_PER_DATASET": 2,
+    "TRAIN.EPOCHS": 1,
+    "TRAIN.CHECKPOINT_STEPS": 2,
+}
+
+
+@register_backbone("few")
+class Few(nn.Sequential):
+    """A network of few and small weights, so that a checkpoint is a handful of writes."""
+
+    dim = 16
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
+
+
+@dataclass
+class Counts:
+    """How often something was done and what came out wrong, with a line about each fault."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def wrong(self, what: str, about: str) -> None:
+        self.numbers[what] += 1
+        self.faults.append(f"{what}: {about}")
+
+    def add(self, other: Counts) -> None:
+        self.numbers += other.numbers
+        self.faults += other.faults
+
+
+def outcome(run: Path) -> Any:
+    """Of a finished run: results but for what a clock decides, and the weights of the last task, bit for bit."""
+    results = read_json(run / "results.json")
+    for name in ("seconds", "images_per_second", "peak_memory_mib"):
+        results.pop(name, None)
+    last = max((run / "checkpoints").glob("task-*.pt"))
+    weights = {name: each.numpy().tobytes() for name, each in read_tensors(last)["model"].items()}
+    return results, weights
+
+
+@dataclass(frozen=True)
+class World:
+    """What the commands work on: a model, another one, images, and a finished run."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> World:
+        write_world(folder, identities=2, images=3)
+        for seed, name in enumerate(("model.pt", "other.pt")):
+            write_checkpoint(folder / name, seed, MODEL__BACKBONE="few")
+        drawn = load_synthetic(
+            "station", train_identities=1, test_identities=2, images_per_identity=3, distractors=1, seed=0
+        )
+        write_images(folder / "more", drawn.gallery, "p{pid}/{number}.png")
+        train(tiny_config(KEYS), folder / "run")
+        state = load_checkpoint(folder / "model.pt")
+        (folder / "model.safetensors").write_bytes(safetensors.torch.save(state["model"]))
+        return cls(folder)
+
+    def search(self, *words: object) -> list[str]:
+        return ["search", *map(str, words)]
+
+    def build(self, name: str, images: str = "g", model: str = "model.pt") -> None:
+        call(
+            self.search("build", name, self.folder / images, "--checkpoint", self.folder / model, "--device", "cpu"),
+            Path(),
+        )
+
+
+@contextlib.contextmanager
+def within(folder: Path) -> Iterator[None]:
+    """The current folder is another one."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def call(words: list[str], folder: Path) -> tuple[int, str]:
+    """Exit status and standard error of a command in a folder; an exception comes out as status 1 and a traceback."""
+    err = io.StringIO()
+    logging.root.handlers.clear()  # they write to the output of a command before
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
+        try:
+            status = run_command(words[0], words[1:], prog="lreid")
+        except SystemExit as end:
+            status = int(end.code or 0)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+    return status, err.getvalue()
+
+
+def galleries(folder: Path) -> Any:
+    """Paths, identities and model of every version of every gallery in a folder, as they are found when opened."""
+    found = {}
+    for name in ("people.gallery", "copy.gallery"):
+        place = place_of(folder / name)
+        if not place.exists():
+            with contextlib.suppress(InputError):  # there is none; but it was opened
+                place.load()
+        for version in [place, *place.others()] if place.exists() else []:
+            named = NamedGallery.load(version, unfinished=True)
+            labels, about = named.gallery.labels(), named.gallery.about
+            rows = sorted(zip(labels.paths, labels.ids.tolist(), strict=True))
+            found[Path(str(version)).name] = (about.model, about.whole, about.threshold, tuple(rows))
+    return found
+
+
+def trained(folder: Path) -> Any:
+    """The outcome of a run that is finished, None before; one checkpoint at least is whole, if there is any."""
+    load_newest(folder / "run" / "checkpoints")
+    with contextlib.suppress(OSError):
+        if len(read_json(folder / "run" / "results.json")["mAP"]) == 2:
+            return outcome(folder / "run")
+    return None
+
+
+def entry(folder: Path) -> Any:
+    """Hash and weights of the entry of a zoo."""
+    card, state = read_entry(read_card(folder / "zoo" / "mine.json"))
+    return card.sha256, {name: each.numpy().tobytes() for name, each in state.items()}
+
+
+def downloaded(folder: Path) -> Any:
+    """What a cache holds but for what is not whole yet."""
+    return {file.name: file.read_bytes() for file in (folder / "cache").glob("*.safetensors")}
+
+
+def files(*names: str) -> Callable[[Path], Any]:
+    """A state: the contents of files, None where there is none."""
+    return lambda folder: {name: (folder / name).read_bytes() if (folder / name).exists() else None for name in names}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line and what it changes.
+
+    Attributes:
+        words: of the command, for :func:`call`.
+        prepare: makes what is there before, in the current folder.
+        state: what is there, told by what opens it; an InputError is damage.
+        parts: it changes several things one after the other, each as a whole.
+        resumes: its interrupted work is taken up by the same command, and part of it may stay until then.
+        opens: whether ``state`` opens what it looks at as the program does, which removes leftovers; else the same
+            command does when it is given again.
+    """
+
+    words: list[str]
+    prepare: Callable[[], Any]
+    state: Callable[[Path], Any]
+    parts: bool = False
+    resumes: bool = False
+    opens: bool = True
+
+
+def commands(world: World) -> dict[str, Command]:
+    """All commands that write, small enough to be done a thousand times."""
+    there = world.folder
+
+    def with_versions() -> None:
+        world.build("people.gallery", "more")
+        world.build("people.gallery.next", "more", "other.pt")
+        world.build("people.gallery.previous", "more", "other.pt")
+
+    def reindexed() -> None:
+        world.build("people.gallery")
+        call(world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", "--device", "cpu"), Path())
+
+    def published() -> None:
+        Path("zoo").mkdir()
+        content = (there / "model.safetensors").read_bytes()
+        Path("zoo/mine.safetensors").write_bytes(content)  # as before file names held hashes
+        write_card(Path("zoo/mine.json").absolute(), content)
+
+    def to_download() -> None:
+        content = (there / "model.safetensors").read_bytes()
+        write_card(Path("mine.json").absolute(), content, url=(there / "model.safetensors").as_uri())
+
+    def with_results() -> None:
+        shutil.copytree(there / "run", "run")
+        Path("run/report.html").unlink()
+
+    device = ("--device", "cpu")
+    somebody = min(path.name for path in (there / "more").iterdir())
+    keys = [str(part) for pair in (TINY | KEYS).items() for part in pair]
+    queried = files("matches/matches.json", "matches/matches.html")
+    return {
+        "build": Command(
+            world.search("build", "people.gallery", there / "g", "--checkpoint", there / "model.pt", *device),
+            lambda: None,
+            galleries,
+        ),
+        "add": Command(
+            world.search("add", "people.gallery", there / "more", *device),
+            lambda: world.build("people.gallery"),
+            galleries,
+        ),
+        "remove": Command(
+            world.search("remove", "people.gallery", "--identity", somebody, "--everywhere"),
+            with_versions,
+            galleries,
+            parts=True,
+        ),
+        "calibrate": Command(
+            world.search("calibrate", "people.gallery", there / "q", *device),
+            lambda: world.build("people.gallery"),
+            galleries,
+        ),
+        "query": Command(
+            world.search("query", "people.gallery", there / "q", "--out", "matches", *device),
+            lambda: world.build("people.gallery"),
+            queried,
+            parts=True,
+            opens=False,
+        ),
+        "reindex": Command(
+            world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", *device),
+            lambda: world.build("people.gallery"),
+            galleries,
+            resumes=True,
+        ),
+        "rollback": Command(world.search("rollback", "people.gallery"), reindexed, galleries, resumes=True),
+        "migrate": Command(
+            world.search("migrate", "people.gallery", "copy.gallery"), lambda: world.build("people.gallery"), galleries
+        ),
+        "publish": Command(["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"], published, entry),
+        "download": Command(["zoo", "fetch", "mine.json"], to_download, downloaded, resumes=True, opens=False),
+        "report": Command(
+            ["report", "run", "--html", "compared.html"],
+            with_results,
+            files("run/report.html", "compared.html"),
+            parts=True,
+            opens=False,
+        ),
+        "train": Command(
+            ["train", "--resume", "--out", "run", *keys], lambda: None, trained, resumes=True, opens=False
+        ),
+    }
+
+
+@dataclass
+class Trial:
+    """A command that is tried with every call failing in turn.
+
+    Args:
+        name: of the command.
+        command: see there.
+        folder: to work in.
+    """
+
+    name: str
+    command: Command
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.template = self.folder / f"{self.name}-before"
+        self.template.mkdir(parents=True)
+        with within(self.template):
+            self.command.prepare()
+        done = self._copy("after")
+        with Faults(done, None).patched() as faults:
+            status, err = call(self.command.words, done)
+        assert status == 0, err
+        self.calls = faults.calls
+        self.before, self.after = self.command.state(self.template), self.command.state(done)
+        assert self.before != self.after
+        self.names = names_in(self.template), names_in(done)
+
+    def run(self, step: int = 1) -> Counts:
+        """Each call, or every so many-th, is once the last one of its process, and fails once."""
+        counts = Counts()
+        numbers = range(0, len(self.calls), step)
+        for number, kill in itertools.product(numbers, (True, False)):
+            fault = "kill" if kill else ("EIO", "ENOSPC")[number // step % 2]
+            here = self._copy(f"{number}-{fault}")
+            self._once(here, number, fault, counts)
+            shutil.rmtree(here)
+        return counts
+
+    def _copy(self, name: str) -> Path:
+        to = self.folder / f"{self.name}-{name}"
+        shutil.copytree(self.template, to)
+        return to
+
+    def _once(self, here: Path, number: int, fault: str, counts: Counts) -> None:
+        command, told = self.command, self.folder / f"{here.name}.told"
+
+        def act(number: int | None) -> None:
+            with Faults(here, number, fault).patched() as faults:
+                status, err = call(command.words, here)
+            told.write_text(json.dumps([status, err, faults.failed]))
+
+        killed = wait(start(lambda: act(number))) == -signal.SIGKILL
+        status, err, failed = (None, "", ["kill"]) if killed else json.loads(told.read_text())
+        about = f"{self.name}, {fault} at call {number} of {len(self.calls)} ({self.calls[number : number + 1]}): {err}"
+        counts.numbers[f"{'kills' if fault == 'kill' else 'failures'}"] += bool(failed)
+        if status == 1 or "Traceback" in err or err.count("\n") > 1:
+            counts.wrong("tracebacks", about)
+        if not self._is_sound(here, counts, about):
+            return
+        found = command.state(here)
+        if not killed:
+            several = command.parts or command.resumes  # of which a message names one
+            done = status == 0 or "done, but" in err
+            if done != (found == self.after) and (status == 0 or not several):
+                counts.wrong("told otherwise than done", about)
+        if command.opens:
+            self._count_leftovers(here, self.names[0] | self.names[1], counts, about, resumes=command.resumes)
+        if found != self.after or not command.opens:
+            wait(start(lambda: act(None)))
+            status, err, _ = json.loads(told.read_text())
+            if status != 0:
+                counts.wrong("lost", f"{about}; then {err}")
+                return
+            if not self._is_sound(here, counts, about):
+                return
+            if command.state(here) != self.after:
+                counts.wrong("resumes not bit-equal" if self.name == "train" else "lost", about)
+            self._count_leftovers(here, self.names[1], counts, about)
+        told.unlink(missing_ok=True)
+
+    def _is_sound(self, here: Path, counts: Counts, about: str) -> bool:
+        """Whether all can be opened and is as it was before or as it is after."""
+        try:
+            found = self.command.state(here)
+        except InputError as error:
+            counts.wrong("damaged", f"{about}: {error}")
+            return False
+        whole = found in (self.before, self.after)
+        if self.command.parts or (self.command.resumes and isinstance(found, dict)):
+            keys = {"people.gallery"} if self.name in ("reindex", "rollback") else {*self.before, *self.after}
+            whole = all(found.get(key) in (self.before.get(key), self.after.get(key)) for key in keys)
+        if not whole:
+            counts.wrong("lost", about)
+        return whole
+
+    def _count_leftovers(
+        self, here: Path, expected: set[str], counts: Counts, about: str, *, resumes: bool = False
+    ) -> None:
+        unfinished = leftovers_in(here)
+        strange = unfinished if resumes else unfinished | (names_in(here) - expected)
+        if strange:
+            counts.wrong("leftovers", f"{about}: {sorted(strange)}")
+
+
+def leftovers_in(folder: Path) -> set[str]:
+    """Files that a process was writing when it ended."""
+    return {str(path) for each in (folder, *folder.rglob("*")) if each.is_dir() for path in leftovers(each)}
+
+
+def names_in(folder: Path) -> set[str]:
+    """Of all files."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,189 @@
+"""Input of any kind, read in this process: what is no good must be told in an InputError, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import yaml
+from commands import Counts, World
+from entries import write_card
+from galleries import small
+from PIL import Image
+
+from lreid import results
+from lreid.checkpoint import load_checkpoint, load_newest
+from lreid.config import config_from_text, default_config, load_config
+from lreid.data.images import read_image
+from lreid.data.listing import list_csv
+from lreid.errors import InputError
+from lreid.gallery import Gallery
+from lreid.gallery.faiss import gallery_file
+from lreid.zoo import read_card, read_safetensors
+
+warnings.filterwarnings("ignore")  # of libraries, about images
+HOSTILE: list[Any] = [None, True, -1, 0, 10**30, -0.5, float("nan"), float("inf"), "", "x", "\n\x1b[31m", "\0", "../x"]
+HOSTILE += [[], [None], [[]], [1, "a"], {}, {"a": None}, {"": {}}, "[" * 5000, 2**63, "9" * 5000]
+
+
+def spoilt(value: Any, rng: random.Random) -> Any:
+    """Plain data of which one value, or another later one, is hostile or gone; what it was made of stays."""
+    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.08:
+        return rng.choice(HOSTILE)
+    places = list(value) if isinstance(value, dict) else list(range(len(value)))
+    at, copied = rng.choice(places), value.copy()
+    if rng.random() < 0.1:
+        del copied[at]
+    else:
+        copied[at] = spoilt(value[at], rng)
+    return copied
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """Cut, with bits flipped, blanked, or parts moved or repeated; at its ends more often than their share."""
+    size, kind = len(content), rng.choice(("cut", "flip", "flip", "blank", "move", "repeat"))
+    near = rng.randrange(min(200, size))
+    place = rng.choice((rng.randrange(size), near, size - 1 - near))
+    end = min(size, place + rng.randint(1, 64))
+    if kind == "cut":
+        return content[:place]
+    if kind == "flip":
+        flipped = bytearray(content)
+        for at in [place, *(rng.randrange(size) for _ in range(rng.randrange(4)))]:
+            flipped[at] ^= 1 << rng.randrange(8)
+        return bytes(flipped)
+    if kind == "blank":
+        return content[:place] + bytes(end - place) + content[end:]
+    return content[end:] + content[place:end] if kind == "move" else content[:end] + content[place:]
+
+
+def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Random], Any], Callable[[Any], Any]]]:
+    """By name: what makes an input, and what reads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "file"
+
+    def written(read: Callable[[Path], Any], path: Path = file) -> Callable[[bytes], Any]:
+        def write_and_read(content: bytes) -> Any:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            return read(path)
+
+        return write_and_read
+
+    run = (world.folder / "run" / "results.json").read_bytes()
+    plain = json.loads(run)
+    tree = yaml.safe_load(default_config().dump())
+    write_card(folder / "mine.json", b"weights")
+    card = (folder / "mine.json").read_bytes()
+    small(at=folder / "small").save()
+    gallery = (folder / "small").read_bytes()
+    indexes, header, arrays, _ = gallery_file.read_gallery(folder / "small", False)
+    state = load_checkpoint(world.folder / "run" / "checkpoints" / "task-02.pt")
+    torch.save(state, folder / "task.pt")
+    weights = safetensors.torch.save({"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)})
+    table = b"path,pid,camid,split,domain,time\na.jpg,1,1,train,x,5\nb.jpg,2,1,query,x,\nc.jpg,1,2,gallery,y,7\n"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 12, 3), np.uint8)).save(folder / "a.png")
+    Image.open(folder / "a.png").save(folder / "a.jpg")
+    Image.open(folder / "a.png").save(folder / "a.webp")
+    checkpoint = (folder / "task.pt").read_bytes()
+
+    def gallery_of(pair: tuple[Any, Any]) -> Any:
+        gallery_file.write_gallery(file, indexes, pair[0], pair[1])
+        return Gallery.load(file)
+
+    def resumed(state: dict[str, Any]) -> Any:
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        torch.save(state, folder / "checkpoints" / "last.pt")
+        return load_newest(folder / "checkpoints")
+
+    def columns(rng: random.Random) -> dict[str, np.ndarray]:
+        name, kind = rng.choice(sorted(arrays)), rng.choice((np.int64, np.int32, np.float64, np.bool_))
+        if arrays[name].dtype.kind == "U":
+            return {each: array for each, array in arrays.items() if each != name}
+        size = rng.choice((0, 1, len(arrays[name])))
+        return arrays | {name: np.array([rng.randint(-3, 20) for _ in range(size)]).astype(kind)}
+
+    def image(name: str) -> tuple[Callable[[random.Random], Any], Callable[[Any], Any]]:
+        content = (folder / name).read_bytes()
+        return lambda rng: damaged(content, rng), written(
+            lambda path: read_image(str(path), height=8, width=4), folder / "images" / name
+        )
+
+    def damages(content: bytes) -> Callable[[random.Random], bytes]:
+        return lambda rng: damaged(content, rng)
+
+    as_json = lambda value: json.dumps(value).encode("utf-8", "surrogatepass")  # noqa: E731
+    words = [str(each) for each in HOSTILE]
+    keys = [f"{group}.{key}" for group, value in tree.items() if isinstance(value, dict) for key in value]
+    return {
+        "results, spoilt": (
+            lambda rng: as_json(spoilt(plain, rng)),
+            written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
+        ),
+        "results, damaged": (
+            damages(run),
+            written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
+        ),
+        "card, spoilt": (
+            lambda rng: as_json(spoilt(json.loads(card), rng)),
+            written(read_card, folder / "cards" / "mine.json"),
+        ),
+        "card, damaged": (damages(card), written(read_card, folder / "cards" / "mine.json")),
+        "safetensors": (damages(weights), written(read_safetensors)),
+        "checkpoint, damaged": (damages(checkpoint), written(load_checkpoint)),
+        "checkpoint to go on from": (
+            lambda rng: state | {(part := rng.choice(sorted(state))): spoilt(state[part], rng)},
+            resumed,
+        ),
+        "gallery, damaged": (damages(gallery), written(Gallery.load)),
+        "gallery, header": (
+            lambda rng: (
+                (header | {(key := rng.choice(sorted(header))): spoilt(header[key], rng)}, arrays)
+                if rng.random() < 0.7
+                else (header, columns(rng))
+            ),
+            gallery_of,
+        ),
+        "config, text": (lambda rng: yaml.safe_dump(spoilt(tree, rng)), lambda text: config_from_text(text, "text")),
+        "config, damaged": (
+            damages(yaml.safe_dump(tree).encode()),
+            written(lambda path: load_config([path]), folder / "damaged.yaml"),
+        ),
+        "config, pairs": (
+            lambda rng: [rng.choice([*keys, *words]), rng.choice(words)],
+            lambda pair: load_config([], pair),
+        ),
+        "table of images": (damages(table), written(lambda path: list_csv(path, "train"), folder / "index.csv")),
+        **{f"image, {name[2:]}": image(name) for name in ("a.png", "a.jpg", "a.webp")},
+    }
+
+
+def read_any(world: World, folder: Path, number: int, seed: int = 0) -> Counts:
+    """Reads so many inputs, of each kind as many."""
+    counts, kinds = Counts(), readers(world, folder)
+    for name, (make, read) in kinds.items():
+        rng, told = random.Random(f"{name} {seed}"), set()
+        for _ in range(max(1, number // len(kinds))):
+            given = make(rng)
+            counts.numbers["inputs"] += 1
+            try:
+                read(given)
+            except InputError as error:
+                if not str(error).strip():
+                    counts.wrong("tracebacks", f"{name}: an error without words")
+            except Exception as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                about = f"{name}: {type(error).__name__} at {where.filename}:{where.lineno}: {str(error)[:200]}"
+                counts.numbers["tracebacks"] += 1
+                if about[:80] not in told:
+                    counts.faults.append(f"tracebacks: {about}; input {repr(given)[-300:]}")
+                told.add(about[:80])
+    return counts

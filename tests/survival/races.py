@@ -1,0 +1,104 @@
+"""Several processes that do the same, or the opposite, to one thing at the same moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from commands import Counts, World, call, commands, entry, galleries, leftovers_in, outcome, within
+from processes import start, wait
+
+
+def at_once(folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
+    """Exit status and standard error of commands that begin together in one folder."""
+
+    def act(number: int, words: list[str]) -> None:
+        (folder.parent / f"{folder.name}.{number}").write_text(json.dumps(call(words, folder)))
+
+    pids = [start(lambda number=number, words=words: act(number, words)) for number, words in enumerate(commands)]
+    for pid in pids:
+        wait(pid)
+    return [tuple(json.loads((folder.parent / f"{folder.name}.{number}").read_text())) for number in range(len(pids))]
+
+
+def race(world: World, folder: Path, turns: int) -> Counts:
+    """Builders, writers, publishers, downloads and runs against one another."""
+    counts, known = Counts(), commands(world)
+
+    def check(
+        name: str, turn: int, prepare: Callable[[], Any], words: list[list[str]], sound: Callable[..., bool]
+    ) -> None:
+        here = folder / f"{name}-{turn}"
+        here.mkdir(parents=True)
+        with within(here):
+            prepare()
+        told = at_once(here, *words)
+        counts.numbers["races"] += 1
+        if any(status == 1 or "Traceback" in err for status, err in told):
+            counts.wrong("tracebacks", f"{name}: {told}")
+        if not sound(here, [status for status, _ in told]):
+            counts.wrong("lost", f"{name}: {told}")
+        if leftovers_in(here):
+            counts.wrong("leftovers", f"{name}: {leftovers_in(here)}")
+        shutil.rmtree(here)
+
+    def paths(here: Path) -> set[str]:
+        return {path for path, _ in galleries(here)["people.gallery"][3]}
+
+    more = world.folder / "more"
+    first, second = sorted(path.name for path in more.iterdir())[:2]
+    add, remove = known["add"].words, ["search", "remove", "people.gallery", "--identity", first]
+    drop = ["search", "remove", "people.gallery", "--identity", second]
+    train = known["train"].words
+    unbroken = outcome(world.folder / "run")
+
+    def both(here: Path, statuses: list[int]) -> bool:
+        left = paths(here)
+        return all(
+            (status == 0) == (not any(f"/{name}/" in path for path in left))
+            for status, name in zip(statuses, (first, second), strict=True)
+        )
+
+    for turn in range(turns):
+        build = known["build"].words
+        check(
+            "builders",
+            turn,
+            lambda: None,
+            [build] * 3,
+            lambda here, told: sorted(told) == [0, 2, 2] and len(paths(here)) > 0,
+        )
+        check("removals", turn, lambda: world.build("people.gallery", "more"), [remove, drop], both)
+        check(
+            "additions",
+            turn,
+            known["add"].prepare,
+            [add, add],
+            lambda here, told: 0 in told and any("/more/" in path for path in paths(here)),
+        )
+        check(
+            "publications",
+            turn,
+            known["publish"].prepare,
+            [known["publish"].words] * 2,
+            lambda here, told: told == [0, 0] and bool(entry(here)),
+        )
+        check(
+            "downloads",
+            turn,
+            known["download"].prepare,
+            [known["download"].words] * 2,
+            lambda here, told: told == [0, 0] and len(known["download"].state(here)) == 1,
+        )
+        if turn % 5 == 0:
+            check(
+                "runs",
+                turn,
+                lambda: None,
+                [train, train],
+                lambda here, told: 0 in told and outcome(here / "run") == unbroken,
+            )
+    return counts

@@ -1,0 +1,114 @@
+"""The long form of the survival tests: make survive. Writes its counts into docs/reliability.md.
+
+python tests/survival/survive.py                       # all parts
+python tests/survival/survive.py --parts inputs races  # some; the rows of the others stay as they are
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPOSITORY / "tests" / each) for each in ("", "gallery", "survival")] + [str(REPOSITORY)]
+os.environ |= {"OMP_NUM_THREADS": "1", "LREID_ZOO_CACHE": "cache"}
+
+import torch  # noqa: E402 (now that it sees them)
+from chains import chain, titles  # noqa: E402
+from commands import WRONG, Counts, Trial, World, commands  # noqa: E402
+from inputs import read_any  # noqa: E402
+from races import race  # noqa: E402
+
+PAGE = REPOSITORY / "docs" / "reliability.md"
+MARKS = "<!-- counts: written by make survive -->", "<!-- end of counts -->"
+DONE = ("runs", "kills", "stops", "failures", "inputs", "races")
+INPUTS, KILLS, TURNS = 110_000, 16, 20
+
+
+def parts(world: World, folder: Path, scale: float) -> dict[str, Callable[[], Iterator[tuple[str, Counts]]]]:
+    """By name: each yields titles and counts."""
+
+    def calls() -> Iterator[tuple[str, Counts]]:
+        for name, command in commands(world).items():
+            trial = Trial(name, command, folder / "calls")
+            yield f"every one of {len(trial.calls)} calls of {name}", trial.run(max(1, round(1 / scale)))
+
+    def chains() -> Iterator[tuple[str, Counts]]:
+        for title in titles():
+            yield f"chain of {title}", chain(title, folder / title.replace(" ", "_"), max(1, round(KILLS * scale)))
+
+    def inputs() -> Iterator[tuple[str, Counts]]:
+        yield "inputs of any kind", read_any(world, folder / "inputs", round(INPUTS * scale))
+
+    def races() -> Iterator[tuple[str, Counts]]:
+        yield "races", race(world, folder / "races", max(1, round(TURNS * scale)))
+
+    return {"calls": calls, "chains": chains, "inputs": inputs, "races": races}
+
+
+TITLES = {
+    "calls": "a kill and a failure at every I/O call of a command",
+    "chains": "runs killed at random, every method and option",
+    "inputs": "damaged and hostile input",
+    "races": "processes against one another",
+}
+
+
+def row(name: str, counts: Counts, when: str) -> str:
+    """Of the table."""
+    numbers = counts.numbers
+    done = ", ".join(f"{numbers[each]:,} {each}" for each in DONE if numbers[each])
+    return f"| {TITLES[name]} | {done} | {' | '.join(str(numbers[each]) for each in WRONG)} | {when} |"
+
+
+def write_table(rows: dict[str, str]) -> None:
+    """Puts rows into the page, in the place of those of the same parts."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = (text.index(mark) for mark in MARKS)
+    for name, title in TITLES.items():
+        found = re.search(rf"^\| {re.escape(title)} \|.*$", text[begin:end], re.MULTILINE)
+        rows.setdefault(name, found[0] if found else f"| {title} | not run | {' | ' * len(WRONG)} |")
+    head = f"| what was done | how often | {' | '.join(WRONG)} | when |"
+    table = [head, "|---|---|" + "---:|" * len(WRONG) + "---|", *(rows[name] for name in TITLES)]
+    PAGE.write_text(f"{text[:begin]}{MARKS[0]}\n{chr(10).join(table)}\n{text[end:]}", encoding="utf-8")
+
+
+def main() -> int:
+    """Runs the parts, prints what went wrong, and writes the table; 1 where anything did."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=list(TITLES), default=list(TITLES))
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the cases (default: all)")
+    parser.add_argument("--dry", action="store_true", help="write nothing into the page")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.ones((), requires_grad=True).backward()  # torch.export before the first one would forbid forked processes any
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=9"], cwd=REPOSITORY, text=True, capture_output=True
+    ).stdout.strip()
+    when, wrong = f"{datetime.date.today()}, {commit}", 0
+    with tempfile.TemporaryDirectory() as folder:
+        world = World.make(Path(folder) / "world")
+        for name in args.parts:
+            total, begun = Counts(), time.monotonic()
+            for title, counts in parts(world, Path(folder), args.scale)[name]():
+                total.add(counts)
+                print(f"{title}: {dict(counts.numbers)}", flush=True)
+                for fault in counts.faults:
+                    print(f"  {fault}", flush=True)
+            print(f"{row(name, total, when)}\n{name}: {time.monotonic() - begun:.0f} s", flush=True)
+            wrong += sum(total.numbers[each] for each in WRONG)
+            if not args.dry:
+                write_table({name: row(name, total, when)})
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

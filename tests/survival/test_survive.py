@@ -1,0 +1,76 @@
+"""The short form of `make survive`: some kills and failures of every command, of runs, and input of every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import survive
+import torch
+from chains import chain
+from commands import Counts, Trial, World, commands
+from inputs import read_any
+from races import race
+
+pytestmark = pytest.mark.slow
+
+COMMANDS = ("build", "add", "remove", "calibrate", "query", "reindex", "rollback", "migrate", "publish", "download")
+COMMANDS += ("report", "train")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    torch.set_num_threads(1)
+    return World.make(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LREID_ZOO_CACHE", "cache")  # in the current folder of each command
+    torch.set_num_threads(1)
+
+
+def nothing_wrong(counts: Counts) -> None:
+    assert not counts.faults and not any(counts.numbers[each] for each in survive.WRONG), counts.faults[:3]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_killed_or_fails_leaves_all_as_it_was_or_as_it_shall_be(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    trial = Trial(name, commands(world)[name], tmp_path / "trial")
+    counts = trial.run(step=max(1, len(trial.calls) // 4))
+    nothing_wrong(counts)
+    assert counts.numbers["kills"] >= 4 and counts.numbers["failures"] >= 4
+
+
+@pytest.mark.parametrize("title", ["er_ace", "drift of dwopp", "accuracy"])
+def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path: Path, title: str) -> None:
+    nothing_wrong(chain(title, tmp_path, kills=5))
+
+
+@pytest.mark.fuzz
+def test_input_of_any_kind_is_read_or_told(world: World, tmp_path: Path) -> None:
+    nothing_wrong(read_any(world, tmp_path / "inputs", 3000))
+
+
+def test_of_several_processes_each_does_its_work_or_is_told(world: World, tmp_path: Path) -> None:
+    nothing_wrong(race(world, tmp_path / "races", 1))
+
+
+def test_the_commands_are_those_that_write(world: World) -> None:
+    assert set(commands(world)) == set(COMMANDS)
+
+
+def test_the_page_takes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{survive.MARKS[0]}\n{survive.MARKS[1]}\nafter\n")
+    monkeypatch.setattr(survive, "PAGE", page)
+    counts = Counts()
+    counts.numbers.update({"kills": 1234, "lost": 2})
+    survive.write_table({"chains": survive.row("chains", counts, "today, abc")})
+    first = page.read_text()
+    assert "1,234 kills | 2 | 0 | 0 | 0 | 0 | 0 | today, abc |" in first and first.count("not run") == 3
+    survive.write_table({"inputs": survive.row("inputs", Counts(), "today, def")})
+    assert "1,234 kills | 2 |" in page.read_text() and page.read_text().count("not run") == 2
+    assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
