@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import random
+import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,6 +39,9 @@ from lreid.training.trainer import Options, Trainer
 from lreid.training.updates import NotFinite
 
 logger = logging.getLogger("lreid")
+LOST = re.compile(
+    r"gloo.*(Connection|Timed out|closed|reset)|Connection (closed|reset) by peer|NCCL.*remote", re.DOTALL
+)
 
 
 def train(
@@ -67,6 +71,12 @@ def train(
         # The folder is ours before its state is read: of two starts one must see what the other has done.
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder:
             return _train(cfg, folder, resume, observers, stop)
+    except RuntimeError as error:
+        if distributed.world() == 1 or not LOST.search(str(error)):
+            raise
+        raise InputError(
+            "another process of this run has died; look for what it said, then start all again with --resume"
+        ) from None
     finally:
         distributed.leave()
 

@@ -63,9 +63,9 @@ def chain(title: str, folder: Path, kills: int, seed: int = 0) -> Counts:
         statuses = _ended(pids)
         counts.numbers["kills"] += -signal.SIGKILL in statuses
         counts.numbers["stops"] += 128 + stop in statuses
-        if 1 in statuses and count == 1:  # of several, those whose partner was killed may end as they like
+        if 1 in statuses:
             counts.wrong("tracebacks", title)
-        if 2 in statuses and count == 1:
+        if 2 in statuses and count == 1:  # of several, those whose partner was killed say so
             counts.wrong("damaged", f"{title}: a run could not be taken up after attempt {attempt}")
         if statuses == [0] * count:  # the end came first
             _compare(title, out, folder / "unbroken", counts)

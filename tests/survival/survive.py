@@ -93,7 +93,8 @@ def main() -> int:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=9"], cwd=REPOSITORY, text=True, capture_output=True
     ).stdout.strip()
-    when, wrong = f"{datetime.date.today()}, {commit}", 0
+    share = "" if args.scale == 1 else f", {args.scale:.0%} of the cases"
+    when, wrong = f"{datetime.date.today()}, {commit}{share}", 0
     with tempfile.TemporaryDirectory() as folder:
         world = World.make(Path(folder) / "world")
         for name in args.parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from processes import start, together, wait
-from tiny import tiny_config
+from tiny import broken_off, tiny_config
 from torch import Tensor
 from yacs.config import CfgNode
 
@@ -249,3 +250,24 @@ def test_alone_nothing_is_divided() -> None:
     assert not model._forward_hooks and not model._forward_pre_hooks
     assert distributed.own_rows() == slice(0, None, 1) and distributed.world() == 1
     assert distributed.by_the_first(lambda: 3) == 3 and distributed.any_of(True)
+
+
+@pytest.mark.slow
+def test_who_is_left_alone_says_so_in_one_line(tmp_path: Path) -> None:
+    """And the run goes on from what was saved."""
+    out = tmp_path / "run"
+
+    def die_in_the_second_epoch() -> None:
+        if os.environ["RANK"] == "1":
+            broken_off(config(), out, 1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(InputError, match="another process of this run has died; .* with --resume"):
+            train(config(), out)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    pids = [start(die_in_the_second_epoch, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(2)]
+    assert [wait(pid) for pid in pids] == [0, -signal.SIGKILL]
+    train(config(), out, resume=True)
