@@ -2,7 +2,7 @@
 
     python examples/evaluate_features.py
 
-Needs neither a model nor pictures: arrays of features, identities and cameras are enough, of numpy or torch.
+Needs neither a model nor images: arrays of features, identities and cameras are enough, of numpy or torch.
 """
 
 import numpy as np
@@ -10,21 +10,21 @@ import numpy as np
 import lreid
 from lreid.retrieval import KReciprocal
 
-# Thirty people with eight pictures each, by four cameras: a direction for each person and each camera, and noise.
+# Thirty people with eight images each, by four cameras: a direction for each person and each camera, and noise.
 dice = np.random.default_rng(0)
 people, cameras = np.repeat(np.arange(30), 8), np.tile(np.arange(4), 60)
 features = 1.6 * dice.normal(size=(240, 64))  # (240, 64) float64
 features += dice.normal(size=(30, 64))[people] + 0.5 * dice.normal(size=(4, 64))[cameras]
-query = np.arange(240) % 8 < 2  # the first two pictures of each person; (240,) bool
+query = np.arange(240) % 8 < 2  # the first two images of each person; (240,) bool
 search = (features[query], features[~query], people[query], people[~query], cameras[query], cameras[~query])
 
 result = lreid.evaluate(*search)
 print(f"mAP {100 * result.mAP:.1f}, Rank-1 {100 * result.cmc[0]:.1f}, Rank-5 {100 * result.cmc[4]:.1f}")
 print(f"hardest query: number {np.nanargmin(result.ap)}, AP {100 * np.nanmin(result.ap):.1f}")
 
-# Gallery pictures of the query's person by the query's camera are left out, as is usual. What that hides:
+# Gallery images of the query's person by the query's camera are left out, as is usual. What that hides:
 easy = lreid.evaluate(*search, camera_filter=False)
-print(f"mAP {100 * easy.mAP:.1f} with pictures of the same camera")
+print(f"mAP {100 * easy.mAP:.1f} with images of the same camera")
 
 # Papers differ in how they add up AP; say which one a figure is.
 old = lreid.evaluate(*search, ap="trapezoidal")

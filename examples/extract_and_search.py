@@ -1,8 +1,8 @@
-"""Features of pictures, a gallery of them, and who is on a new picture.
+"""Features of images, a gallery of them, and who is on a new image.
 
     python examples/extract_and_search.py [MODEL]
 
-MODEL is a checkpoint of a run, an .onnx file of tools/export.py, or a model of the zoo. The pictures are drawn.
+MODEL is a checkpoint of a run, an .onnx file of tools/export.py, or a model of the zoo. The images are drawn.
 """
 
 import sys
@@ -14,12 +14,12 @@ from lreid.data.synthetic import load_synthetic
 
 model = lreid.load_model(sys.argv[1] if len(sys.argv) > 1 else "zoo:dwopp-synthetic-10")
 
-# Twenty people whom the model has never seen. A path is that of a file, or the address of a drawn picture as here.
+# Twenty people whom the model has never seen. A path is that of a file, or the address of a drawn image as here.
 people = load_synthetic("plaza", train_identities=0, test_identities=20, images_per_identity=6, distractors=10, seed=7)
 known_paths, known_people, known_cameras = zip(*people.gallery, strict=True)
 new_paths, new_people, new_cameras = zip(*people.query, strict=True)
 
-features = model.extract(known_paths)  # (90, 256) float32; pictures of any size are resized
+features = model.extract(known_paths)  # (90, 256) float32; images of any size are resized
 gallery = lreid.Gallery.build(
     features,
     known_paths,
@@ -27,7 +27,7 @@ gallery = lreid.Gallery.build(
     known_cameras,
     model=lreid.fingerprint(model),  # features of another model are refused from now on
 )
-print(f"{len(gallery)} pictures in the gallery, {features.shape[1]} numbers each")
+print(f"{len(gallery)} images in the gallery, {features.shape[1]} numbers each")
 
 matches = gallery.search(
     model.extract(new_paths), 5, query_cams=new_cameras, exclude_same_camera=True, model=lreid.fingerprint(model)
@@ -35,9 +35,9 @@ matches = gallery.search(
 for row in range(3):
     print(f"{new_paths[row]} looks most like {matches.paths[row, 0]} (cosine {matches.scores[row, 0]:.2f})")
 right = (matches.ids[:, 0] == new_people).sum()
-print(f"the best match is the same person for {right} of {len(new_paths)} new pictures")
+print(f"the best match is the same person for {right} of {len(new_paths)} new images")
 
-# Nobody is in the gallery for certain: a threshold answers "unknown" below it. Here strangers reach it in 5 % of cases.
+# Nobody is in the gallery for certain: a threshold answers "unknown" below it. Here impostors reach it in 5 % of cases.
 gallery.calibrate(model.extract(new_paths), new_people, model=lreid.fingerprint(model), false_accept_rate=0.05)
 with tempfile.TemporaryDirectory() as folder:
     gallery.save(Path(folder) / "people.gallery")

@@ -35,13 +35,13 @@ def prototype_spread(features: Tensor, labels: Tensor, margin: float = 0.5) -> T
 
 # Its gradient against finite differences, in float64. That is the least a test of a loss does.
 torch.manual_seed(0)
-labels = torch.arange(4).repeat_interleave(3)  # four identities of three pictures: two support and one query
+labels = torch.arange(4).repeat_interleave(3)  # four identities of three images: two support and one query
 features = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
 print("gradient is right:", torch.autograd.gradcheck(lambda x: prototype_spread(x, labels, margin=-0.5), features))
 
 # A few steps with a loss of lreid beside it. In a method, `loss` returns both as named terms: see own_method.py.
 model = Embedder("small", height=32, width=16)
-images = torch.randn(12, 3, 32, 16)  # normalised pictures
+images = torch.randn(12, 3, 32, 16)  # normalised images
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 for step in range(20):
     features = model(images)  # (12, 256)

@@ -15,7 +15,7 @@ from lreid.data.datasets import specs
 from lreid.data.inventory import look
 
 
-def test_the_script_for_own_pictures_writes_a_list_without_faults(repository: Path, tmp_path: Path) -> None:
+def test_the_script_for_own_images_writes_a_list_without_faults(repository: Path, tmp_path: Path) -> None:
     page = (repository / "docs" / "custom_data.md").read_text(encoding="utf-8")
     script = tmp_path / "index.py"
     script.write_text(re.search(r"```python\n(.*?)```", page, re.S)[1], encoding="utf-8")

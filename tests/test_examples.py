@@ -59,8 +59,8 @@ def test_the_names_of_the_package() -> None:
 
 def test_extract_and_search(run: Callable[..., tuple[str, dict]]) -> None:
     said, variables = run("extract_and_search.py")
-    assert "90 pictures in the gallery, 256 numbers each" in said
-    right, of = numbers(r"same person for (\d+) of (\d+) new pictures", said)
+    assert "90 images in the gallery, 256 numbers each" in said
+    right, of = numbers(r"same person for (\d+) of (\d+) new images", said)
     assert of == 40 and right >= 36  # of twenty people and ten others: one or two by chance
     gallery, model = variables["gallery"], variables["model"]
     features = model.extract(variables["known_paths"])
@@ -86,7 +86,7 @@ def test_evaluate_features(run: Callable[..., tuple[str, dict]]) -> None:
         return 100 * float(np.mean(aps))
 
     mean, rank1, rank5 = numbers(r"^mAP ([\d.]+), Rank-1 ([\d.]+), Rank-5 ([\d.]+)", said)
-    (easy,) = numbers(r"mAP ([\d.]+) with pictures of the same camera", said)
+    (easy,) = numbers(r"mAP ([\d.]+) with images of the same camera", said)
     (old,) = numbers(r"mAP ([\d.]+) with the trapezoidal", said)
     (reranked,) = numbers(r"mAP ([\d.]+) after k-reciprocal", said)
     assert [mean, easy] == pytest.approx([mean_ap(True), mean_ap(False)], abs=0.051)

@@ -4,7 +4,7 @@
     lreid report runs/synthetic-10/* --format markdown      # or csv, latex
     lreid report runs/synthetic-10/* --cost                 # with exemplars, time and memory
     lreid report runs/synthetic-10/* --html compared.html   # one page about all of them
-    lreid report runs/synthetic-10-dwopp-seed0 --pictures   # ranked matches and maps in its report.html
+    lreid report runs/synthetic-10-dwopp-seed0 --images   # ranked matches and maps in its report.html
 
 Runs under different protocols (identities, splits, cameras), configs or AP conventions never share a row.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from lreid.apps.sweep import read_run
-from lreid.apps.visual import picture_sections
+from lreid.apps.visual import image_sections
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
 from lreid.report.groups import grouped, require_one_run_a_seed
@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
     parser.add_argument(
-        "--pictures",
+        "--images",
+        "--pictures",  # as it was called
         action="store_true",
         help="on it, or on the page of a single run: ranked matches, activation maps and a map of features; needs the "
         "checkpoints and the data, and of several seeds takes the first",
@@ -49,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Prints the table and writes the pages."""
     folders = _folders(args.runs)
-    if args.blur and not args.pictures:
-        raise InputError("--blur: there are no images to blur; add --pictures")
-    if args.pictures and len(folders) > 1 and not args.html:
-        raise InputError("--pictures: images of several runs go on a page about all of them; add --html FILE")
+    if args.blur and not args.images:
+        raise InputError("--blur: there are no images to blur; add --images")
+    if args.images and len(folders) > 1 and not args.html:
+        raise InputError("--images: images of several runs go on a page about all of them; add --html FILE")
     runs = [read_run(folder) for folder in folders]
     if args.html or not args.each:  # the page shows means
         require_one_run_a_seed(runs, folders)
@@ -60,9 +61,9 @@ def run(args: argparse.Namespace) -> None:
     print(table.rstrip("\n"))
     for folder in folders:
         write_report(folder)
-    if args.html or args.pictures:
-        pictures = _pictures(folders, runs, args.blur) if args.pictures else []
-        write_page(args.html or folders[0] / "report.html", runs, more=pictures)
+    if args.html or args.images:
+        sections = _images_of_runs(folders, runs, args.blur) if args.images else []
+        write_page(args.html or folders[0] / "report.html", runs, more=sections)
 
 
 def _folders(named: list[Path]) -> list[Path]:
@@ -84,12 +85,12 @@ def _folders(named: list[Path]) -> list[Path]:
     return list(folders.values())
 
 
-def _pictures(folders: list[Path], runs: list[Results], blur: bool) -> list[Markup]:
+def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> list[Markup]:
     """Sections about the first run of each group."""
     groups = grouped(runs)
     sections: list[Markup] = []
     for group in groups:
         folder = next(each for each, run in zip(folders, runs, strict=True) if run is group.runs[0])
         where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""
-        sections += picture_sections(folder, where, blur=blur)
+        sections += image_sections(folder, where, blur=blur)
     return sections

@@ -38,7 +38,7 @@ ON_THE_MAP = 10  # identities
 PER_IDENTITY = 12  # images of each, at most
 
 
-def picture_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Markup]:
+def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Markup]:
     """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 
     Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
@@ -151,8 +151,8 @@ class _Attended:
     def __call__(self, path: str) -> np.ndarray:
         fitted = read_image(path, height=self.model.height, width=self.model.width)
         heat = activation_maps(self.model, self.model.normalise(torch.from_numpy(fitted)[None]))
-        picture = read_image(path)
-        return picture if heat is None else overlay(picture, heat[0])
+        image = read_image(path)
+        return image if heat is None else overlay(image, heat[0])
 
 
 def _feature_maps(
@@ -169,8 +169,8 @@ def _feature_maps(
             :PER_IDENTITY
         ]
     ]
-    pictures = np.stack([picture for _, picture, _ in rows])
-    points, share = common_plane(*(model.extract(pictures) for model in models.values()))
+    shown = np.stack([image for _, image, _ in rows])
+    points, share = common_plane(*(model.extract(shown) for model in models.values()))
     cameras = sorted({record.camid for *_, record in rows})
     box = common_box(*points)
     charts = []
@@ -195,5 +195,5 @@ def _last_checkpoints(run: Path) -> dict[int, Path]:
     """The checkpoints of the last two finished tasks by their number, in order."""
     files = task_checkpoints(run / "checkpoints")
     if not files:
-        raise InputError(f"{run}: holds no checkpoints/task-01.pt …; leave --pictures out, or name a run that has them")
+        raise InputError(f"{run}: holds no checkpoints/task-01.pt …; leave --images out, or name a run that has them")
     return {task: files[task] for task in list(files)[-2:]}

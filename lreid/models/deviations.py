@@ -40,8 +40,8 @@ class DeviationHead(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Of maps (B, dim, h, w), positive (B, dim)."""
-        answers = pooled(self.conv(maps), self.pooling)  # (B, dim)
-        return F.normalize(self.linear(answers), dim=1).relu() + LEAST
+        pooled_maps = pooled(self.conv(maps), self.pooling)  # (B, dim)
+        return F.normalize(self.linear(pooled_maps), dim=1).relu() + LEAST
 
 
 class DistributionEmbedder(ClassifyingEmbedder):

@@ -32,13 +32,13 @@ class OpenSetRate:
     true_positive_rate: float
 
 
-def threshold_for(stranger_scores: np.ndarray, false_accept_rate: float) -> float:
+def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """The lowest threshold that at most the allowed share of impostors reaches.
 
     With fewer than 1 / rate impostors not one may pass, so the threshold is just above the best of them.
 
     Args:
-        stranger_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
+        impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
         false_accept_rate: in [0, 1).
 
     Raises:
@@ -46,9 +46,9 @@ def threshold_for(stranger_scores: np.ndarray, false_accept_rate: float) -> floa
     """
     if not 0 <= false_accept_rate < 1:
         raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
-    if len(stranger_scores) == 0:
+    if len(impostor_scores) == 0:
         raise InputError("a threshold needs impostors: queries whose identity is one of several in the gallery")
-    descending = np.sort(np.asarray(stranger_scores, dtype=np.float32))[::-1]
+    descending = np.sort(np.asarray(impostor_scores, dtype=np.float32))[::-1]
     allowed = int(false_accept_rate * len(descending) + 1e-9)
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
 
@@ -134,10 +134,10 @@ def rates_of_scores(
     known = np.isfinite(own)
     if not known.any():
         raise InputError("open-set rates need queries with a match in the gallery; not one has one")
-    strangers = others[np.isfinite(others)]
+    impostors = others[np.isfinite(others)]
     rates = []
     for rate in false_accept_rates:
-        threshold = threshold_for(strangers, rate)
+        threshold = threshold_for(impostors, rate)
         found = (own[known] > others[known]) & (own[known] >= threshold)
         rates.append(OpenSetRate(rate, threshold, float(found.mean())))
     return rates

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from lreid.apps.visual import activation_maps, common_plane, overlay, picture_sections
+from lreid.apps.visual import activation_maps, common_plane, image_sections, overlay
 from lreid.errors import InputError
 from lreid.models import Embedder
 
@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sections(run: Path) -> list[str]:
-    return picture_sections(run, ", mine")
+    return image_sections(run, ", mine")
 
 
 def test_maps_are_norms_over_channels() -> None:
@@ -100,37 +100,37 @@ def test_sections_of_a_run(sections: list[str]) -> None:
     ranked, attended, plane = text.split("<section")[1:]
     assert 'class="tile right"' in ranked and 'class="tile wrong"' in ranked
     names = [re.findall(r'<figure class="tile \w*" title="([^"]*)"', part) for part in (ranked, attended)]
-    assert names[1] and names[1] == names[0][: len(names[1])]  # the same pictures
+    assert names[1] and names[1] == names[0][: len(names[1])]  # the same images
     assert re.findall("<figcaption>(.*?)</figcaption>", plane) == ["After task 9", "After task 10"]
     assert plane.count("<title>id ") == 2 * int(re.search(r"(\d+) images of", plane)[1])
 
 
 def test_a_single_task_has_one_map(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoints" / "task-01.pt")
-    assert re.findall("<figcaption>(After .*?)</figcaption>", "".join(picture_sections(tmp_path))) == ["After task 1"]
+    assert re.findall("<figcaption>(After .*?)</figcaption>", "".join(image_sections(tmp_path))) == ["After task 1"]
 
 
-def test_blur_takes_the_details_of_all_pictures(run: Path, sections: list[str]) -> None:
+def test_blur_takes_the_details_of_all_images(run: Path, sections: list[str]) -> None:
     def details(parts: list[str]) -> list[float]:
-        pictures = [
+        images = [
             np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"), float)
             for data in re.findall(r"base64,([^\"]*)", "".join(parts))
         ]
-        return [float(np.abs(np.diff(picture, axis=1)).mean()) for picture in pictures]
+        return [float(np.abs(np.diff(image, axis=1)).mean()) for image in images]
 
-    smeared = picture_sections(run, ", mine", blur=True)
+    smeared = image_sections(run, ", mine", blur=True)
     sharp, blurred = details(sections), details(smeared)
     assert len(sharp) == len(blurred) > 20
     assert all(after < 0.8 * before for before, after in zip(sharp, blurred, strict=True))
-    assert smeared[-1] == sections[-1]  # the map has no pictures, and nothing is drawn by chance
+    assert smeared[-1] == sections[-1]  # the map has no images, and nothing is drawn by chance
 
 
 def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoints" / "task-01.pt", DEVICE="cuda:7")
     (tmp_path / "checkpoints" / "task-best.pt").write_text("a copy by hand")
-    assert "After task 1" in "".join(picture_sections(tmp_path))
+    assert "After task 1" in "".join(image_sections(tmp_path))
 
 
-def test_no_checkpoint_no_pictures(tmp_path: Path) -> None:
+def test_no_checkpoint_no_images(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no checkpoints/task-01.pt"):
-        picture_sections(tmp_path)
+        image_sections(tmp_path)

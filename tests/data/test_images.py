@@ -101,7 +101,7 @@ def test_grey_values_of_unknown_range_are_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize(("orientation", "turns"), [(1, 0), (3, 2), (6, -1), (8, 1)])
-def test_pictures_are_turned_upright(tmp_path, orientation, turns):
+def test_images_are_turned_upright(tmp_path, orientation, turns):
     """As cameras write them: the pixels as the sensor lay, and the side that is up in EXIF."""
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation

@@ -22,18 +22,18 @@ DIGITS = squares(3, train=2, test=2, size=28)
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> str:
+def image_file(tmp_path: Path) -> str:
     Image.fromarray(DIGITS["train"][0][0]).save(tmp_path / "a.png")
     return str(tmp_path / "a.png")
 
 
-def test_a_quarter_turn_is_a_quarter_turn_and_corners_are_black(picture: str) -> None:
-    plain = read_image(picture)
-    assert np.array_equal(read_image(f"rotated:0.0:{picture}"), plain)
-    assert np.array_equal(read_image(f"rotated:90.0:{picture}"), np.rot90(plain))
-    assert np.array_equal(read_image(f"rotated:180.0:{picture}"), plain[::-1, ::-1])
-    assert (read_image(f"rotated:45.0:{picture}")[[0, 0, -1, -1], [0, -1, 0, -1]] == 0).all()
-    assert read_image(f"rotated:45.0:{picture}", height=8, width=6).shape == (8, 6, 3)
+def test_a_quarter_turn_is_a_quarter_turn_and_corners_are_black(image_file: str) -> None:
+    plain = read_image(image_file)
+    assert np.array_equal(read_image(f"rotated:0.0:{image_file}"), plain)
+    assert np.array_equal(read_image(f"rotated:90.0:{image_file}"), np.rot90(plain))
+    assert np.array_equal(read_image(f"rotated:180.0:{image_file}"), plain[::-1, ::-1])
+    assert (read_image(f"rotated:45.0:{image_file}")[[0, 0, -1, -1], [0, -1, 0, -1]] == 0).all()
+    assert read_image(f"rotated:45.0:{image_file}", height=8, width=6).shape == (8, 6, 3)
 
 
 def test_a_stream_of_domains(tmp_path: Path) -> None:
@@ -46,24 +46,24 @@ def test_a_stream_of_domains(tmp_path: Path) -> None:
     records = [record for task in benchmark.tasks for record in (*task.records, *task.held_out)]
     require_files(records)
     images = Images(records, height=28, width=28)
-    assert len({image.tobytes() for image in images}) == len(records)  # another picture at another angle
+    assert len({image.tobytes() for image in images}) == len(records)  # another image at another angle
     other = build_benchmark("bench", train=["rotated:0:mnist", "rotated:31:mnist"], **PLAIN | changes)
     assert protocol_fingerprint(benchmark) != protocol_fingerprint(other)
     assert content_fingerprint(benchmark.tasks[1].records) != content_fingerprint(other.tasks[1].records)
 
 
-def test_files_behind_the_angle_count(picture: str, tmp_path: Path) -> None:
-    record = Record(f"rotated:10.0:{picture}", 0, 0)
+def test_files_behind_the_angle_count(image_file: str, tmp_path: Path) -> None:
+    record = Record(f"rotated:10.0:{image_file}", 0, 0)
     before = content_fingerprint([record])
     cache = DiskCache(str(tmp_path / "cache"), 1.0, keep=True)
     size = {"height": 28, "width": 28, "cache_gib": 0.0, "disk": cache}
     turned = Images([record], **size)[0]
-    assert not np.array_equal(Images([Record(f"rotated:20.0:{picture}", 0, 0)], **size)[0], turned)
+    assert not np.array_equal(Images([Record(f"rotated:20.0:{image_file}", 0, 0)], **size)[0], turned)
     assert np.array_equal(Images([record], **size)[0], turned)  # out of the cache
-    Image.fromarray(DIGITS["train"][0][1]).save(picture)
+    Image.fromarray(DIGITS["train"][0][1]).save(image_file)
     assert content_fingerprint([record]) != before
-    Path(picture).unlink()
-    with pytest.raises(InputError, match=f"^{picture}: image cannot be opened"):
+    Path(image_file).unlink()
+    with pytest.raises(InputError, match=f"^{image_file}: image cannot be opened"):
         require_files([record])
 
 

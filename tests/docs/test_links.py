@@ -1,4 +1,4 @@
-"""Links and pictures of the pages lead somewhere; nothing is asked of the network."""
+"""Links and images of the pages lead somewhere; nothing is asked of the network."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_an_index_gives_all_figures_of_the_open_set_too_and_tells_its_cost(metri
     assert cost.keys() == {"name", "depth", "recall", "queries_per_second", "megabytes", "build_seconds"}
 
 
-def test_without_strangers_the_open_set_is_empty() -> None:
+def test_without_impostors_the_open_set_is_empty() -> None:
     alone = images((1, 2), (1, 3))
     test = QueryGallery("alone", "unseen", QUERY.records[:1], alone.records)
     figures = score(test, (images((1, 1)), alone), (on_circle(0), on_circle(1, 2)), **PROTOCOL)

@@ -140,8 +140,8 @@ LINES = "a.png,1,1,train\nb.png,1,2,train\nc.png,2,1,query\nd.png,2,2,gallery\n"
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """A folder with the four pictures of ``LINES``."""
+def four_images(tmp_path: Path) -> Path:
+    """A folder with the four images of ``LINES``."""
     for name in "abcd":
         (tmp_path / f"{name}.png").write_bytes(WHOLE["a.png"])
     return tmp_path
@@ -188,8 +188,8 @@ def checked(folder: Path, content: bytes | str, *, maybe: bool = False) -> None:
     ],
     ids=range(28),
 )
-def test_lists_with_something_hostile(content: bytes | str, pictures: Path) -> None:
-    checked(pictures, content)
+def test_lists_with_something_hostile(content: bytes | str, four_images: Path) -> None:
+    checked(four_images, content)
 
 
 @pytest.mark.parametrize(
@@ -203,26 +203,26 @@ def test_lists_with_something_hostile(content: bytes | str, pictures: Path) -> N
     ],
     ids=range(5),
 )
-def test_lists_that_are_only_odd(content: str, pictures: Path) -> None:
-    (pictures / "index.csv").write_text(content)
-    assert refused("datasets.py", "check", f"csv:{pictures / 'index.csv'}", maybe=True) == ""
+def test_lists_that_are_only_odd(content: str, four_images: Path) -> None:
+    (four_images / "index.csv").write_text(content)
+    assert refused("datasets.py", "check", f"csv:{four_images / 'index.csv'}", maybe=True) == ""
 
 
 @fuzz(40)
 @given(data=st.data())
-def test_lists_that_are_damaged(data: st.DataObject, pictures: Path) -> None:
-    checked(pictures, data.draw(damaged((HEAD + LINES).encode())), maybe=True)
+def test_lists_that_are_damaged(data: st.DataObject, four_images: Path) -> None:
+    checked(four_images, data.draw(damaged((HEAD + LINES).encode())), maybe=True)
 
 
-def test_a_path_that_cannot_be_is_named_in_training(pictures: Path) -> None:
+def test_a_path_that_cannot_be_is_named_in_training(four_images: Path) -> None:
     """Where other images of the list are there."""
-    (pictures / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
+    (four_images / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
     refused(
         "train.py",
         "--out",
-        pictures / "out",
+        four_images / "out",
         "BENCHMARK.TRAIN",
-        f"['csv:{pictures / 'index.csv'}']",
+        f"['csv:{four_images / 'index.csv'}']",
         "BENCHMARK.TASKS_PER_DATASET",
         "1",
         "EPISODE.IDENTITIES",

@@ -47,18 +47,18 @@ def test_features_of_another_model_are_refused_unless_asked_for(new_place):
         gallery.add(np.ones((1, 5)), ["new.jpg"], model="a1")
 
 
-def test_threshold_lets_the_wanted_share_of_strangers_in(new_place):
+def test_threshold_lets_the_wanted_share_of_impostors_in(new_place):
     rng = np.random.default_rng(0)
     centers = rng.standard_normal((20, WIDTH))
     ids = np.repeat(np.arange(20), 4)
     place = new_place()
     gallery = Gallery.build(centers[ids] + 0.3 * rng.standard_normal((80, WIDTH)), names(80), ids, model="a1", at=place)
-    strangers = rng.standard_normal((40, WIDTH))
-    threshold = gallery.calibrate(strangers, 1000 + np.arange(40), model="a1", false_accept_rate=0.05)
+    impostors = rng.standard_normal((40, WIDTH))
+    threshold = gallery.calibrate(impostors, 1000 + np.arange(40), model="a1", false_accept_rate=0.05)
     gallery.save()
     gallery = Gallery.load(place)
     assert (gallery.about.threshold, gallery.about.false_accept_rate) == (threshold, 0.05)
-    found = gallery.search(strangers, 3, model="a1")
+    found = gallery.search(impostors, 3, model="a1")
     assert (~found.unknown).sum() == 2
     np.testing.assert_array_equal(found.known, found.scores >= np.float32(threshold))
     known = gallery.search(centers, 1, model="a1")
@@ -67,14 +67,14 @@ def test_threshold_lets_the_wanted_share_of_strangers_in(new_place):
 
 
 def test_who_has_no_identity_is_never_known(new_place):
-    """Look-alikes that calibration leaves out would else let many more strangers in than it promises."""
+    """Look-alikes that calibration leaves out would else let many more impostors in than it promises."""
     rng = np.random.default_rng(0)
     ids = np.repeat([*range(50), -1], [1] * 50 + [500])
     gallery = Gallery.build(rng.standard_normal((550, WIDTH)), names(550), ids, model="a1", at=new_place())
     assert gallery.search(vectors(3), 50, model="a1").known.all()  # there is no threshold yet
-    strangers = rng.standard_normal((300, WIDTH))
-    threshold = gallery.calibrate(strangers, 1000 + np.arange(300), model="a1", false_accept_rate=0.02)
-    found = gallery.search(strangers, 50, model="a1")
+    impostors = rng.standard_normal((300, WIDTH))
+    threshold = gallery.calibrate(impostors, 1000 + np.arange(300), model="a1", false_accept_rate=0.02)
+    found = gallery.search(impostors, 50, model="a1")
     np.testing.assert_array_equal(found.known, (found.scores >= np.float32(threshold)) & (found.ids != -1))
     assert (~found.unknown).mean() == pytest.approx(0.02)
     assert (found.scores[:, 0] >= threshold).mean() > 0.1  # most of them by a nameless image
@@ -107,7 +107,7 @@ def test_features_of_an_image_that_is_gone_are_refused(new_place):
 def test_calibration_leaves_a_persons_own_images_out(new_place):
     features = np.eye(WIDTH)[:3]
     gallery = Gallery.build(features, names(3), [0, 1, -1], model="a1", at=new_place())
-    # The second image is itself in the gallery; as a stranger it sees identity 0 only.
+    # The second image is itself in the gallery; as an impostor it sees identity 0 only.
     query = np.array([[0.6, 0.8, 0, 0, 0, 0, 0, 0]])
     assert gallery.calibrate(query, [1], model="a1", false_accept_rate=0) == pytest.approx(0.6, abs=1e-6)
     assert gallery.calibrate(query, [0], model="a1", false_accept_rate=0) == pytest.approx(0.8, abs=1e-6)

@@ -35,7 +35,7 @@ def embedder() -> Embedder:
     return model
 
 
-def pictures(count: int, seed: int = 0) -> np.ndarray:
+def noise_images(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (count, 4, 2, 3), dtype=np.uint8)
 
 
@@ -65,7 +65,7 @@ CASES = [(6, 128, [6]), (7, 3, [3, 2, 2]), (5, 4, [3, 2]), (5, 2, [3, 2]), (3, 2
 
 @pytest.mark.parametrize(("count", "batch_size", "sizes"), CASES)
 def test_statistics_by_hand(count: int, batch_size: int, sizes: list[int]) -> None:
-    model, images = embedder(), pictures(count)
+    model, images = embedder(), noise_images(count)
     order = np.random.default_rng(3).permutation(count)
     batches = np.split(order, np.cumsum(sizes)[:-1])
     wanted = statistics_by_hand(model, images, batches)
@@ -84,7 +84,7 @@ def test_a_neck_sees_no_batch_of_one() -> None:
 
 
 def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only() -> None:
-    model, images = embedder().train(), pictures(6)
+    model, images = embedder().train(), noise_images(6)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     features = model.extract(images)
     statistics = norm_statistics(model, images)
@@ -102,7 +102,7 @@ def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only()
 
 def test_a_change_of_light_is_taken_away() -> None:
     """The reason for it all: after a change of contrast and brightness the features are as before."""
-    model, images = embedder(), pictures(8) // 2
+    model, images = embedder(), noise_images(8) // 2
     brighter = images + 60  # a shift of every channel, which the first BatchNorm layer removes
     plain = AdaptedNorm.estimate(model, images).extract(model, images)
     assert AdaptedNorm.estimate(model, brighter).extract(model, brighter) == pytest.approx(plain, abs=1e-4)
@@ -112,7 +112,7 @@ def test_a_change_of_light_is_taken_away() -> None:
 def test_every_camera_has_its_own_statistics_and_small_or_new_ones_those_of_all() -> None:
     model = embedder()
     cameras = np.array([1, 2] * FEWEST + [3, -1])
-    images = pictures(len(cameras))
+    images = noise_images(len(cameras))
     norm = AdaptedNorm.estimate(model, images, cameras)
     assert norm.cameras.keys() == {1, 2}
     asked = np.array([2, 1, 3, -1, 9, 1])
@@ -128,7 +128,7 @@ def test_every_camera_has_its_own_statistics_and_small_or_new_ones_those_of_all(
 
 
 def test_through_arrays_and_back() -> None:
-    model, images = embedder(), pictures(2 * FEWEST)
+    model, images = embedder(), noise_images(2 * FEWEST)
     norm = AdaptedNorm.estimate(model, images, np.repeat([4, 5], FEWEST))
     back = AdaptedNorm.from_arrays(norm.to_arrays() | {"names": np.array(["a"])})
     assert back is not None and back.cameras.keys() == {4, 5}
@@ -140,9 +140,9 @@ def test_through_arrays_and_back() -> None:
 def test_what_cannot_be_adapted() -> None:
     model = embedder()
     with pytest.raises(InputError, match="two images or more"):
-        norm_statistics(model, pictures(1))
+        norm_statistics(model, noise_images(1))
     with pytest.raises(InputError, match="not of a small network"):
-        with_statistics(Embedder("small", height=4, width=2), norm_statistics(model, pictures(3)))
+        with_statistics(Embedder("small", height=4, width=2), norm_statistics(model, noise_images(3)))
     model.backbone = nn.Conv2d(3, 4, 1)
     with pytest.raises(InputError, match="no BatchNorm"):
-        norm_statistics(model, pictures(3))
+        norm_statistics(model, noise_images(3))

@@ -69,8 +69,8 @@ def test_wide_images_get_wide_tiles(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shape", "size"), [((256, 128), (72, 144)), ((64, 32), (32, 64)), ((100, 900), (288, 32))])
 def test_thumbnails_keep_their_shape_and_small_ones_their_size(shape: tuple[int, int], size: tuple[int, int]) -> None:
-    picture = Image.open(io.BytesIO(thumbnail(noise(*shape))))
-    assert picture.format == "JPEG" and picture.size == size and picture.height <= HEIGHT
+    image = Image.open(io.BytesIO(thumbnail(noise(*shape))))
+    assert image.format == "JPEG" and image.size == size and image.height <= HEIGHT
 
 
 def test_blur_takes_the_details() -> None:

@@ -51,7 +51,7 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
         camera_filter=camera_filter,
         false_accept_rates=(0.05, 0.2),
     )
-    for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 strangers
+    for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 impostors
         best_refused = sorted(others)[-allowed - 1]
         found = [mine > best_refused and mine > other for mine, other in zip(own, others, strict=True)]
         known = [mine > -2 for mine in own]

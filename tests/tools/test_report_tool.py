@@ -124,16 +124,16 @@ def test_what_is_no_run_is_told(
     assert "start again; training goes on with --resume" in capsys.readouterr().err  # this tool does not
 
 
-def test_pictures_are_of_the_first_seed(
+def test_images_are_of_the_first_seed(
     tool: Callable[..., int], folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tool("report.py", str(folders[0]), "--pictures", "--blur") == 0
+    assert tool("report.py", str(folders[0]), "--images", "--blur") == 0
     alone = (folders[0] / "report.html").read_text()
     assert alone.count("<h2>Ranked matches, plaza</h2>") == 1 and ".ranking {" in alone
-    assert tool("report.py", *map(str, folders), "--pictures", "--html", str(tmp_path / "all.html")) == 0
+    assert tool("report.py", *map(str, folders), "--images", "--html", str(tmp_path / "all.html")) == 0
     assert (tmp_path / "all.html").read_text().count("<h2>Ranked matches, plaza</h2>") == 1
     capsys.readouterr()
-    assert tool("report.py", *map(str, folders), "--pictures") == 2
+    assert tool("report.py", *map(str, folders), "--images") == 2
     assert "add --html FILE" in capsys.readouterr().err
     assert tool("report.py", str(folders[0]), "--blur") == 2
-    assert "add --pictures" in capsys.readouterr().err
+    assert "add --images" in capsys.readouterr().err

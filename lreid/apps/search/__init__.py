@@ -14,9 +14,9 @@ In a folder, names like 0002_c1s1_000451_03.jpg tell identity and camera; otherw
 identity. A CSV file has the columns path,pid,camid,split; of it the gallery images are indexed, the queries calibrate.
 """
 
-from lreid.apps.search.answers import verdict
 from lreid.apps.search.command_line import add_arguments, run
 from lreid.apps.search.commands import add, build, calibrate, describe, query, remove
+from lreid.apps.search.findings import verdict
 from lreid.apps.search.named_gallery import NamedGallery, Narrowing
 from lreid.apps.search.own_images import list_images
 from lreid.apps.search.versions import migrate, reindex, roll_back

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lreid.apps.search import commands, versions
-from lreid.apps.search.answers import verdict
+from lreid.apps.search.findings import verdict
 from lreid.apps.search.named_gallery import Narrowing
 from lreid.apps.search.own_images import list_images
 from lreid.retrieval.index import KINDS
@@ -164,8 +164,8 @@ def _query(args: argparse.Namespace) -> None:
         blur=args.blur,
         device=args.device,
     )
-    for answer in results["queries"]:
-        print(f"{answer['image']}: {verdict(answer, results['threshold'], results['false_accept_rate'])}")
+    for finding in results["queries"]:
+        print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.apps.search.answers import answers, page_section, threshold_text
+from lreid.apps.search.findings import findings, page_section, threshold_text
 from lreid.apps.search.named_gallery import NamedGallery, Narrowing, extract, flips, number_of
 from lreid.apps.search.own_images import (
     OwnImage,
@@ -75,26 +75,26 @@ def build(
     model = load_model(checkpoint).to(pick_device(device))
     identities = number_names(numbered(image.identity for image in images), {})
     cameras = number_names(numbered(image.camera for image in images), {})
-    pictures = require_some(read_images(images, identities, cameras, model, skip_bad=skip_bad))
+    loaded = require_some(read_images(images, identities, cameras, model, skip_bad=skip_bad))
     norm = None
     if adapt_norm:
-        norm = AdaptedNorm.estimate(model, pictures, pictures.camids if adapt_norm == "camera" else None)
+        norm = AdaptedNorm.estimate(model, loaded, loaded.camids if adapt_norm == "camera" else None)
     flip = flips(checkpoint)
     gallery = Gallery.build(
-        extract(model, pictures, flip, norm),
-        paths_of(pictures),
-        pictures.pids,
-        pictures.camids,
-        times_of(pictures, images),
+        extract(model, loaded, flip, norm),
+        paths_of(loaded),
+        loaded.pids,
+        loaded.camids,
+        times_of(loaded, images),
         model=fingerprint(model),
         kind=kind,
         shards=shards,
         at=place,
-        names={"identity": _borne(identities, pictures.pids), "camera": _borne(cameras, pictures.camids)},
+        names={"identity": _borne(identities, loaded.pids), "camera": _borne(cameras, loaded.camids)},
         extras=NamedGallery.extras(checkpoint, flip, norm),
     )
     gallery.save()
-    tell_skipped(pictures)
+    tell_skipped(loaded)
     return NamedGallery(gallery, str(where), checkpoint, flip, norm)
 
 
@@ -128,22 +128,22 @@ def add(
     model = named.model(checkpoint, device)
     identities = number_names(numbered(image.identity for image in images), named.identities)
     cameras = number_names(numbered(image.camera for image in images), named.cameras)
-    pictures = read_images(images, identities, cameras, model, skip_bad=skip_bad)
-    tell_skipped(pictures)
-    if not len(pictures):
+    loaded = read_images(images, identities, cameras, model, skip_bad=skip_bad)
+    tell_skipped(loaded)
+    if not len(loaded):
         return 0
-    named.identities.update(_borne(identities, pictures.pids))
-    named.cameras.update(_borne(cameras, pictures.camids))
+    named.identities.update(_borne(identities, loaded.pids))
+    named.cameras.update(_borne(cameras, loaded.camids))
     named.gallery.add(
-        named.extract(model, pictures),
-        paths_of(pictures),
-        pictures.pids,
-        pictures.camids,
-        times_of(pictures, images),
+        named.extract(model, loaded),
+        paths_of(loaded),
+        loaded.pids,
+        loaded.camids,
+        times_of(loaded, images),
         model=fingerprint(model),
     )
     named.gallery.save()
-    return len(pictures)
+    return len(loaded)
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
@@ -224,36 +224,34 @@ def calibrate(
         )
     model = named.model(checkpoint, device)
     identities = number_names((image.identity for image in labelled), named.identities)
-    pictures = require_some(read_images(labelled, identities, _turned(named.cameras), model, skip_bad=skip_bad))
-    features = named.extract(model, pictures)
+    loaded = require_some(read_images(labelled, identities, _inverted(named.cameras), model, skip_bad=skip_bad))
+    features = named.extract(model, loaded)
     gallery = named.gallery
-    threshold = gallery.calibrate(
-        features, pictures.pids, model=gallery.about.model, false_accept_rate=false_accept_rate
-    )
+    threshold = gallery.calibrate(features, loaded.pids, model=gallery.about.model, false_accept_rate=false_accept_rate)
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
-    own = best.paths[:, 0] == np.array(paths_of(pictures), dtype=object)  # the image itself comes first
+    own = best.paths[:, 0] == np.array(paths_of(loaded), dtype=object)  # the image itself comes first
     rows, places = np.arange(len(own)), own.astype(int)
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
     present = np.array(
         [
             images_of[pid] > (identity_of.get(path) == pid)
-            for pid, path in zip(pictures.pids.tolist(), paths_of(pictures), strict=True)
+            for pid, path in zip(loaded.pids.tolist(), paths_of(loaded), strict=True)
         ]
     )
-    found = best.known[rows, places] & (best.ids[rows, places] == pictures.pids)
+    found = best.known[rows, places] & (best.ids[rows, places] == loaded.pids)
     gallery.save()
-    tell_skipped(pictures)
-    if 0 < false_accept_rate * len(pictures) < 1:
+    tell_skipped(loaded)
+    if 0 < false_accept_rate * len(loaded) < 1:
         logger.warning(
             "%d images are too few for %g %% false accepts; instead not one of them reaches the threshold",
-            len(pictures),
+            len(loaded),
             100 * false_accept_rate,
         )
     return {
         "threshold": threshold,
         "false_accept_rate": false_accept_rate,
-        "images": len(pictures),
+        "images": len(loaded),
         "known": int(present.sum()),
         "true_positive_rate": float(found[present].mean()) if present.any() else None,
     }
@@ -292,7 +290,7 @@ def query(
 
     Returns:
         The content of ``matches.json``: ``gallery``, ``threshold`` and ``false_accept_rate`` (None before
-        :func:`calibrate`), and ``queries``, see :func:`lreid.apps.search.answers.answers`.
+        :func:`calibrate`), and ``queries``, see :func:`lreid.apps.search.findings.findings`.
 
     Raises:
         InputError: an image cannot be read, or anything else does not fit; then nothing is written.
@@ -316,15 +314,15 @@ def query(
     if nameless is not None and own_model and named.norm and named.norm.cameras:
         logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
     listed = [OwnImage(str(each), None, name) for each, name in zip(files, cameras, strict=True)]
-    pictures = read_images(listed, {}, _turned(named.cameras), model, skip_bad=False)
+    loaded = read_images(listed, {}, _inverted(named.cameras), model, skip_bad=False)
     if own_model:
-        features = named.extract(model, pictures)
+        features = named.extract(model, loaded)
     else:  # how the gallery's features are made is up to its own model
-        features = extract(model, pictures, flips(checkpoint or named.checkpoint))
+        features = extract(model, loaded, flips(checkpoint or named.checkpoint))
     matches = gallery.search(
         features,
         top,
-        query_cams=pictures.camids,
+        query_cams=loaded.camids,
         model=fingerprint(model),
         where=wanted,
         exclude_same_camera=other_cameras,
@@ -334,7 +332,7 @@ def query(
         "gallery": str(where),
         "threshold": gallery.about.threshold,
         "false_accept_rate": gallery.about.false_accept_rate,
-        "queries": answers(named, matches, paths_of(pictures)),
+        "queries": findings(named, matches, paths_of(loaded)),
     }
     title = f"Found in {Path(str(where)).name}"
     intro = [f"{len(gallery)} images in the gallery. Under each match: its rank, cosine similarity, identity, camera."]
@@ -382,6 +380,6 @@ def _borne(numbers: Mapping[str, int], column: np.ndarray) -> dict[int, str]:
     return {number: name for name, number in numbers.items() if number in there}
 
 
-def _turned(names: Mapping[Any, Any]) -> dict[Any, Any]:
+def _inverted(names: Mapping[Any, Any]) -> dict[Any, Any]:
     """Names by number from numbers by name, and the other way round."""
     return {value: key for key, value in names.items()}

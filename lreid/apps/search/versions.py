@@ -101,10 +101,10 @@ class _Reindexing:
         if not len(labels):
             raise InputError(f"{old.where}: holds no images; add some")
         if old.norm:
-            pictures = require_some(self._pictures(labels))
-            norm = AdaptedNorm.estimate(self.model, pictures, pictures.camids if old.norm.cameras else None)
+            loaded = require_some(self._read(labels))
+            norm = AdaptedNorm.estimate(self.model, loaded, loaded.camids if old.norm.cameras else None)
         step = self._step(labels)
-        batches = (self._pictures(labels[start : start + step]) for start in range(0, len(labels), step))
+        batches = (self._read(labels[start : start + step]) for start in range(0, len(labels), step))
         first = next((batch for batch in batches if len(batch)), None)
         if first is None:
             raise InputError(f"{old.where}: not one of its images can be read any more; put them back")
@@ -140,19 +140,19 @@ class _Reindexing:
         missing = missing[~new.gallery.holds(missing.paths)] if len(missing) else missing
         step = self._step(wanted)
         for start in range(0, len(missing), step):
-            pictures = self._pictures(missing[start : start + step])
-            if not len(pictures):
+            loaded = self._read(missing[start : start + step])
+            if not len(loaded):
                 continue
             new.gallery.add(
-                new.extract(self.model, pictures),
-                paths_of(pictures),
-                pictures.pids,
-                pictures.camids,
-                _times(pictures, missing),
+                new.extract(self.model, loaded),
+                paths_of(loaded),
+                loaded.pids,
+                loaded.camids,
+                _times(loaded, missing),
                 model=fingerprint(self.model),
             )
             new.gallery.save()
-            self._count(pictures, len(wanted))
+            self._count(loaded, len(wanted))
         if len(gone):
             new.gallery.save()
         return bool(len(gone) or len(missing))
@@ -160,17 +160,17 @@ class _Reindexing:
     def _step(self, labels: Labels) -> int:
         return max(FEWEST_KEPT_AT_ONCE, len(labels) // 16)  # a file is written anew each time
 
-    def _pictures(self, labels: Labels) -> Any:
+    def _read(self, labels: Labels) -> Any:
         records = [
             Record(path, int(pid), int(cam))
             for path, pid, cam in zip(labels.paths, labels.ids, labels.cams, strict=True)
         ]
-        pictures = read_records(records, self.model, skip_bad=self.skip_bad)
-        self.skipped.update(set(labels.paths) - set(paths_of(pictures)))
-        return pictures
+        loaded = read_records(records, self.model, skip_bad=self.skip_bad)
+        self.skipped.update(set(labels.paths) - set(paths_of(loaded)))
+        return loaded
 
-    def _count(self, pictures: Any, total: int) -> None:
-        self.extracted += len(pictures)
+    def _count(self, loaded: Any, total: int) -> None:
+        self.extracted += len(loaded)
         logger.info("%d images extracted, of %d in the gallery", self.extracted, total)
 
 
@@ -254,6 +254,6 @@ def _rows(labels: Labels) -> dict[tuple[Any, ...], None]:
     return dict.fromkeys(zip(labels.paths, *columns, strict=True))
 
 
-def _times(pictures: Any, labels: Labels) -> np.ndarray:
+def _times(loaded: Any, labels: Labels) -> np.ndarray:
     times = dict(zip(labels.paths, labels.times, strict=True))
-    return np.array([times[path] for path in paths_of(pictures)], dtype=np.int64)
+    return np.array([times[path] for path in paths_of(loaded)], dtype=np.int64)

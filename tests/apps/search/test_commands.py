@@ -11,7 +11,7 @@ import pytest
 from checkpoints import write_checkpoint, write_images
 
 from lreid.apps import search
-from lreid.apps.search.answers import verdict
+from lreid.apps.search.findings import verdict
 from lreid.apps.search.named_gallery import NamedGallery
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
@@ -82,8 +82,8 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Pa
     scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
     own = np.array([[identity(query) == identity(image) for image in images] for query in queries])
     nameless = np.array([identity(image) is None for image in images])
-    strangers = np.where(own | nameless, -1, scores).max(1)
-    assert told["threshold"] == pytest.approx(threshold_for(strangers, 0.1), abs=1e-5)
+    impostors = np.where(own | nameless, -1, scores).max(1)
+    assert told["threshold"] == pytest.approx(threshold_for(impostors, 0.1), abs=1e-5)
     scores[:, nameless] = -1  # somebody without a name is never recognised
     right = [
         own[row, column] and scores[row, column] > told["threshold"] for row, column in enumerate(scores.argmax(1))
@@ -290,10 +290,10 @@ def test_the_adapted_normalisation_travels_with_the_gallery(
     assert search.describe(file)["adapted normalisation"] == "by camera"
     gallery = unit(norm.extract(model, _read(paths), cameras))
     asked = [(nameless, None, None), (query, None, own), *((query, str(n), n) for n in range(1, 7))]
-    for picture, option, camera in asked:
+    for image, option, camera in asked:
         cams = None if camera is None else np.array([camera])
         scores = unit(norm.extract(model, _read([str(query)]), cams))[0] @ gallery.T
-        found = search.query(file, [picture], tmp_path / "out", top=3, camera=option, device="cpu")
+        found = search.query(file, [image], tmp_path / "out", top=3, camera=option, device="cpu")
         best = [match["score"] for match in found["queries"][0]["matches"]]
         assert best == pytest.approx(np.sort(scores)[::-1][:3], abs=1e-4)
 
@@ -370,7 +370,7 @@ def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, t
     assert answer["matches"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
 
 
-def test_pictures_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:
+def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     copies.mkdir()
     for path in sorted((world / "gallery").iterdir())[:4]:

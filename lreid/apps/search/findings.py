@@ -13,7 +13,7 @@ from lreid.gallery import Matches
 from lreid.report import ranked
 
 
-def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:
+def findings(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:
     """What a gallery says about queries, for JSON.
 
     Args:
@@ -26,10 +26,10 @@ def answers(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> li
         threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
         ``camera``, ``score``, ``known``.
     """
-    return [_answer(named, matches, row, path) for row, path in enumerate(queries)]
+    return [_finding(named, matches, row, path) for row, path in enumerate(queries)]
 
 
-def _answer(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
+def _finding(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
     calibrated = named.gallery.about.threshold is not None
     found = [
         {
@@ -53,22 +53,22 @@ def threshold_text(threshold: float, false_accept_rate: float) -> str:
     return f"{threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
 
 
-def verdict(answer: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
+def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
     """One line about a query of :func:`lreid.apps.search.query`."""
-    if not answer["matches"]:
+    if not finding["matches"]:
         return "nothing to compare with"
-    best = answer["matches"][0]
+    best = finding["matches"][0]
     if threshold is None or false_accept_rate is None:
         who = best["identity"] or "an identity without a name"
         return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell unenrolled people"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
-    named = next((match for match in answer["matches"] if match["identity"] is not None), None)
+    named = next((match for match in finding["matches"] if match["identity"] is not None), None)
     if named is None:
         return f"unknown: none of the nearest has a name, {rule}"
-    if answer["unknown"]:
+    if finding["unknown"]:
         nearest = "the nearest" if named is best else "the nearest with a name"
         return f"unknown: {nearest} has {named['score']:.3f}, {rule}"
-    return f"known: {answer['identity']}, {named['score']:.3f}, {rule}"
+    return f"known: {finding['identity']}, {named['score']:.3f}, {rule}"
 
 
 def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
@@ -90,8 +90,8 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
     rankings = [
         ranked.RankedQuery(
-            tile(answer["image"], (Path(answer["image"]).name,)),
-            verdict(answer, results["threshold"], results["false_accept_rate"]),
+            tile(finding["image"], (Path(finding["image"]).name,)),
+            verdict(finding, results["threshold"], results["false_accept_rate"]),
             [
                 ranked.Match(
                     match["rank"],
@@ -99,10 +99,10 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
                     verdicts[match["identity"] and match["known"]],
                     tile(match["path"], labels(match)),
                 )
-                for match in answer["matches"]
+                for match in finding["matches"]
             ],
         )
-        for answer in results["queries"]
+        for finding in results["queries"]
     ]
     threshold = results["threshold"]
     note = (
