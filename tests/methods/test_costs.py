@@ -1,0 +1,84 @@
+"""What a step of LSTKC and its kin costs beside fine-tuning, in operations, and what they keep of a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from drawn import drawn_task
+from family import model
+from fusing import learn, steps_of
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from lreid.methods import Method, build_method
+from lreid.models import Embedder
+
+
+def operations(name: str, task: int, backbone: str = "resnet50", **options: Any) -> int:
+    """Of the convolutions and products of a forward and backward pass within a task, at 256 x 128 pixels."""
+    network = Embedder(backbone, height=256, width=128, pooling="gem", neck=name == "patch_kd")
+    method = build_method(name, network, **options)
+    for index in range(task):
+        method.begin_task(drawn_task(index))
+        method.finish_task(drawn_task(index))
+        method.end_task(drawn_task(index))
+    method.begin_task(drawn_task(task))
+    method.model.train()
+    labels = 4 * task + torch.arange(2).repeat_interleave(2)
+    (batch,) = steps_of(0, 1)
+    pixels = torch.randint(256, (4, 256, 128, 3), dtype=torch.uint8)
+    batch = batch._replace(images=torch.randn(4, 3, 256, 128), labels=labels, pixels=pixels)
+    with FlopCounterMode(display=False) as counter:
+        method.total(method.loss(batch)).backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.slow
+def test_a_step_costs_what_forward_and_backward_passes_tell() -> None:
+    """Within a tenth: a backward pass is two forward ones; PatchNet has a quarter of ResNet-50's operations."""
+    plain = operations("fused_ft", 1)
+    found = {
+        "lstkc": operations("lstkc", 1) / plain,
+        "lstkc_pp, two tasks": operations("lstkc_pp", 1) / plain,
+        "lstkc_pp": operations("lstkc_pp", 2) / plain,
+        "dask": operations("dask", 1, style_steps=0) / plain,
+        "patch_kd": operations("patch_kd", 1) / plain,
+        "dkp": operations("dkp", 1, "resnet50_layer3") / plain,
+        "dkp_pp": operations("dkp_pp", 1, "resnet50_layer3", style_steps=0) / plain,
+    }
+    wanted = {
+        "lstkc": 1.33,
+        "lstkc_pp, two tasks": 1.33,
+        "lstkc_pp": 1.67,
+        "dask": 2.67,
+        "patch_kd": 1.6,
+        "dkp": 0.68,
+        "dkp_pp": 2.33 * 0.68,
+    }
+    assert found == pytest.approx(wanted, rel=0.1)
+
+
+def kept_of_people(method: Method) -> int:
+    """Bytes of the tensors in the state that grow with the identities of a task, networks of the past left out."""
+
+    def rows(state: Any, classes: set[int]) -> int:
+        if isinstance(state, Tensor):
+            return state.nbytes if state.ndim == 2 and len(state) in classes else 0
+        return sum(rows(each, classes) for each in state.values()) if isinstance(state, dict) else 0
+
+    state = {name: each for name, each in method.state_dict().items() if "teacher" not in name}
+    return rows({name: each for name, each in state.items() if name != "old_classifier"}, {4})
+
+
+@pytest.mark.parametrize(
+    ("name", "vectors"),
+    [("fused_ft", 1), ("lstkc", 1), ("lstkc_pp", 1), ("dask", 1), ("patch_kd", 2), ("dkp", 3), ("dkp_pp", 3)],
+)
+def test_what_is_kept_of_an_identity(name: str, vectors: int) -> None:
+    """A row of each classifier, and with DKP the mean and deviation of its features: templates of people."""
+    options = {"style_steps": 1, "style_batch": 2} if name in ("dask", "dkp_pp") else {}
+    method = build_method(name, model(neck=name == "patch_kd"), **options)
+    learn(method, 1)
+    assert kept_of_people(method) == 4 * vectors * 256 * 4  # identities, float32 vectors as wide as features
