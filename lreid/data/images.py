@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -160,10 +162,25 @@ class Images(Sequence[np.ndarray]):
         if isinstance(index, slice):
             rows = range(len(self))[index]
             if len(rows) > 1:  # PIL releases the interpreter while it decodes
-                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                with _threads(os.cpu_count()) as pool:
                     return np.stack(list(pool.map(self.__getitem__, rows)))
             return np.stack([self[i] for i in rows])
         return read_image(self.records[index].path, height=self.height, width=self.width)
+
+
+@contextlib.contextmanager
+def _threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
+    """Threads to decode with, which the system has ended, too, when this ends.
+
+    A thread holds a lock of OpenCV while it goes; a loader process that is forked in that moment would wait for it for
+    ever.
+    """
+    numbers: list[int] = []
+    with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:
+        yield pool
+    end = time.monotonic() + 10  # its number may have been given to a thread of others
+    while any(os.path.exists(f"/proc/self/task/{number}") for number in numbers) and time.monotonic() < end:
+        time.sleep(0.0005)
 
 
 def _decoded(
@@ -171,7 +188,7 @@ def _decoded(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The index and the image of every record, or of those that can be read where ``skip_bad``."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+    with _threads(workers or os.cpu_count()) as pool:
         for start in range(0, len(records), DECODED_AHEAD):
             for index, result in enumerate(pool.map(read, records[start : start + DECODED_AHEAD]), start):
                 if isinstance(result, np.ndarray):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -224,3 +225,13 @@ def test_nothing_left_is_an_error_even_when_skipping(records):
 
 def test_no_records_are_no_images():
     assert len(Images([], height=16, width=8)) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list threads")
+def test_no_thread_is_just_about_to_end_when_a_loader_process_may_be_forked(records):
+    """It would hold a lock of OpenCV, and the process would hang."""
+    Images(records, height=16, width=8)  # libraries begin theirs
+    before = set(os.listdir("/proc/self/task"))
+    for _ in range(40):
+        Images(records, height=16, width=8)
+        assert set(os.listdir("/proc/self/task")) <= before
