@@ -20,10 +20,11 @@ from yacs.config import CfgNode
 
 import lreid
 from lreid.build import benchmark_of, method_of
+from lreid.checkpoint import load_checkpoint
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, Observer
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.report import task_table
@@ -136,6 +137,28 @@ def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> 
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
     model = lreid.load_model(tmp_path / "whole" / "checkpoints" / f"task-{len(whole['tasks']):02d}.pt")
     assert isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
+
+
+class EvaluatedOnly(Observer):
+    """Breaks a run off when the second task has been evaluated and before that is saved."""
+
+    def after_evaluation(self, task: Task) -> None:
+        if task.index == 1:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["lstkc_pp", "dkp_pp"])
+def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
+    """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **({"METHOD__STYLE_STEPS": 2} if name == "dkp_pp" else {}))
+    whole = train(cfg, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, tmp_path / "broken", observers={"break": EvaluatedOnly()})
+    assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
+    one, other = (load_checkpoint(tmp_path / run / "checkpoints" / "task-03.pt") for run in ("whole", "broken"))
+    assert one["model"].keys() == other["model"].keys()
+    for tensor, same in zip(one["model"].values(), other["model"].values(), strict=True):
+        assert tensor.equal(same)
 
 
 def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
