@@ -13,13 +13,14 @@ from lreid.models.exported import OnnxEmbedder
 def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
-    They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit
-    for bit. Device, training mode and batch counters make no difference. An exported network keeps that of the one it
+    They are a hash of the backbone's name, the input's size and normalisation, the pooling where it is not the mean,
+    and every weight and statistic, bit for bit. Device, training mode and batch counters make no difference. An exported network keeps that of the one it
     was made of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint
-    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}".encode())
+    pooling = "" if model.pooling == "avg" else f" {model.pooling}"  # there was no other once
+    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}{pooling}".encode())
 
     def add(name: str, tensor: Tensor) -> None:
         array = tensor.detach().cpu().contiguous().numpy()
