@@ -14,8 +14,9 @@ def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
     They are a hash of the backbone's name, the input's size and normalisation, the pooling where it is not the mean,
-    and every weight and statistic, bit for bit. Device, training mode and batch counters make no difference. An exported network keeps that of the one it
-    was made of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
+    and every weight and statistic, bit for bit. Device, training mode and batch counters make no difference. An
+    exported network keeps that of the one it was made of, whose features it gives, unless its file was changed since:
+    :class:`OnnxEmbedder`.
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint
