@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -105,12 +104,13 @@ def own_rows() -> slice:
 
 
 def divide(model: Embedder) -> None:
-    """From now on a model and its copies compute this process's share of images and return the features of all."""
+    """From now on a model and its copies compute this process's share of images and return features or maps of all."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
     model.register_forward_pre_hook(_take_share)
     model.register_forward_hook(_gather_features)
+    model.maps = _divided_maps.__get__(model)  # type: ignore[method-assign]
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
@@ -156,13 +156,17 @@ def _gather_features(model: Any, inputs: tuple[Tensor], features: Tensor) -> Ten
     return _Gather.apply(features, model.batch_size)
 
 
+def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
+    return _Gather.apply(type(model).maps(model, images[own_rows()]), len(images))
+
+
 class _Gather(torch.autograd.Function):
-    """The rows of all processes, each in its place (n, dim), from this one's (about n / N, dim)."""
+    """The rows of all processes, each in its place (n, …), from this one's (about n / N, …)."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
         most = -(-count // world())
-        padded = F.pad(own, (0, 0, 0, most - len(own)))  # all must send equally much
+        padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])  # all must send equally much
         parts = [torch.empty_like(padded) for _ in range(world())]
         dist.all_gather(parts, padded.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)[:count]
