@@ -142,7 +142,7 @@ def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("recipes/co2l", repository / "configs" / "recipes" / "co2l.yaml"):
+    for file in ("recipes/contrast_scoring", repository / "configs" / "recipes" / "contrast_scoring.yaml"):
         name = load_config([file]).INPUT.PIPELINE
         assert name == "configs/augmentations/simclr.yaml"
     assert find_config(name).samefile(repository / name)
@@ -248,7 +248,7 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
         ("_BASE_: bad.yaml", "builds on itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
         ("_BASE_: market1501-1", "the nearest of those that come with lreid is benchmarks/market1501-10$"),
-        ("_BASE_: co2l", "co2l: may be methods/co2l or recipes/co2l; write the folder, too"),
+        ("_BASE_: aka", "aka: may be methods/aka or recipes/aka; write the folder, too"),
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )
