@@ -43,7 +43,12 @@ def parts(world: World, folder: Path, scale: float) -> dict[str, Callable[[], It
 
     def chains() -> Iterator[tuple[str, Counts]]:
         for title in titles():
-            yield f"chain of {title}", chain(title, folder / title.replace(" ", "_"), max(1, round(KILLS * scale)))
+            try:
+                counts = chain(title, folder / title.replace(" ", "_"), max(1, round(KILLS * scale)))
+            except (RuntimeError, TimeoutError) as error:  # the others are tried all the same
+                counts = Counts()
+                counts.wrong("lost", f"{title}: {error}")
+            yield f"chain of {title}", counts
 
     def inputs() -> Iterator[tuple[str, Counts]]:
         yield "inputs of any kind", read_any(world, folder / "inputs", round(INPUTS * scale))
