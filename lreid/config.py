@@ -147,8 +147,8 @@ KEYS = {
     "SYNTHETIC.SEED": Key(0, "another seed makes another population"),
     "INPUT.HEIGHT": Key(64, "pixels", least=1, most=4096),
     "INPUT.WIDTH": Key(32, "pixels", least=1, most=4096),
-    "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]", check=_three_numbers),
-    "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]", check=_three_above_zero),
+    "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]; weights of a package set it", check=_three_numbers),
+    "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]; weights of a package set it", check=_three_above_zero),
     "INPUT.FLIP": Key(0.5, "probability of a horizontal flip", least=0, most=1),
     "INPUT.ERASING": Key(False, "random erasing: that of DMML, growing over a task's epochs, or"),
     "INPUT.ERASING_PROBABILITY": Key(
@@ -166,9 +166,11 @@ KEYS = {
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),
     "MODEL.BACKBONE": Key(
-        "small", "small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, torchreid:NAME"
+        "small",
+        "small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
+        "torchreid:NAME, timm:NAME",
     ),
-    "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, or a file", paths=("",)),
+    "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, package:NAME, or a file", paths=("",)),
     "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lreid.data.images import fit_image, read_image
 from lreid.errors import ArgumentError, InputError, require
 from lreid.models.backbones import build_backbone
+from lreid.models.packages import IMAGENET, normalisation
 from lreid.models.weights import load_weights
 
 
@@ -22,10 +23,11 @@ class Embedder(nn.Module):
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`; or a network of one's own that maps (B, 3, H, W) float
             images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``zoo:NAME`` or a file; of a network of one's own those that it has are kept.
+        weights: ``none``, ``imagenet``, ``zoo:NAME``, ``package:NAME`` or a file; of a network of one's own those that
+            it has are kept.
         dim: width of the features of a network of one's own, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: of RGB values in [0, 1], three each.
+        mean, std: of RGB values in [0, 1], three each; None is that of a package's weights, else ImageNet's.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
         pooling: of maps to vectors, ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed).
@@ -53,8 +55,8 @@ class Embedder(nn.Module):
         dim: int | None = None,
         height: int = 256,
         width: int = 128,
-        mean: Sequence[float] = (0.485, 0.456, 0.406),
-        std: Sequence[float] = (0.229, 0.224, 0.225),
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         neck: bool = False,
         pooling: str = "avg",
     ) -> None:
@@ -76,6 +78,8 @@ class Embedder(nn.Module):
         if neck:
             self.neck = nn.BatchNorm1d(self.dim)
             self.neck.bias.requires_grad_(False)
+        own_mean, own_std = normalisation(weights) or IMAGENET
+        mean, std = mean or own_mean, std or own_std
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 

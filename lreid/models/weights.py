@@ -1,4 +1,4 @@
-"""Trained weights for a backbone: state dicts of others, checkpoints of runs, safetensors files, entries of the zoo."""
+"""Trained weights for a backbone: state dicts of others, checkpoints of runs, packages, entries of the zoo."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError
 from lreid.files import read_tensors
+from lreid.models import packages
 from lreid.zoo import PREFIX, find, read_entry, read_safetensors
 
 logger = logging.getLogger("lreid")
@@ -32,7 +33,7 @@ def load_weights(network: nn.Module, weights: str) -> None:
     Args:
         network: the backbone. Where it wraps another network, its attribute ``inner`` is what stands before the names
             of that one's tensors.
-        weights: ``zoo:NAME`` or a file.
+        weights: ``zoo:NAME``, ``package:NAME`` or a file.
 
     Raises:
         InputError: they cannot be had or do not fit.
@@ -64,6 +65,8 @@ def load_weights(network: nn.Module, weights: str) -> None:
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
+    if weights.startswith(packages.PREFIX):
+        return packages.packaged_state(weights, network)
     if weights.startswith(PREFIX):
         _, state = read_entry(find(weights.removeprefix(PREFIX)))
     elif weights.endswith(".safetensors"):

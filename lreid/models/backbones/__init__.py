@@ -68,10 +68,12 @@ def build_backbone(name: str, weights: str = "none") -> nn.Module:
     Args:
         name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the
             last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and
-            ``digits`` for small images, ``small``, ``torchreid:NAME``, or one that was registered.
+            ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME`` (EfficientNets
+            and MobileNetV2), or one that was registered.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
-            torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), or a file: a state dict of
-            torchvision or torchreid, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left out.
+            torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), ``package:NAME`` (see
+            :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid or timm, a checkpoint of a
+            run, or ``.safetensors``. Necks and classifiers are left out.
 
     Returns:
         A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torchvision
 from torch import Tensor, nn
@@ -37,16 +38,25 @@ class FeatureMap(nn.Module):
         return net.layer4(net.layer3(net.layer2(net.layer1(maps))))  # (B, dim, H/16, W/16)
 
 
-def _build(name: str, imagenet: bool, stages: int = 4) -> nn.Module:
+def torchvision_network(name: str, imagenet: bool) -> nn.Module:
+    """A network of torchvision, random or with its first ImageNet weights.
+
+    Raises:
+        ArgumentError: they cannot be downloaded.
+    """
     try:
-        network = torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
+        return torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
     except OSError as error:  # no network, or the download broke off
-        url = torchvision.models.get_weight(f"ResNet{name[6:]}_Weights.IMAGENET1K_V1").url
+        url = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"].url
         raise ArgumentError(
             "weights",
             f"imagenet cannot be downloaded ({error}); fetch {url} elsewhere and name that file, or take none to start "
             "from random weights",
         ) from None
+
+
+def _build(name: str, imagenet: bool, stages: int = 4) -> nn.Module:
+    network: Any = torchvision_network(name, imagenet)
     # The last stage keeps the resolution of the one before it: stride 1 instead of 2 (BoT, DMML).
     first = network.layer4[0]
     (first.conv2 if hasattr(first, "conv3") else first.conv1).stride = (1, 1)

