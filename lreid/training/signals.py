@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -33,7 +34,8 @@ def end_with_parent() -> None:
 class StopSignals(AbstractContextManager["StopSignals"]):
     """Turns SIGINT (Ctrl-C), SIGTERM (of a scheduler) and SIGHUP into :class:`~lreid.errors.Stopped`.
 
-    SIGHUP, of a terminal that is closed, stays ignored where nohup had it ignored.
+    SIGHUP, of a terminal that is closed, stays ignored where nohup had it ignored. Where Python swallows the exception,
+    since the signal came while an object was being destroyed, the signal is sent again.
 
     Attributes:
         received: a signal that waits to be looked at, while they are :meth:`deferred`.
@@ -49,9 +51,12 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             stops = [stop for stop in STOPS if not (stop is signal.SIGHUP and ignored)]
             self._before = {stop: signal.signal(stop, self._receive) for stop in stops}
+        self._unraisable = sys.unraisablehook
+        sys.unraisablehook = self._swallowed
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
 
@@ -65,6 +70,14 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             self._deferred = False
         if self.received is not None:
             raise Stopped(self.received)
+
+    def _swallowed(self, told: sys.UnraisableHookArgs) -> None:
+        if not isinstance(told.exc_value, Stopped):
+            self._unraisable(told)
+            return
+        self.received = None
+        # By a thread, and so when this is over: here it would be swallowed again.
+        threading.Timer(0.01, os.kill, (os.getpid(), told.exc_value.signal)).start()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
