@@ -151,7 +151,7 @@ def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> 
     def unsealed(graph: Any, properties: dict[str, str]) -> None:
         del properties["seal"]
 
-    export(network(seed=1), tmp_path / "other.onnx")
+    export(network(seed=1), tmp_path / "other.onnx", normalise="outside")
     other = {each.key: each.value for each in onnx.load(str(tmp_path / "other.onnx")).metadata_props}
     edits = [
         weight,
@@ -166,7 +166,7 @@ def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> 
         found.append(fingerprint(model))
         assert len(found[-1]) == 16 and found[-1] not in (origin, other["fingerprint"])
         assert fingerprint(lreid.load_model(tmp_path / "edited.onnx")) == found[-1]
-    assert len(set(found)) == len(edits)
+    assert len(set(found)) == len(edits) - 1  # the last two run and declare the same
     features = lreid.load_model(files / "outside.onnx").extract(IMAGES)
     gallery = Gallery.build(features, list("abcde"), model=origin)
     with pytest.raises(InputError, match="the gallery holds features of model .*, these are of model"):

@@ -23,8 +23,9 @@ from lreid.config import CONFIGS, load_config
 from lreid.errors import InputError, Stopped
 from lreid.training.run import train
 
-# Besides every method as it comes: options, and numbers of processes.
+# Besides every method as it comes: options, a shorter form, and numbers of processes.
 VARIANTS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "dask": ("dask", {"METHOD.STYLE_STEPS": 3, "METHOD.STYLE_BATCH": 4}, 1),
     "drift": ("er_ace", {"EVAL.DRIFT_STEPS": 2}, 1),
     "drift of dwopp": ("dwopp", {"EVAL.DRIFT_STEPS": 2}, 1),
     "accuracy": ("lwf", {"EVAL.ACCURACY": True, "INPUT.WIDTH": 32}, 1),
@@ -41,7 +42,8 @@ HANGS = 1800.0  # seconds after which a run of one hangs, on a busy machine too
 
 def titles() -> list[str]:
     """Of all runs: every method, and the variants."""
-    return [*sorted(file.stem for file in (CONFIGS / "methods").glob("*.yaml")), *VARIANTS]
+    methods = sorted(file.stem for file in (CONFIGS / "methods").glob("*.yaml"))
+    return list(dict.fromkeys([*methods, *VARIANTS]))
 
 
 def chain(title: str, folder: Path, kills: int, seed: int = 0) -> Counts:
