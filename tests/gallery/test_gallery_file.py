@@ -498,3 +498,20 @@ def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_d
         if not failed:
             break
     assert 2 < number < 99 and not told
+
+
+def test_a_part_that_is_no_array_is_damage(tmp_path):
+    file = tmp_path / "people.gallery"
+    small().save(file)
+    with zipfile.ZipFile(file) as archive:
+        end = min(part.header_offset for part in archive.infolist())
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    index = file.read_bytes()[:end]
+    for name in parts:
+        with open(file, "wb") as damaged:
+            damaged.write(index)
+            with zipfile.ZipFile(damaged, "w") as archive:
+                for each, content in parts.items():
+                    archive.writestr(each, b"no array" if each == name else content)
+        with pytest.raises(InputError, match=r"people.gallery: not a gallery, or cut short \(\w+ is no array\)"):
+            Gallery.load(file)

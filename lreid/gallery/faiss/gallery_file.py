@@ -151,6 +151,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         seen = stamp(path)
         with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+            if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+                raise ValueError(f"{strange[0]} is no array")  # numpy gives the bytes of what it does not know
             end = min(part.header_offset for part in archive.zip.infolist())  # of the index
             checksum = int(arrays.pop(CHECKSUM))
             whole = memory_map or checksum == _crc32(file, end)
