@@ -53,7 +53,7 @@ lock: .venv/developing
 
 .venv/developing: .venv/installed
 	@echo "Installing what tests, checks and documentation need …"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),milvus,start,export,docs,dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),milvus,start,render,export,docs,dev]"
 	touch $@
 
 clean:

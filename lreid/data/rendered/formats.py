@@ -1,0 +1,214 @@
+"""Read MakeHuman's files: meshes, targets, garments that follow a body, materials, and the rig."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from lreid.errors import InputError
+
+WHERE = "datasets/README.md says where MakeHuman's assets are to be had"
+Read = TypeVar("Read")
+
+
+class Mesh(NamedTuple):
+    """Triangles over corners; a corner is a vertex with a place in the texture, so a seam has two of one vertex.
+
+    Args:
+        vertices: (V, 3) float32, decimetres; y points up and z forwards.
+        corners: (C,) vertex of each corner.
+        texture: (C, 2) float32, place of each corner in the texture, from its lower left.
+        triangles: (T, 3) corners.
+    """
+
+    vertices: np.ndarray
+    corners: np.ndarray
+    texture: np.ndarray
+    triangles: np.ndarray
+
+
+class Garment(NamedTuple):
+    """How a mesh follows a body: each of its vertices is a weighted sum of three of the body's, and an offset.
+
+    Args:
+        mesh: file of the mesh.
+        material: file of the material.
+        anchors: (G, 3) vertices of the body.
+        weights: (G, 3) float32, of them.
+        offsets: (G, 3) float32, times the scale of each axis.
+        scales: for each axis two vertices of the body and the distance along it at which the scale is 1.
+        hidden: (N,) vertices of the body that it covers.
+    """
+
+    mesh: Path
+    material: Path
+    anchors: np.ndarray
+    weights: np.ndarray
+    offsets: np.ndarray
+    scales: tuple[tuple[int, int, float], ...]
+    hidden: np.ndarray
+
+
+class Rig(NamedTuple):
+    """Bones, and how much each vertex follows them.
+
+    Args:
+        parents: of each bone; None of the root. Parents come before their children.
+        joints: vertices of the body whose mean is the head of each bone.
+        weights: vertices of each bone and how much they follow it, (N,) ints and (N,) float32.
+    """
+
+    parents: dict[str, str | None]
+    joints: dict[str, np.ndarray]
+    weights: dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def _told(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
+    """The reader, with one clear line in place of what damaged files raise."""
+
+    @wraps(read)
+    def reading(path: Path) -> Read:
+        try:
+            return read(path)
+        except FileNotFoundError as error:
+            raise InputError(f"{error.filename}: no such file; {WHERE}") from None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path}: damaged or of another kind ({error}); {WHERE}") from None
+
+    return reading
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The words of each line that has any and is no comment."""
+    lines = (line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return [words for words in lines if words and not words[0].startswith("#")]
+
+
+@_told
+def read_mesh(path: Path) -> Mesh:
+    """A Wavefront ``.obj``; where it has a group ``body``, that one alone, since MakeHuman's others are helpers.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    lines = _lines(path)
+    only_body = ["g", "body"] in lines
+    vertices = np.array([words[1:4] for words in lines if words[0] == "v"], np.float32)
+    texture = np.array([words[1:3] for words in lines if words[0] == "vt"] or [["0", "0"]], np.float32)
+    keep = not only_body
+    faces: list[tuple[tuple[int, int], ...]] = []
+    for words in lines:
+        if words[0] == "g" and only_body:
+            keep = words[1:] == ["body"]
+        elif words[0] == "f" and keep:
+            ends = [_corner(word) for word in words[1:]]
+            faces += [(ends[0], *pair) for pair in pairwise(ends[1:])]  # a fan
+    pairs, triangles = np.unique(np.array(faces).reshape(-1, 2), axis=0, return_inverse=True)
+    if not len(pairs) or pairs.min() < 0 or pairs[:, 0].max() >= len(vertices) or pairs[:, 1].max() >= len(texture):
+        raise ValueError("its faces lead to no vertices")
+    return Mesh(vertices, pairs[:, 0], texture[pairs[:, 1]], triangles.reshape(-1, 3))
+
+
+def _corner(word: str) -> tuple[int, int]:
+    """Vertex and place in the texture of ``V``, ``V/T`` or ``V/T/N``, counted from 0."""
+    vertex, texture = [*word.split("/"), ""][:2]
+    return int(vertex) - 1, int(texture or 1) - 1
+
+
+@_told
+def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """A ``.target``: vertices (N,) and by how much they move, (N, 3) float32 decimetres.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    rows = np.loadtxt(lines, np.float32, ndmin=2).reshape(-1, 4) if lines else np.empty((0, 4), np.float32)
+    return rows[:, 0].astype(np.int64), rows[:, 1:]
+
+
+@_told
+def read_garment(path: Path) -> Garment:
+    """An ``.mhclo``.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    facts: dict[str, str] = {}
+    scales: dict[str, tuple[int, int, float]] = {}
+    rows: list[list[float]] = []
+    hidden: list[int] = []
+    part = ""
+    for words in _lines(path):
+        if words[0] in ("verts", "delete_verts"):
+            part = words[0]
+        elif words[0] in ("x_scale", "y_scale", "z_scale"):
+            scales[words[0][0]] = int(words[1]), int(words[2]), float(words[3])
+        elif words[0][0].isalpha():
+            facts[words[0]] = " ".join(words[1:])
+        elif part == "verts":
+            values = [float(word) for word in words]
+            rows.append(values if len(values) == 9 else [*values[:1] * 3, 1, 0, 0, 0, 0, 0])
+        elif part == "delete_verts":
+            hidden += _ranges(words)
+    table = np.array(rows, np.float32).reshape(-1, 9)
+    return Garment(
+        path.with_name(facts["obj_file"]),
+        path.parent / facts["material"],
+        table[:, :3].astype(np.int64),
+        table[:, 3:6],
+        table[:, 6:],
+        tuple(scales[axis] for axis in "xyz"),
+        np.array(hidden, np.int64),
+    )
+
+
+def _ranges(words: list[str]) -> list[int]:
+    """The numbers of a line such as ``3 7 - 9 12``."""
+    found: list[int] = []
+    for place, word in enumerate(words):
+        if word != "-":
+            after_dash = place > 1 and words[place - 1] == "-"
+            found += range(int(words[place - 2]) + 1 if after_dash else int(word), int(word) + 1)
+    return found
+
+
+@_told
+def read_texture_name(path: Path) -> Path:
+    """The image that an ``.mhmat`` names as its diffuse texture, whether or not it is there.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    names = [" ".join(words[1:]) for words in _lines(path) if words[0] == "diffuseTexture"]
+    return path.parent / names[0]
+
+
+@_told
+def read_rig(path: Path) -> Rig:
+    """An ``.mhskel`` and the weights that it names.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    bones, joints = content["bones"], content["joints"]
+    weights = json.loads(path.with_name(content["weights_file"]).read_text(encoding="utf-8"))["weights"]
+    parents: dict[str, str | None] = {}
+    while len(parents) < len(bones):
+        ready = [name for name in bones if name not in parents and bones[name]["parent"] in (None, *parents)]
+        if not ready:
+            raise ValueError("its bones hang in a circle")
+        parents |= {name: bones[name]["parent"] for name in ready}
+    tables = {name: np.array(rows, np.float32).reshape(-1, 2) for name, rows in weights.items()}
+    return Rig(
+        parents,
+        {name: np.array(joints[bones[name]["head"]], np.int64) for name in parents},
+        {name: (table[:, 0].astype(np.int64), table[:, 1]) for name, table in tables.items()},
+    )

@@ -1,0 +1,207 @@
+"""Who is drawn: a body, clothes with colours and patterns, hair, a bag; all from a seed, none of it from assets."""
+
+from __future__ import annotations
+
+import colorsys
+import random
+from typing import NamedTuple
+
+RACES = ("african", "asian", "caucasian")
+SEXES = ("female", "male")
+MUSCLES = ("minmuscle", "averagemuscle", "maxmuscle")
+WEIGHTS = ("minweight", "averageweight", "maxweight")
+PATTERNS = ("plain", "bands", "pinstripes", "checks", "dots", "camouflage", "print", "blocks", "fade", "sidestripe")
+
+Colour = tuple[float, ...]  # red, green and blue, linear, in [0, 1]
+
+
+class Body(NamedTuple):
+    """The shape of a person.
+
+    Args:
+        race, sex: of :data:`RACES` and :data:`SEXES`.
+        age: from 0 (child) over 0.5 (25 years) to 1 (90).
+        muscle, weight: in [0, 1].
+        height: from -1 to 1.
+    """
+
+    race: str
+    sex: str
+    age: float
+    muscle: float
+    weight: float
+    height: float
+
+
+class Cloth(NamedTuple):
+    """The colours of a piece of clothing.
+
+    Args:
+        colour, second: of the ground and of the pattern.
+        pattern: place in :data:`PATTERNS`.
+        scale: of the pattern, per decimetre.
+        angle: radians by which it is turned.
+        seed: of what is random in it, in [0, 1].
+        own: how much of the hues of the garment's texture stays, in [0, 1].
+    """
+
+    colour: Colour
+    second: Colour
+    pattern: int
+    scale: float
+    angle: float
+    seed: float
+    own: float
+
+
+class Person(NamedTuple):
+    """What is the same in all images of an identity.
+
+    Args:
+        body: its shape.
+        skin, suit, shoe, hair, hat: in [0, 1), places in the lists of assets; a hat from 1 on is none.
+        skin_tone: factor of the skin's brightness.
+        upper, lower, shoes: what they wear.
+        hair_colour, bag_colour: of those.
+        waist: where the upper part ends, decimetres above the hip.
+        sleeves, legs: how far arms and legs are covered, 1 is to the end.
+        bag: 0 none, 1 on the back, 2 in the left hand, 3 in the right one, 4 across the shoulder.
+        bag_size: decimetres: half its width, height and depth.
+        stride, swing: how this person walks, factors.
+    """
+
+    body: Body
+    skin: float
+    suit: float
+    shoe: float
+    hair: float
+    hat: float
+    skin_tone: float
+    upper: Cloth
+    lower: Cloth
+    shoes: Cloth
+    hair_colour: Colour
+    hat_colour: Colour
+    bag_colour: Colour
+    waist: float
+    sleeves: float
+    legs: float
+    bag: int
+    bag_size: tuple[float, ...]
+    stride: float
+    swing: float
+
+
+class Fashion(NamedTuple):
+    """What people of one domain tend to: shares of races, and how clothes are chosen.
+
+    Args:
+        races: weights, as in :data:`RACES`.
+        hue: the favourite one, in [0, 1].
+        dark: share of black, grey and navy clothes.
+        patterned: share of patterned uppers.
+        bare: share of short sleeves and legs.
+        bags, hats: shares.
+    """
+
+    races: tuple[float, ...]
+    hue: float
+    dark: float
+    patterned: float
+    bare: float
+    bags: float
+    hats: float
+
+
+def make_fashion(dice: random.Random) -> Fashion:
+    """The fashion of a domain."""
+    return Fashion(
+        tuple(dice.uniform(0.2, 1) ** 2 for _ in RACES),
+        dice.random(),
+        dice.uniform(0.15, 0.6),
+        dice.uniform(0.3, 0.65),
+        dice.choice((0.03, 0.25, 0.6)),
+        dice.uniform(0.1, 0.4),
+        dice.uniform(0.02, 0.12),
+    )
+
+
+def make_person(dice: random.Random, fashion: Fashion) -> Person:
+    """A person of a domain."""
+    sex = dice.choice(SEXES)
+    body = Body(
+        dice.choices(RACES, fashion.races)[0],
+        sex,
+        dice.uniform(0.12, 0.35) if dice.random() < 0.05 else min(0.5 + 0.45 * dice.betavariate(1, 2.2), 1),
+        dice.betavariate(3, 3),
+        dice.betavariate(3, 3.5),
+        max(-1.0, min(1.0, dice.gauss(0, 0.35))),
+    )
+    upper, lower = _cloth(dice, fashion, PATTERNS, fashion.patterned), _trousers(dice, fashion)
+    bag = dice.choice((1, 1, 1, 2, 3, 4)) if dice.random() < fashion.bags else 0
+    size = (1.25, 1.75, 0.65) if bag == 1 else (1.1, 1.1, 0.4) if bag == 4 else (1.5, 1.2, 0.5)
+    shade = dice.betavariate(1, 2.5)
+    return Person(
+        body=body,
+        **{name: dice.random() for name in ("skin", "suit", "shoe", "hair")},
+        hat=dice.random() / fashion.hats,
+        skin_tone=dice.uniform(0.75, 1.15),
+        upper=upper,
+        lower=lower,
+        shoes=_cloth(dice, fashion._replace(dark=0.7), ("plain",), 0),
+        hair_colour=_hair(dice, body, shade),
+        hat_colour=_colour(dice, fashion),
+        bag_colour=_colour(dice, fashion),
+        waist=dice.choice((0.9, 0.5, 0.2, -0.3, -1.0)) + dice.uniform(-0.25, 0.25),
+        sleeves=dice.uniform(0.15, 0.5) if dice.random() < fashion.bare else 1.0,
+        legs=dice.uniform(0.35, 0.6) if dice.random() < 0.6 * fashion.bare else 1.0,
+        bag=bag,
+        bag_size=tuple(each * dice.uniform(0.75, 1.3) for each in size),
+        stride=dice.uniform(0.75, 1.25),
+        swing=dice.uniform(0.5, 1.4),
+    )
+
+
+def _cloth(dice: random.Random, fashion: Fashion, patterns: tuple[str, ...], patterned: float) -> Cloth:
+    pattern = dice.choice(patterns) if dice.random() < patterned else "plain"
+    return Cloth(
+        _colour(dice, fashion),
+        _colour(dice, fashion._replace(dark=0.35)),
+        PATTERNS.index(pattern),
+        dice.uniform(0.5, 2.6),
+        dice.choice((0.0, 0.0, 0.0, 0.78)) + dice.gauss(0, 0.03),
+        dice.random(),
+        dice.choice((0.0, 0.0, 0.3, 1.0)),
+    )
+
+
+def _trousers(dice: random.Random, fashion: Fashion) -> Cloth:
+    cloth = _cloth(dice, fashion._replace(dark=0.5), ("checks", "camouflage", "sidestripe", "pinstripes", "bands"), 0.2)
+    if dice.random() < 0.3:  # jeans
+        return cloth._replace(colour=_rgb(dice.uniform(0.58, 0.64), dice.uniform(0.3, 0.7), dice.uniform(0.2, 0.65)))
+    return cloth
+
+
+def _hair(dice: random.Random, body: Body, shade: float) -> Colour:
+    if body.age > 0.72 and dice.random() < 0.7:
+        grey = dice.uniform(0.15, 0.5)
+        return (grey, grey, grey)
+    if dice.random() < 0.04:
+        return _rgb(dice.random(), 0.7, 0.6)
+    light = 0.06 + (0.75 if body.race == "caucasian" else 0.18) * shade
+    return _rgb(dice.uniform(0.04, 0.12), dice.uniform(0.3, 0.7), light)
+
+
+def _colour(dice: random.Random, fashion: Fashion) -> Colour:
+    if dice.random() < fashion.dark:
+        return _rgb(dice.choice((0.62, fashion.hue, dice.random())), dice.uniform(0, 0.35), dice.uniform(0.04, 0.4))
+    if dice.random() < 0.25:
+        return _rgb(dice.random(), dice.uniform(0, 0.12), dice.uniform(0.6, 0.98))
+    hue = fashion.hue + dice.gauss(0, 0.08) if dice.random() < 0.3 else dice.random()
+    return _rgb(hue, dice.uniform(0.3, 0.95), dice.uniform(0.25, 0.95))
+
+
+def _rgb(hue: float, saturation: float, value: float) -> Colour:
+    """Of displayed values, made linear."""
+    red, green, blue = colorsys.hsv_to_rgb(hue % 1, saturation, value)
+    return (red**2.2, green**2.2, blue**2.2)

@@ -1,0 +1,190 @@
+"""Images of made people: what hides what, the same pixels each time, and the data set on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lreid.data import csv_dataset
+from lreid.data.rendered import render
+from lreid.data.rendered.assets import Assets
+from lreid.data.rendered.images import photograph
+from lreid.data.rendered.people import Person, make_fashion, make_person
+from lreid.data.rendered.renderer import OVERSAMPLED, Renderer, Standing, Subject, on_plane
+from lreid.data.rendered.scenes import PLACES, TEXTURES, Box, Camera, make_camera, make_domain, textures
+from lreid.errors import ArgumentError, InputError
+
+RED, BLACK = (0.9, 0.0, 0.0), (0.0, 0.0, 0.0)
+FLAT = Camera(
+    eye=(0.0, 20.0, 80.0),
+    roll=0.0,
+    boxes=(Box((0, -10, 0), (500, 10, 500), 0, 0, (0.5, 0.5, 0.5), 0.05),),
+    sun=(0.48, 0.6, 0.64),
+    light=(1.0, 1.0, 1.0),
+    sky=(0.3, 0.3, 0.3),
+    ground=(0.1, 0.1, 0.1),
+    backdrop=(0.0, 0.0, 0.0),
+    heading=0.0,
+    gain=(1.0, 1.0, 1.0),
+    contrast=1.0,
+    saturation=1.0,
+    pixels=64,
+    noise=0.0,
+    blur=0.1,
+    quality=95,
+)
+
+
+def person(seed: int = 1) -> Person:
+    return make_person(random.Random(seed), make_fashion(random.Random(0)))
+
+
+def standing(subject: Subject, heading: float = 0.0) -> Standing:
+    return Standing(subject, subject.skeleton.matrices({}), (0.0, 0.0), heading)
+
+
+def window(at: Standing) -> tuple[float, float, float, float]:
+    left, right, bottom, top = on_plane(FLAT, (0.0, 0.0), at.outline())
+    wide = (top - bottom) / 4
+    return (left + right) / 2 - wide, (left + right) / 2 + wide, bottom, top
+
+
+def shown(renderer: Renderer, camera: Camera, obstacles: tuple[Box, ...] = (), *, alone: bool = False) -> np.ndarray:
+    """A window around the origin, (96, 48, 3), with a person in it or not."""
+    subject = renderer.subject(person()._replace(bag=0))
+    here = window(standing(subject))
+    people = [standing(subject._replace(parts=()) if alone else subject)]
+    return renderer.draw(camera, people, here, obstacles, 64).astype(int)
+
+
+def test_a_person_fills_the_window_around_them(renderer: Renderer) -> None:
+    here, away = shown(renderer, FLAT), shown(renderer, FLAT, alone=True)
+    assert here.shape == (round(64 * OVERSAMPLED), round(32 * OVERSAMPLED), 3)
+    differs = np.abs(here - away).max(2) > 20
+    rows, columns = np.flatnonzero(differs.any(1)), np.flatnonzero(differs.any(0))
+    assert rows[0] < 8 and rows[-1] > 86 and columns[-1] - columns[0] > 20
+
+
+def test_what_is_nearer_hides_what_is_farther(renderer: Renderer) -> None:
+    def wall(z: float) -> tuple[Box, ...]:
+        return (Box((0, 10, z), (40, 60, 1), 0, 0, RED, 0.05),)
+
+    def red(image: np.ndarray) -> float:
+        return float((image[..., 0] > 3 * image[..., 1].clip(1)).mean())
+
+    assert red(shown(renderer, FLAT, wall(20))) > 0.99
+    assert 0.2 < red(shown(renderer, FLAT, wall(-20))) < 0.9
+
+
+def test_a_person_throws_a_shadow(renderer: Renderer) -> None:
+    from_right, from_left = shown(renderer, FLAT), shown(renderer, FLAT._replace(sun=(-0.48, 0.6, 0.64)))
+    left = np.s_[78:90, :10]
+    assert (from_left[left] - from_right[left]).max() > 40
+    dark = shown(renderer, FLAT._replace(light=BLACK)), shown(renderer, FLAT._replace(light=BLACK), alone=True)
+    assert np.abs(dark[0][left] - dark[1][left]).max() < 10
+
+
+def test_an_image_is_the_same_from_another_renderer(renderer: Renderer, assets: Assets) -> None:
+    def image(source: Renderer, seed: int) -> np.ndarray:
+        domain = make_domain(0, 5)
+        camera = make_camera(domain, 1)
+        return photograph(source, domain, camera, source.subject(person(seed)), [], random.Random(seed))
+
+    first = image(renderer, 3)
+    assert first.shape == (64, 32, 3) and first.dtype == np.uint8 and first.std() > 5
+    assert np.abs(image(renderer, 4).astype(int) - first).mean() > 3
+    assert np.array_equal(image(Renderer(assets, height=64, width=32), 3), first)
+
+
+@pytest.mark.parametrize("bag", range(5))
+def test_what_people_carry_is_seen(renderer: Renderer, bag: int) -> None:
+    def front(carried: int) -> np.ndarray:
+        # From behind, where all kinds are seen.
+        subject = renderer.subject(person()._replace(bag=carried, bag_colour=RED, hat=2.0))
+        here = standing(subject, math.pi)
+        return renderer.draw(FLAT, [here], window(here), (), 64).astype(int)
+
+    found = front(bag)
+    red = (found[..., 0] > 3 * found[..., 1].clip(20)).sum()
+    assert red == 0 if bag == 0 else red > 20
+
+
+def test_domains_and_cameras_differ_and_come_back() -> None:
+    domains = [make_domain(number, 0) for number in range(12)]
+    assert {domain.place for domain in domains} == set(PLACES) and len({domain.name for domain in domains}) == 12
+    assert len({(domain.height, domain.noise, domain.jitter, domain.fashion) for domain in domains}) == 12
+    assert make_domain(3, 0) == domains[3] != make_domain(3, 1)
+    cameras = [make_camera(domains[0], number) for number in range(6)]
+    assert len({(camera.eye, camera.sun, camera.gain) for camera in cameras}) == 6
+    assert make_camera(domains[0], 2) == cameras[2]
+    for camera in cameras:
+        assert np.linalg.norm(camera.sun) == pytest.approx(1) and camera.sun[1] > 0
+
+
+def test_surfaces_repeat_without_a_seam() -> None:
+    surfaces = textures()
+    assert surfaces.shape == (len(TEXTURES), 256, 256, 4) and surfaces.dtype == np.uint8
+    plain = surfaces[TEXTURES.index("plain")].astype(int)
+    inside = np.abs(np.diff(plain, axis=0)).max()
+    assert np.abs(plain[0] - plain[-1]).max() <= inside
+
+
+SMALL = {"domains": 2, "train_identities": 2, "test_identities": 1, "images": 4, "height": 32, "width": 16}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_data_set_that_loads(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    assert render(tmp_path / "people", home, **SMALL) == 24
+    sets = csv_dataset.load(tmp_path / "people" / "index.csv")
+    assert [data.name for data in sets] == ["street-0", "hall-1"]
+    for data in sets:
+        assert (len(data.train), len(data.query), len(data.gallery)) == (8, 2, 2)
+        for query in data.query:  # is found under another camera
+            assert any(each.pid == query.pid and each.camid != query.camid for each in data.gallery)
+    assert json.loads((tmp_path / "people" / "render.json").read_text()) == SMALL | {"cameras": 4, "seed": 0}
+
+
+def test_more_of_everything_leaves_what_was_before(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    render(tmp_path / "few", home, **SMALL)
+    render(tmp_path / "again", home, **SMALL)
+    more = {"domains": 3, "train_identities": 3, "test_identities": 2, "images": 5}
+    render(tmp_path / "many", home, **SMALL | more)
+    few, many = files(tmp_path / "few"), files(tmp_path / "many")
+    assert files(tmp_path / "again") == few
+    images = {name for name in few if name.endswith(".jpg")}
+    assert len(images) == 24 and len({few[name] for name in images}) == 24
+    assert all(many[name] == few[name] for name in images)
+    render(tmp_path / "other", home, **SMALL, seed=1)
+    assert not {few[name] for name in images} & set(files(tmp_path / "other").values())
+
+
+@pytest.mark.slow
+def test_processes_draw_the_same(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    render(tmp_path / "one", home, **SMALL)
+    render(tmp_path / "two", home, **SMALL, workers=2)
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_bad_input(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="images is 1; it must be from 2 to"):
+        render(tmp_path / "people", home, images=1)
+    with pytest.raises(InputError, match="base.obj: no such file and 181 more; datasets/README.md says where"):
+        render(tmp_path / "people", tmp_path / "nothing")
+    (tmp_path / "people").mkdir()
+    with pytest.raises(InputError, match="people: is there already; remove it"):
+        render(tmp_path / "people", home)
+    assert not list((tmp_path / "people").iterdir())
+
+
+def test_no_moderngl(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "moderngl", None)
+    with pytest.raises(InputError, match=r"rendering needs moderngl; install it with: pip install 'lreid\[render\]'"):
+        Renderer(assets)
