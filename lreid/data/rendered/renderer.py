@@ -92,7 +92,7 @@ class Renderer:
             raise InputError(
                 f"OpenGL cannot be had through EGL ({error}); on Debian: apt-get install libegl1 libgl1-mesa-dri"
             ) from None
-        gl.gc_mode = "auto"  # what Python forgets is freed on the device
+        gl.gc_mode = "context_gc"  # what Python forgets is freed by gc(), when no other context is the current one
         self.assets, self.height, self.width, self._gl = assets, height, width, gl
         self._people = gl.program(vertex_shader=shaders.PERSON_VERTEX, fragment_shader=shaders.PERSON_FRAGMENT)
         self._boxes = gl.program(vertex_shader=shaders.BOX_VERTEX, fragment_shader=shaders.BOX_FRAGMENT)
@@ -133,6 +133,7 @@ class Renderer:
     def subject(self, person: Person) -> Subject:
         """Puts a person together: the body, clothes, hair, eyes and what is carried."""
         with self._gl:  # the one of this renderer, among others of the process
+            self._gl.gc()
             return self._subject(person)
 
     def _subject(self, person: Person) -> Subject:
