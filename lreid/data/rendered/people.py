@@ -198,7 +198,7 @@ def _colour(dice: random.Random, fashion: Fashion) -> Colour:
     if dice.random() < 0.25:
         return _rgb(dice.random(), dice.uniform(0, 0.12), dice.uniform(0.6, 0.98))
     hue = fashion.hue + dice.gauss(0, 0.08) if dice.random() < 0.3 else dice.random()
-    return _rgb(hue, dice.uniform(0.3, 0.95), dice.uniform(0.25, 0.95))
+    return _rgb(hue, 0.2 + 0.7 * dice.betavariate(1.5, 2), dice.uniform(0.25, 0.95))
 
 
 def _rgb(hue: float, saturation: float, value: float) -> Colour:

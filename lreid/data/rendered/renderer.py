@@ -137,7 +137,10 @@ class Renderer:
             return self._subject(person)
 
     def _subject(self, person: Person) -> Subject:
-        assets, suits = self.assets, self.assets.suits[person.body.sex]
+        assets = self.assets
+        suits = assets.suits["male"]
+        if person.body.sex == "female":  # women wear men's shirts and trousers, too
+            suits = assets.suits["female"] + suits
         body = assets.shape(person.body)
         skeleton = Skeleton(assets, body)
         skin_file, tone = self._skin(person)
