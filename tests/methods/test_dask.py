@@ -33,6 +33,7 @@ def test_the_style_network_has_its_published_size() -> None:
     assert kernels(torch.rand(2, 3, 32, 16)).shape == (2, 84)
 
 
+@pytest.mark.slow
 def test_a_rehearser_learns_its_domain() -> None:
     """Images of the domain come back nearer to themselves than before it learned."""
     errors = []
@@ -98,6 +99,7 @@ def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:
     torch.testing.assert_close(one.classifier.weight, other.classifier.weight, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dask", "dkp_pp"])
 @pytest.mark.parametrize("task", [0, 1])
 def test_state_comes_back(name: str, task: int) -> None:

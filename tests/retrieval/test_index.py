@@ -62,6 +62,7 @@ def figures(call: Any) -> Any:
     return result
 
 
+@pytest.mark.fuzz
 @settings(max_examples=400, deadline=None)
 @given(
     problem=problems(),

@@ -37,6 +37,7 @@ def problems(draw):
     )
 
 
+@pytest.mark.fuzz
 @settings(max_examples=400, deadline=None)
 @given(
     problem=problems(),

@@ -138,12 +138,11 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
 
 
-# Episodes, a stream with replay, rotated copies, and exemplars in the batches; all others are slow.
-FEW = ["dwopp", "er", "pass_proto", "bot_ft_plus"]
-OTHERS = sorted(name for name in {*method_names()} - {*FEW} if method_class(name).divisible)
+DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
+OTHERS = [*(name for name in DIVISIBLE if name != "dwopp"), "bot_ft_plus"]  # all slow
 
 
-@pytest.mark.parametrize("name", [*FEW, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
+@pytest.mark.parametrize("name", ["dwopp", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
 @pytest.mark.usefixtures("double")
 def test_switches_are_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Drift, and gradients of stored and of incoming images, of which each process has looked at its own share."""

@@ -121,6 +121,7 @@ def test_entries_of_before_load_and_are_replaced(tmp_path: Path) -> None:
         card_beside(tmp_path / "mine-0123456789ab.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "EIO", "ENOSPC"])
 @pytest.mark.parametrize("first", ["before hashes", "published"])
 def test_publishing_again_is_one_step(tmp_path: Path, first: str, fault: str) -> None:
