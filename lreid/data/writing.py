@@ -18,13 +18,20 @@ logger = logging.getLogger("lreid")
 
 @contextmanager
 def folder_at_once(folder: Path) -> Iterator[Path | None]:
-    """A folder to fill that gets its name when all is in it; None where it has it already."""
+    """A folder to fill that gets its name when all is in it; None where it has it already.
+
+    Raises:
+        InputError: it cannot be made.
+    """
     if folder.is_dir():
         logger.info("%s: there already", folder)
         yield None
         return
     unfinished = folder.with_name(f"{folder.name}.unfinished")
-    unfinished.mkdir(parents=True, exist_ok=True)
+    try:
+        unfinished.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error}); name a folder that can be written to") from None
     yield unfinished
     for left_over in unfinished.rglob("*.part"):
         left_over.unlink()

@@ -18,10 +18,9 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import cv2
 
@@ -98,7 +97,8 @@ def render(
 
     Raises:
         ArgumentError: a number is out of range.
-        InputError: the folder is there already, an asset is missing or damaged, or there is no OpenGL.
+        InputError: the folder is there already or cannot be written, an asset is missing or damaged, or there is no
+            OpenGL.
     """
     plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed)
     least = {"images": 2, "cameras": 2, "height": 16, "width": 16, "seed": 0}
@@ -121,9 +121,8 @@ def render(
         table = StringIO()
         lines = csv.writer(table, lineterminator="\n")
         lines.writerows([Row._fields, *rows])
-        write_file(folder / "index.csv", lambda file: file.write(table.getvalue().encode()))
-        settings = json.dumps(plan._asdict(), indent=1) + "\n"
-        write_file(folder / "render.json", lambda file: file.write(settings.encode()))
+        _write(folder / "index.csv", table.getvalue().encode())
+        _write(folder / "render.json", (json.dumps(plan._asdict(), indent=1) + "\n").encode())
     return len(rows)
 
 
@@ -138,8 +137,11 @@ def _results(jobs: list[tuple], workers: int) -> Iterator[list[Row]]:
         raise InputError("rendering: a process was killed, perhaps for want of memory; use fewer --workers") from None
 
 
-def _put(data: bytes, file: IO[bytes]) -> None:
-    file.write(data)
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_file(path, lambda file: file.write(data))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error}); free some space, then run this again") from None
 
 
 class _Studio(NamedTuple):
@@ -186,7 +188,7 @@ def _work(job: tuple[Plan, Path, Path, int, str, range]) -> list[Row]:
             image = photograph(studio.renderer, domain, studio.cameras[camera], subject, studio.passers, dice)
             path = f"images/{domain.name}/{split}/{identity:05d}_c{camera}_{shot}.jpg"
             _, stream = cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
-            write_file(folder / path, partial(_put, stream.tobytes()))
+            _write(folder / path, stream.tobytes())
             part = split if split == "train" else "query" if shot < queries else "gallery"
             rows.append(Row(path, f"{split}-{identity:05d}", camera, part, domain.name))
     return rows

@@ -13,6 +13,7 @@ from PIL import Image
 
 from lreid.data.rendered import shaders
 from lreid.data.rendered.assets import POSED, Assets, Part, normals
+from lreid.data.rendered.formats import WHERE
 from lreid.data.rendered.people import Cloth, Colour, Person
 from lreid.data.rendered.poses import Skeleton, rotation
 from lreid.data.rendered.scenes import Box, Camera, textures
@@ -118,12 +119,7 @@ class Renderer:
         """A texture on the device, and its mean brightness, linear."""
         if path is None:
             return self._white, 1.0
-        try:
-            with Image.open(path) as image:
-                image = image.convert("RGBA").resize((TEXTURE, TEXTURE)).transpose(Image.Transpose.FLIP_TOP_BOTTOM)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: cannot be read as an image ({error}); fetch it again") from None
-        pixels = np.asarray(image)
+        pixels = np.ascontiguousarray(_read_texture(path, TEXTURE)[::-1])
         opaque = pixels[pixels[..., 3] > 100][:, :3]
         mean = float(((opaque / 255) ** 2.2).mean()) if len(opaque) else 1.0
         texture = self._gl.texture((TEXTURE, TEXTURE), 4, pixels.tobytes())
@@ -331,11 +327,18 @@ def _pick(files: list[Path], where: float) -> Path:
     return files[int(where * len(files))]
 
 
+def _read_texture(path: Path, side: int) -> np.ndarray:
+    """An image, (side, side, 4) uint8."""
+    try:
+        with Image.open(path) as image:
+            return np.asarray(image.convert("RGBA").resize((side, side)))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # damage is told in many ways
+        raise InputError(f"{path}: cannot be read as an image ({error}); {WHERE}") from None
+
+
 @lru_cache(maxsize=64)
 def _mean_colour(file: Path) -> Colour:
-    with Image.open(file) as image:
-        small = np.asarray(image.convert("RGB").resize((16, 16), Image.Resampling.BOX)) / 255
-    red, green, blue = (small.reshape(-1, 3) ** 2.2).mean(0)
+    red, green, blue = ((_read_texture(file, 64)[..., :3] / 255) ** 2.2).mean((0, 1))
     return (float(red), float(green), float(blue))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +183,21 @@ def test_bad_input(home: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="people: is there already; remove it"):
         render(tmp_path / "people", home)
     assert not list((tmp_path / "people").iterdir())
+
+
+@pytest.mark.parametrize("damaged", ["skins/young_asian_male/skin.png", "hair/short01/short01_diffuse.png"])
+def test_a_damaged_image_of_the_assets_is_named(renderer: Renderer, home: Path, tmp_path: Path, damaged: str) -> None:
+    shutil.copytree(home, tmp_path / "makehuman")
+    (tmp_path / "makehuman" / damaged).write_bytes(b"\x89PNG\r\n\x1a\nand no more")
+    with pytest.raises(InputError, match=f"{damaged}: cannot be read as an image .*; datasets/README.md says where"):
+        render(tmp_path / "people", tmp_path / "makehuman", **SMALL)
+    assert not (tmp_path / "people").exists()
+
+
+def test_a_folder_that_cannot_be_made(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file/people.*cannot be "):
+        render(tmp_path / "file" / "people", home, **SMALL)
 
 
 def test_no_moderngl(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
