@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from lreid.errors import Stopped
+from lreid.errors import InputError, Stopped
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LEASH = "LREID_ENDS_WITH_STDIN"  # in the environment of a process that shall not outlive the one that started it
@@ -55,10 +55,12 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         sys.unraisablehook = self._swallowed
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
+        if self.received is not None and isinstance(error, Exception) and not isinstance(error, InputError):
+            raise Stopped(self.received) from None  # of which a library in C has made an error of its own
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from races import race  # noqa: E402
 PAGE = REPOSITORY / "docs" / "reliability.md"
 MARKS = "<!-- counts: written by make survive -->", "<!-- end of counts -->"
 DONE = ("runs", "kills", "stops", "failures", "inputs", "races")
-INPUTS, KILLS, TURNS = 110_000, 16, 20
+INPUTS, KILLS, TURNS = 110_000, 24, 20
 
 
 def parts(world: World, folder: Path, scale: float) -> dict[str, Callable[[], Iterator[tuple[str, Counts]]]]:

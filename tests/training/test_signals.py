@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lreid.errors import Stopped
+from lreid.errors import InputError, Stopped
 from lreid.training.signals import StopSignals
 
 
@@ -43,3 +43,16 @@ def test_one_that_comes_while_an_object_is_destroyed_is_not_lost(capsys: pytest.
         for _ in range(6000):
             time.sleep(0.01)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"), [(ValueError("Invalid bounding box"), Stopped), (InputError("no"), InputError)]
+)
+def test_what_a_library_makes_of_it_is_a_stop_all_the_same(made: Exception, told: type[BaseException]) -> None:
+    """As matplotlib does while it draws; errors of ours say what is wrong."""
+    with pytest.raises(told), StopSignals():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except Stopped:
+            raise made from None
