@@ -21,17 +21,14 @@ def folder_at_once(folder: Path) -> Iterator[Path | None]:
     """A folder to fill that gets its name when all is in it; None where it has it already.
 
     Raises:
-        InputError: it cannot be made.
+        OSError: it cannot be made; what to do about it the caller knows.
     """
     if folder.is_dir():
         logger.info("%s: there already", folder)
         yield None
         return
     unfinished = folder.with_name(f"{folder.name}.unfinished")
-    try:
-        unfinished.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error}); name a folder that can be written to") from None
+    unfinished.mkdir(parents=True, exist_ok=True)
     yield unfinished
     for left_over in unfinished.rglob("*.part"):
         left_over.unlink()

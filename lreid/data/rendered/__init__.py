@@ -108,7 +108,12 @@ def render(
     if out.exists():
         raise InputError(f"{out}: is there already; remove it, or take another name")
     Assets(assets)  # tells what is missing before a process is started
-    shutil.rmtree(out.with_name(f"{out.name}.unfinished"), ignore_errors=True)
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        unfinished.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be made ({error}); name a folder that can be written to") from None
     with folder_at_once(out) as folder:
         assert folder is not None
         jobs = [

@@ -118,5 +118,5 @@ def test_nothing_that_a_pickle_names_is_run(tmp_path: Path, monkeypatch: pytest.
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     home = write_cifar10(tmp_path / "cifar-10-batches-py", TEN)
     (home / "images.unfinished").write_text("in the way")
-    with pytest.raises(InputError, match="images: cannot be made .*name a folder that can be written to"):
+    with pytest.raises(InputError, match="images: cannot be written .*copy the archives to where you may write"):
         spec_of("cifar10").load(tmp_path)
