@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid data`` of this source tree; lreid.apps.data holds its options and its work."""
+"""Run ``lreid data`` of this source tree: lreid/apps/arguments/data.py says what it takes."""
 
 import sys
 from pathlib import Path

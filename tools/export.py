@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid export`` of this source tree; lreid.apps.export holds its options and its work."""
+"""Run ``lreid export`` of this source tree: lreid/apps/arguments/export.py says what it takes."""
 
 import sys
 from pathlib import Path

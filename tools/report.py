@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid report`` of this source tree; lreid.apps.report holds its options and its work."""
+"""Run ``lreid report`` of this source tree: lreid/apps/arguments/report.py says what it takes."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid search`` of this source tree; lreid.apps.search holds its options and its work."""
+"""Run ``lreid search`` of this source tree: lreid/apps/arguments/search.py says what it takes."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid sweep`` of this source tree; lreid.apps.sweep holds its options and its work."""
+"""Run ``lreid sweep`` of this source tree: lreid/apps/arguments/sweep.py says what it takes."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid test`` of this source tree; lreid.apps.test holds its options and its work."""
+"""Run ``lreid test`` of this source tree: lreid/apps/arguments/test.py says what it takes."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid train`` of this source tree; lreid.apps.train holds its options and its work."""
+"""Run ``lreid train`` of this source tree: lreid/apps/arguments/train.py says what it takes."""
 
 import sys
 from pathlib import Path

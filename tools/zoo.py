@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid zoo`` of this source tree; lreid.apps.zoo holds its options and its work."""
+"""Run ``lreid zoo`` of this source tree: lreid/apps/arguments/zoo.py says what it takes."""
 
 import sys
 from pathlib import Path

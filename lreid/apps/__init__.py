@@ -1,1 +1,1 @@
-"""What the commands do: a module for each, with its options (``add_arguments``) and its work (``run``)."""
+"""What the commands do (``run``), a module for each; those in ``arguments`` hold what they take."""

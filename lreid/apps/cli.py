@@ -17,7 +17,7 @@ from lreid.errors import InputError, Stopped
 
 LONGEST = 2000  # characters of an error that are shown
 
-COMMANDS = {  # modules of lreid.apps, which are imported when they are asked for
+COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are imported when there is work
     "train": "train a lifelong method on a benchmark, task after task",
     "test": "test trained models: a table of figures and a page of ranked images",
     "search": "index your own images and find who is on another one",
@@ -66,11 +66,11 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
     Returns:
         Exit status, see :func:`run_tool`.
     """
-    command = import_module(f"lreid.apps.{name}")
+    arguments = import_module(f"lreid.apps.arguments.{name}")
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=prog, description=command.__doc__, formatter_class=raw)
-    command.add_arguments(parser)
-    return run_tool(parser, command.run, words)
+    parser = argparse.ArgumentParser(prog=prog, description=arguments.__doc__, formatter_class=raw)
+    arguments.add_arguments(parser)
+    return run_tool(parser, lambda args: import_module(f"lreid.apps.{name}").run(args), words)
 
 
 def run_tool(

@@ -1,12 +1,4 @@
-"""Write a model as one file for other programs: images in, features out.
-
-lreid export runs/mine-dwopp-seed0/checkpoints/task-05.pt --out mine.onnx    # uint8 images (n, H, W, 3)
-lreid export zoo:dwopp-synthetic-10 --out mine.onnx --normalise outside       # float images (n, 3, H, W)
-lreid export zoo:dwopp-synthetic-10 --out mine.pt2 --format torch             # for torch.export.load
-
-The file is compared with the model before it is written. It holds the neck, but not the resizing of images, which is
-PIL's bicubic one. Galleries are built and searched with mine.onnx as with the model: --checkpoint mine.onnx.
-"""
+"""Write a model as one file for other programs: images in, features out."""
 
 # Both formats come from one program that torch.export traces, with any number of images. The ONNX file is made by
 # torch's exporter for such programs. Its older one, which traces TorchScript, gives equal features here and takes a
@@ -41,26 +33,6 @@ BATCHES = ({0: torch.export.Dim("n")},)  # any number of images
 OLDEST_OPSET = 18  # what torch writes; its conversion to older ones fails on means over axes
 
 Network = Callable[[Tensor], Tensor]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid export``."""
-    parser.add_argument("model", metavar="CHECKPOINT|zoo:NAME", help="a trained model")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".onnx, or .pt2 for torch")
-    parser.add_argument("--format", choices=tuple(SUFFIXES), default="onnx", help="default: onnx")
-    parser.add_argument(
-        "--normalise",
-        choices=("inside", "outside"),
-        default="inside",
-        help="inside: the file takes uint8 RGB images; outside: normalised float ones (default: inside)",
-    )
-    parser.add_argument(
-        "--opset",
-        type=int,
-        default=OLDEST_OPSET,
-        metavar="N",
-        help=f"version of ONNX's operators (default: {OLDEST_OPSET})",
-    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,14 +1,4 @@
-"""Test trained models: figures as a table and JSON, ranked images as a page.
-
-lreid test --checkpoint runs/my-run/checkpoints/task-10.pt             # on the benchmark of its run
-lreid test --checkpoint runs/my-run                                    # after every task
-lreid test --checkpoint zoo:dwopp-synthetic-10                         # a model of the zoo
-lreid test --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
-lreid test --checkpoint task-10.pt --query my/queries --gallery my/gallery
-lreid test --gallery people.gallery --query my/labelled                # what a saved gallery finds
-lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm camera --rerank
-lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # any key of the config
-"""
+"""Test trained models: figures as a table and JSON, ranked images as a page."""
 
 from __future__ import annotations
 
@@ -25,7 +15,6 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.apps.cli import add_config
 from lreid.apps.gallery_test import score_gallery
 from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
@@ -56,35 +45,6 @@ SHOWN = 30  # rankings a test set on the page
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
 KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid test``."""
-    parser.add_argument(
-        "--checkpoint",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders for all their finished tasks; a saved gallery knows its own",
-    )
-    add_config(parser, "another benchmark than that of the run")
-    parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
-    parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery, or one that lreid search has built")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write test.json and ranked.html (default: RUN/test)"
-    )
-    parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
-    parser.add_argument("--expand", action="store_true", help="also with query expansion")
-    parser.add_argument(
-        "--adapt-norm",
-        choices=("gallery", "camera"),
-        help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera",
-    )
-    parser.add_argument(
-        "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
-    )
-    parser.add_argument("--blur", action="store_true", help="blur the images of the page")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,14 +1,4 @@
-"""List trained models by name, find their weights, check their figures, and add models.
-
-lreid zoo list
-lreid zoo show dwopp-synthetic-10
-lreid zoo fetch dwopp-synthetic-10      # downloads the weights where they are not here, says where they are
-lreid zoo verify                        # evaluates each model on its benchmark, compares with its card
-lreid zoo publish runs/my-run my-model --half --out my/zoo
-lreid zoo page                          # writes MODEL_ZOO.md
-
-lreid/zoo/__init__.py tells of LREID_ZOO_CARDS, LREID_ZOO_CACHE and LREID_ZOO_MIRROR.
-"""
+"""List trained models by name, find their weights, check their figures, and add models."""
 
 from __future__ import annotations
 
@@ -17,7 +7,7 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,41 +42,10 @@ TOLERANCE = {"mAP": 0.1, "rank1": 1.0, "rank5": 1.0, "rank10": 1.0}
 Figures = dict[str, dict[str, Any]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid zoo``."""
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, action: Callable[[argparse.Namespace], None], what: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=what)
-        sub.set_defaults(action=action)
-        return sub
-
-    command("list", _list, "all models")
-    command("show", _show, "one card").add_argument("name", metavar="NAME", help="of a model")
-    sub = command("fetch", _fetch, "download weights and say where they are")
-    sub.add_argument("name", metavar="NAME", help="of a model")
-    sub = command("verify", _verify, "evaluate models and compare with their cards")
-    sub.add_argument("name", metavar="NAME", nargs="?", help="of a model (default: all)")
-    sub = command("publish", _publish, "make an entry of a finished run")
-    sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    sub.add_argument("name", metavar="NAME", help="of the entry")
-    sub.add_argument("--title", default="", help="one line for people (default: method and benchmark)")
-    sub.add_argument("--half", action="store_true", help="store weights in 16 bits")
-    sub.add_argument("--start-only", action="store_true", help="a network to start training from")
-    sub.add_argument("--licence", default="MIT", help="of the weights (default: MIT)")
-    sub.add_argument("--url", action="append", default=[], help="address of the weights; more are mirrors")
-    sub.add_argument(
-        "--out", type=Path, default=BUNDLED, metavar="DIR", help="folder of the entry (default: lreid/weights)"
-    )
-    sub = command("page", _page, "write MODEL_ZOO.md")
-    sub.add_argument(
-        "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="the page (default: MODEL_ZOO.md)"
-    )
-
-
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
-    args.action(args)
+    actions = {"list": _list, "show": _show, "fetch": _fetch, "verify": _verify, "publish": _publish, "page": _page}
+    actions[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -122,7 +81,7 @@ def _publish(args: argparse.Namespace) -> None:
         start_only=args.start_only,
         licence=args.licence,
         urls=args.url,
-        folder=args.out,
+        folder=args.out or BUNDLED,
     )
     print(describe(card))
 

@@ -1,109 +1,29 @@
-"""Parse the command line of ``lreid search``, and print what its commands found."""
+"""Do what the command line of ``lreid search`` says, and print what was found."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from pathlib import Path
 
 from lreid.apps.search import commands, versions
 from lreid.apps.search.findings import verdict
 from lreid.apps.search.named_gallery import Narrowing
 from lreid.apps.search.own_images import list_images
-from lreid.retrieval.index import KINDS
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid search``."""
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(
-        action: Callable[[argparse.Namespace], None], what: str, images: str = "", *, model: str = ""
-    ) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(action.__name__.removeprefix("_"), help=what)
-        sub.set_defaults(action=action)
-        sub.add_argument("gallery", metavar="GALLERY", help="a file, milvus:FILE.db or milvus:http://…")
-        if images:
-            sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
-        if model:
-            sub.add_argument(
-                "--checkpoint",
-                type=Path,
-                required=model == "required",
-                metavar="FILE",
-                help="the model" if model == "required" else "the gallery's model, if it is not where it was",
-            )
-            sub.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
-        return sub
-
-    build = command(_build, "index images", "DIR|CSV", model="required")
-    build.add_argument("--kind", choices=KINDS, default="flat", help="of index (default: flat, which is exact)")
-    build.add_argument(
-        "--shards", type=int, default=1, metavar="N", help="parts that are searched side by side (default: 1)"
-    )
-    build.add_argument(
-        "--adapt-norm",
-        choices=("gallery", "camera"),
-        help="normalise with statistics of these images, as a whole or by camera",
-    )
-    add = command(_add, "index images that are not in the gallery yet", "DIR|CSV", model="optional")
-    for sub in (build, add):
-        sub.add_argument("--no-identities", action="store_true", help="folders are not named after identities")
-
-    remove = command(_remove, "delete images")
-    remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
-    remove.add_argument("--identity", metavar="NAME", help="all images of one identity")
-    remove.add_argument("--everywhere", action="store_true", help="also from the versions before and after")
-
-    calibrate = command(_calibrate, "set the threshold between known and unknown", "DIR|CSV", model="optional")
-    calibrate.add_argument(
-        "--false-accept-rate",
-        type=float,
-        default=0.01,
-        metavar="RATE",
-        help="share of impostors that may be accepted (default: 0.01)",
-    )
-
-    query = command(_query, "find the identities of images", "IMAGE|DIR", model="optional")
-    query.add_argument("--top", type=int, default=10, metavar="K", help="matches an image (default: 10)")
-    query.add_argument("--camera", metavar="NAME", help="the camera that took the images")
-    query.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")
-    query.add_argument(
-        "--cross-model", action="store_true", help="search with another model that was trained to be comparable"
-    )
-    query.add_argument(
-        "--out", type=Path, default=Path("matches"), metavar="DIR", help="where to write (default: matches)"
-    )
-    query.add_argument("--blur", action="store_true", help="blur the images of the page")
-    for what in ("camera", "identity"):
-        for which, found in (("only", "images of this"), ("not", "no images of this")):
-            query.add_argument(
-                f"--{which}-{what}",
-                action="append",
-                default=[],
-                metavar="NAME",
-                help=f"find {found} {what} (repeat it for more)",
-            )
-    query.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
-    query.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
-
-    reindex = command(_reindex, "move to another model, beside the old one", model="required")
-    reindex.add_argument("--restart", action="store_true", help="drop what was begun for another model")
-    for sub in (build, add, calibrate, reindex):
-        sub.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
-    command(_rollback, "go back to the version before")
-
-    migrate = command(_migrate, "copy to another place")
-    migrate.add_argument("to", metavar="TO", help="where there is no gallery yet")
-    migrate.add_argument("--kind", choices=KINDS, help="of the copy (default: as it was)")
-    migrate.add_argument("--shards", type=int, default=1, metavar="N", help="parts of the copy, if it is a file")
-
-    command(_info, "say what is in a gallery")
 
 
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
-    args.action(args)
+    actions = {
+        "build": _build,
+        "add": _add,
+        "remove": _remove,
+        "calibrate": _calibrate,
+        "query": _query,
+        "reindex": _reindex,
+        "rollback": _rollback,
+        "migrate": _migrate,
+        "info": _info,
+    }
+    actions[args.action](args)
 
 
 def _build(args: argparse.Namespace) -> None:

@@ -1,0 +1,1 @@
+"""What the commands take: a module for each, light, so that ``--help`` need not wait for torch."""
