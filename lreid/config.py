@@ -491,8 +491,8 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
         raise InputError(f"{source}: {name} is a group of keys, not a value; set {name}.{next(iter(default))} …")
     if isinstance(default, float) and type(value) is int:
         return float(value)
-    if isinstance(default, list) and isinstance(value, tuple):
-        return list(value)
+    if isinstance(default, list) and not isinstance(value, (list, dict)):
+        return list(value) if isinstance(value, tuple) else [value]
     if isinstance(default, str) and value is None:  # YAML's and Python's "none" written without quotes
         return "none"
     if type(value) is not type(default):

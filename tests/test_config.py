@@ -273,3 +273,12 @@ def test_values_out_of_range_are_named(overrides: list[str], message: str) -> No
     check_values(default_config())
     with pytest.raises(InputError, match=message):
         check_values(load_config([], overrides))
+
+
+def test_a_list_takes_a_single_value(tmp_path: Path) -> None:
+    assert load_config(overrides=["BENCHMARK.TRAIN", "csv:a.csv"]).BENCHMARK.TRAIN == ["csv:a.csv"]
+    assert load_config(overrides=["TRAIN.MILESTONES", "40"]).TRAIN.MILESTONES == [40]
+    (tmp_path / "one.yaml").write_text("BENCHMARK: {UNSEEN: viper}")
+    assert load_config([tmp_path / "one.yaml"]).BENCHMARK.UNSEEN == ["viper"]
+    with pytest.raises(InputError, match=r"INPUT.MEAN is \[0.5\]; it must be three numbers"):
+        check_values(load_config(overrides=["INPUT.MEAN", "0.5"]))

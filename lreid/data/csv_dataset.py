@@ -1,4 +1,4 @@
-"""Data of one's own: a CSV file with the columns ``path,pid,camid,split`` and, if you like, ``domain``."""
+"""Data of one's own: a CSV file with the columns ``path,pid,split`` and, if you like, ``camid`` and ``domain``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lreid.data.layout import require_splits
+from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 from lreid.identities import JUNK
 
-COLUMNS = ("path", "pid", "camid", "split")
+COLUMNS = ("path", "pid", "split")
 SPLITS = ("train", "query", "gallery")
+DELIMITERS = ",;\t"  # spreadsheets write ; where the comma is for decimals
 
 
 class Row(NamedTuple):
@@ -24,22 +25,24 @@ class Row(NamedTuple):
     line: int  # number, from 1
     path: str
     pid: str
-    camid: str
+    camid: str  # empty where no column tells it
     split: str
     domain: str
     time: str  # anything; empty where there is none
 
 
-def load(file: Path) -> list[DataSet]:
+def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
     """Loads one data set for every domain of a CSV file, in the order in which the domains first occur.
 
-    The first line names the columns, in any order; others than those below are ignored.
+    The first line names the columns, in any order, divided by commas, semicolons or tabs; others than those below are
+    ignored.
 
     * ``path``: relative to the folder of the CSV file, or absolute; in that folder or below it.
     * ``pid``: identity, any text; ``-1`` is junk and dropped. Identities of different domains have nothing
       to do with each other.
-    * ``camid``: camera, any text.
-    * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two.
+    * ``camid``: optional; camera, any text.
+    * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two. A domain
+      may have no train, or neither query nor gallery.
     * ``domain``: optional; without it the whole file is one data set, named like the file.
 
     Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers where all of a
@@ -47,10 +50,11 @@ def load(file: Path) -> list[DataSet]:
 
     Args:
         file: the CSV file, UTF-8.
+        cameras: of queries and gallery where there is no ``camid``, see :func:`lreid.data.layout.cameras_of_test`.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has an
-            empty split.
+        InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has one of query
+            and gallery only.
     """
     rows = read_rows(file)
     # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
@@ -60,10 +64,10 @@ def load(file: Path) -> list[DataSet]:
             f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
             f"paths must be relative to {file.parent}, or absolute"
         )
-    return [_data_set(file, domain, rows) for domain in dict.fromkeys(row.domain for row in rows)]
+    return [_data_set(file, domain, rows, cameras) for domain in dict.fromkeys(row.domain for row in rows)]
 
 
-def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
+def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolicy) -> DataSet:
     rows = sorted((row for row in rows if row.domain == domain), key=lambda row: row.path)
     trained = {row.pid: row.line for row in rows if row.split == "train"}
     for row in rows:
@@ -73,13 +77,18 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row]) -> DataSet:
                 f"{trained[row.pid]}; test on identities that are not trained on"
             )
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
+    query, gallery = cameras_of_test(cameras)
+    untold = {"train": query, "query": query, "gallery": gallery}
     splits: dict[str, Any] = {
         split: tuple(
-            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid]) for row in rows if row.split == split
+            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid] if row.camid else untold[split])
+            for row in rows
+            if row.split == split
         )
         for split in SPLITS
     }
-    return require_splits(DataSet(domain, **splits), dict.fromkeys(SPLITS, file))
+    tested = dict.fromkeys(("query", "gallery"), file) if splits["query"] or splits["gallery"] else {}
+    return require_splits(DataSet(domain, **splits), tested)
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
@@ -94,7 +103,8 @@ def read_rows(file: Path) -> list[Row]:
     """All rows but junk, checked one by one."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
-            lines = csv.reader(stream)
+            lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
+            stream.seek(0)
             table = [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
     except FileNotFoundError:
         raise InputError(f"{file}: no such CSV file; check the path") from None
@@ -106,7 +116,7 @@ def read_rows(file: Path) -> list[Row]:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(
-            f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,domain], "
+            f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,camid][,domain], "
             f"found {','.join(header) or 'an empty file'}"
         )
     if len(set(header)) < len(header):
@@ -127,6 +137,11 @@ def read_rows(file: Path) -> list[Row]:
     return rows
 
 
+def _delimiter(header: str) -> str:
+    """What divides the columns: that which the header has most of."""
+    return max(DELIMITERS, key=header.count)  # the comma where it has none
+
+
 def _path_inside(file: Path, row: Row) -> str:
     """The image's path in its only spelling: a list that came with images must not make a run read other files."""
     folder = os.path.abspath(file.parent)
@@ -143,10 +158,11 @@ def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
     if len(values) != len(header):
         raise InputError(
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
-            "give every column a value, and quote values that hold a comma"
+            "give every column a value, and quote values that hold what divides the columns"
         )
-    cells = {"domain": file.stem, "time": "", **dict(zip(header, values, strict=True))}
-    empty = [name for name in (*COLUMNS, "domain") if not cells[name]]
+    told = dict(zip(header, values, strict=True))
+    cells = {"domain": file.stem, "camid": "", "time": "", **told}
+    empty = [name for name in (*COLUMNS, "camid", "domain") if told.get(name) == ""]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
     if cells["split"] not in SPLITS:

@@ -134,7 +134,7 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     domains: dict[str, list[Listed]] = {}
     for row in csv_dataset.read_rows(file):
         if row.split == split:
-            image = Listed(str(file.parent / row.path), row.pid, row.camid, row.time)
+            image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
             domains.setdefault(row.domain, []).append(image)
     if not domains:
         raise InputError(f"{file}: has no image of the split {split}; add some")

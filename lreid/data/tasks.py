@@ -66,8 +66,9 @@ def build_benchmark(
         The benchmark; its test sets are those of ``train``, then those of ``unseen``.
 
     Raises:
-        ArgumentError: a data set occurs twice, is for testing only, or has fewer identities than tasks; a class is in
-            two data sets of a class-incremental benchmark; a number is out of range or a choice unknown.
+        ArgumentError: a data set occurs twice, is for testing only, has no test where it is unseen, or has fewer
+            identities than tasks; a class is in two data sets of a class-incremental benchmark; a number is out of
+            range or a choice unknown.
         InputError: a data set cannot be loaded.
     """
     if not train:
@@ -95,6 +96,9 @@ def build_benchmark(
     for data_set in seen:
         if not data_set.train:
             raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
+    for data_set in (versions[0] for versions in others):
+        if not data_set.query:
+            raise ArgumentError("unseen", f"names {data_set.name}, which has no test split; add one, or leave it out")
     if identities:
         seen = [_first_identities(data_set, identities) for data_set in seen]
     shared_classes = _shared_classes(seen, scenario, cut=pool or tasks_per_dataset > 1)
@@ -104,7 +108,8 @@ def build_benchmark(
     tests: list[QueryGallery] = []
     label = 0
     for data_set in seen:
-        tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
+        if data_set.query:  # without, it is trained on and not measured
+            tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
         parts = split_identities(data_set, tasks_per_dataset, order=order, order_seed=order_seed)
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name

@@ -93,7 +93,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> Markup:
     known = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
-        if group.runs[0]["mAP"]
+        if any(group.runs[0]["mAP"])  # a row a task, empty where nothing is tested on
     ]
     if not known:
         return Markup()

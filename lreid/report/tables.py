@@ -69,6 +69,8 @@ def task_table(results: Results) -> str:
     )
     if not rows:
         return head
+    if not galleries:
+        return f"{head.splitlines()[0]}; no test images, nothing is measured"
 
     kinds = KINDS if any(gallery["kind"] == "unseen" for gallery in galleries) else KINDS[:1]
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]

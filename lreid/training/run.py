@@ -320,7 +320,7 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: Results, device: torc
         len(benchmark.tasks),
         identities,
         images,
-        ", ".join(test.name for test in benchmark.tests),
+        ", ".join(test.name for test in benchmark.tests) or "nothing",
         out,
     )
     if results["skipped_images"]:

@@ -91,6 +91,38 @@ def test_one_data_set_a_domain_in_order_of_appearance(write):
     assert short(ark.train) == [("x.jpg", 2, 0)]
 
 
+@pytest.mark.parametrize("divided_by", [";", "\t"])
+def test_semicolons_and_tabs_divide_columns_as_commas_do(write, divided_by):
+    expected = csv_dataset.load(write(ROWS))
+    rows = [row.replace(",", divided_by) for row in ROWS]
+    assert csv_dataset.load(write(rows, header=f"path{divided_by}pid{divided_by}camid{divided_by}split")) == expected
+
+
+def test_names_that_hold_what_divides_are_quoted(write):
+    rows = ['a.jpg,"Müller, ""Max""",0,train', "b.jpg,שרה <b>,1,train"]
+    rows += [
+        f'{image}.jpg,"two\nlines",{camera},{split}'
+        for camera, image, split in ((0, "c", "query"), (1, "d", "gallery"))
+    ]
+    (data_set,) = csv_dataset.load(write(rows))
+    assert short(data_set.train) == [("a.jpg", 0, 0), ("b.jpg", 2, 1)]
+    assert [record.pid for record in (*data_set.query, *data_set.gallery)] == [1, 1]
+
+
+@pytest.mark.parametrize(("cameras", "numbers"), [("apart", [0, 0, 1]), ("same", [0, 0, 0])])
+def test_without_cameras_those_of_queries_and_gallery_are_as_the_policy_says(write, cameras, numbers):
+    rows = ["a.jpg,1,train", "c.jpg,2,query", "d.jpg,2,gallery"]
+    (data_set,) = csv_dataset.load(write(rows, header="path,pid,split"), cameras=cameras)
+    assert [record.camid for record in (*data_set.train, *data_set.query, *data_set.gallery)] == numbers
+
+
+def test_train_or_test_alone_is_enough(write):
+    (train,) = csv_dataset.load(write(ROWS[:2]))
+    assert len(train.train) == 2 and not train.query and not train.gallery
+    (test,) = csv_dataset.load(write(ROWS[2:]))
+    assert not test.train and len(test.query) == len(test.gallery) == 1
+
+
 FAULTS = {
     "unknown split": (["a.jpg,1,0,test"], "csv:2: split is 'test'; must be one of train, query, gallery"),
     "too few values": ([*ROWS, "f.jpg,1,0"], "csv:7: 3 values for 4 columns"),
@@ -106,8 +138,8 @@ FAULTS = {
     ),
     "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg lies outside"),
     "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .* lies outside"),
-    "no train": (ROWS[2:], "csv: no images for the train split of shop"),
     "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
+    "empty camera": (["a.jpg,1,,train"], "csv:2: camid is empty"),
     "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
     "no rows": ([], "holds no images"),
     "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: none of the images exists, .*images/b.jpg"),
@@ -128,8 +160,8 @@ def test_line_numbers_count_blank_lines(write):
 
 
 def test_missing_column_is_named(write):
-    with pytest.raises(InputError, match="csv:1: the header lacks camid, split; .* found path,pid$"):
-        csv_dataset.load(write([], header="path,pid"))
+    with pytest.raises(InputError, match="csv:1: the header lacks pid, split; .* found path,camid$"):
+        csv_dataset.load(write([], header="path,camid"))
 
 
 def test_doubled_column_is_named(write):

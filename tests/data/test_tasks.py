@@ -47,6 +47,21 @@ def build(monkeypatch):
     return build
 
 
+def test_a_set_without_test_is_trained_on_and_one_without_train_is_unseen(build):
+    sets = {
+        "untested": replace(make_data_set("untested", range(5)), query=(), gallery=()),
+        "tested": make_data_set("tested", []),
+    }
+    benchmark = build(["untested", "small"], ["tested"], sets)
+    assert [task.name for task in benchmark.tasks] == ["untested", "small"]
+    assert [(test.name, test.kind, test.first_task) for test in benchmark.tests] == [
+        ("small", "seen", 1),
+        ("tested", "unseen", None),
+    ]
+    with pytest.raises(ArgumentError, match="unseen names untested, which has no test split; add one, or leave it out"):
+        build(["small"], ["untested"], sets)
+
+
 @pytest.mark.parametrize(
     ("name", "sizes"), [("market", [76] + [75] * 9), ("msmt", [105] + [104] * 9), ("veri", [63] + [57] * 9)]
 )

@@ -162,7 +162,7 @@ def checked(folder: Path, content: bytes | str, *, maybe: bool = False) -> None:
         HEAD,
         "\ufeff" + HEAD,
         LINES,
-        "path,pid,split\na.png,1,train\n",
+        "path,pid,camid\na.png,1,1\n",
         HEAD + "a.png,1,train\n",
         HEAD + "a.png,1,1,train,extra\n",
         HEAD + 'a.png,"1,1,train\n',
@@ -180,7 +180,7 @@ def checked(folder: Path, content: bytes | str, *, maybe: bool = False) -> None:
         HEAD + LINES + "e\0.png,3,1,train\n",
         HEAD + LINES + "e" * 5000 + ".png,3,1,train\n",
         HEAD + "a" * 5000 + ".png,3,1,train\n",
-        HEAD + "a.png,1,1,train\n",
+        HEAD + "a.png,1,1,query\n",
         HEAD + "a.png,-1,1,train\n",
         HEAD + LINES + "x/../../x.png,3,1,train\n",
         HEAD + LINES + "e\n.png,3,1,train\n",
@@ -196,12 +196,14 @@ def test_lists_with_something_hostile(content: bytes | str, four_images: Path) -
     "content",
     [
         "\ufeff" + HEAD + LINES,
+        HEAD + "a.png,1,1,train\n",
+        (HEAD + LINES).replace(",", "\t"),
         "path,pid,camid,split,x\n" + LINES.replace("\n", ",y\n"),
         HEAD + LINES.replace("\n", "\r\n"),
         HEAD + LINES.replace(",2,", "," + "9" * 6000 + ","),
         HEAD + LINES.replace(",2,", ",<script>,"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_lists_that_are_only_odd(content: str, four_images: Path) -> None:
     (four_images / "index.csv").write_text(content)

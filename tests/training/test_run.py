@@ -28,6 +28,7 @@ from lreid.evaluation import Evaluator, Observer
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.report import task_table
+from lreid.results import read as read_results
 from lreid.training.run import batching_of, run_folder_for, train
 from lreid.training.run_folder import RunFolder
 
@@ -49,6 +50,20 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("unbroken") / "run"
     train(config(), out)
     return out
+
+
+def test_a_list_without_test_is_trained_on_without_figures(tmp_path: Path) -> None:
+    for person in range(4):
+        for shot in range(3):
+            Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(tmp_path / f"{person}_{shot}.png")
+    rows = [f"{person}_{shot}.png\t{person}\ttrain" for person in range(4) for shot in range(3)]
+    (tmp_path / "list.csv").write_text("\n".join(["path\tpid\tsplit", *rows]))
+    cfg = config({"BENCHMARK.TRAIN": f"csv:{tmp_path / 'list.csv'}", "BENCHMARK.TASKS_PER_DATASET": 2})
+    results = train(cfg, tmp_path / "run")
+    assert results["mAP"] == [[], []] and results["galleries"] == [] and results["loss_history"]
+    assert read_results(tmp_path / "run")["tasks"] == ["list 1/2", "list 2/2"]
+    assert task_table(results).endswith("no test images, nothing is measured")
+    assert "Loss" in (tmp_path / "run/report.html").read_text()
 
 
 def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:

@@ -108,7 +108,7 @@ def load_datasets(
     root = Path(root)
     kind, colon, rest = name.partition(":")
     if kind == "csv" and colon:
-        return _load_csv(rest, root)
+        return _load_csv(rest, root, cameras)
     if kind == "folder" and colon:
         return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
     if kind == "synthetic" and colon:
@@ -120,7 +120,7 @@ def load_datasets(
     return [spec_of(name).load(root, split=split, seed=split_seed, cameras=cameras)]
 
 
-def _load_csv(name: str, root: Path) -> list[DataSet]:
+def _load_csv(name: str, root: Path, cameras: CameraPolicy) -> list[DataSet]:
     """``PATH`` or ``PATH#DOMAIN``. A path may hold a # too: the longest that is there counts."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
@@ -128,7 +128,7 @@ def _load_csv(name: str, root: Path) -> list[DataSet]:
         if _found(path, root):
             break
     file = _existing(path, root, "CSV file")
-    data_sets = csv_dataset.load(file)
+    data_sets = csv_dataset.load(file, cameras=cameras)
     if not domain:
         return data_sets
     names = [data_set.name for data_set in data_sets]
