@@ -172,6 +172,13 @@ KEYS = {
     ),
     "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, package:NAME, or a file", paths=("",)),
     "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
+    "MODEL.NORM": Key(
+        "batch",
+        "of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input image",
+        choices=tuple(
+            norm + entry for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b") for entry in ("", "+input")
+        ),
+    ),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
     "METHOD.RECIPE": Key("dmml", "file of configs/recipes that benchmarks of real images train it by"),

@@ -63,6 +63,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
             std=cfg.INPUT.STD,
             neck=neck,
             pooling=cfg.MODEL.POOLING,
+            norm=cfg.MODEL.NORM,
         )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lreid.data.images import fit_image, read_image
 from lreid.errors import ArgumentError, InputError, require
 from lreid.models.backbones import build_backbone
+from lreid.models.norms import put_norms
 from lreid.models.packages import IMAGENET, normalisation
 from lreid.models.weights import load_weights
 
@@ -31,9 +32,10 @@ class Embedder(nn.Module):
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
         pooling: of maps to vectors, ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed).
+        norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
-        ArgumentError: the backbone is unknown or tells no ``dim``, or weights cannot be had.
+        ArgumentError: the backbone is unknown, tells no ``dim`` or cannot have these norms, or weights cannot be had.
         InputError: weights that do not fit.
 
     Attributes:
@@ -59,19 +61,22 @@ class Embedder(nn.Module):
         std: Sequence[float] | None = None,
         neck: bool = False,
         pooling: str = "avg",
+        norm: str = "batch",
     ) -> None:
         super().__init__()
         require(pooling in ("avg", "gem"), "pooling", pooling, "avg or gem")
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
-            backbone = build_backbone(backbone, weights)
-        elif weights != "none":
-            load_weights(backbone, weights)
+            backbone = build_backbone(backbone, weights, norm)
+        elif weights == "none":
+            put_norms(backbone, norm)
+        else:
+            load_weights(backbone, weights, norm)
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
             raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
         self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
-        self.pooling = pooling
+        self.pooling, self.norm = pooling, norm
         self.precision: torch.dtype | None = None
         self.teacher_precision: torch.dtype | None = None
         self.neck: nn.Module = nn.Identity()

@@ -14,14 +14,16 @@ def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
     They are a hash of the backbone's name, the input's size and normalisation, the pooling where it is not the mean,
-    and every weight and statistic, bit for bit. Device, training mode and batch counters make no difference. An
-    exported network keeps that of the one it was made of, whose features it gives, unless its file was changed since:
-    :class:`OnnxEmbedder`.
+    the norm where it is not ``batch``, and every weight and statistic, bit for bit. Device, training mode and batch
+    counters make no difference. An exported network keeps that of the one it was made of, whose features it gives,
+    unless its file was changed since: :class:`OnnxEmbedder`.
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint
-    pooling = "" if model.pooling == "avg" else f" {model.pooling}"  # there was no other once
-    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}{pooling}".encode())
+    # There were no others once.
+    pooling = "" if model.pooling == "avg" else f" {model.pooling}"
+    norm = "" if model.norm == "batch" else f" {model.norm}"
+    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}{pooling}{norm}".encode())
 
     def add(name: str, tensor: Tensor) -> None:
         array = tensor.detach().cpu().contiguous().numpy()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lreid.errors import InputError
 from lreid.files import read_tensors
 from lreid.models import packages
+from lreid.models.norms import put_norms
 from lreid.zoo import PREFIX, find, read_entry, read_safetensors
 
 logger = logging.getLogger("lreid")
@@ -27,18 +28,25 @@ NUMPY_SCALARS: list[Any] = [
 ]
 
 
-def load_weights(network: nn.Module, weights: str) -> None:
+def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     """Starts a backbone from trained weights; every tensor that is left out or missing is logged.
+
+    Weights of the network with plain BatchNorm are loaded before the norms are put in, those of a network with such
+    norms after it.
 
     Args:
         network: the backbone. Where it wraps another network, its attribute ``inner`` is what stands before the names
             of that one's tensors.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
+        norm: of :func:`lreid.models.norms.put_norms`.
 
     Raises:
         InputError: they cannot be had or do not fit.
     """
     state = _backbone_state(weights, network)
+    plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
+    if not plain:
+        put_norms(network, norm)
     wanted = network.state_dict()
     # torchreid's networks carry a classifier along, and files from before torch 0.4.1 have no counters.
     needed = {key for key in wanted if "classifier" not in key and not key.endswith("num_batches_tracked")}
@@ -57,10 +65,13 @@ def load_weights(network: nn.Module, weights: str) -> None:
     ]
     if told:
         raise InputError(
-            f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for"
+            f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for, "
+            "with its norm"
         )
     fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
     network.load_state_dict(fitting, strict=False)
+    if plain:
+        put_norms(network, norm)
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:

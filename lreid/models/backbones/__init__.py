@@ -19,6 +19,7 @@ from typing import TypeVar
 from torch import nn
 
 from lreid.errors import ArgumentError
+from lreid.models.norms import put_norms
 from lreid.models.weights import load_weights
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
@@ -62,7 +63,7 @@ def backbone_names() -> list[str]:
     return sorted(_from_files() | _registered)
 
 
-def build_backbone(name: str, weights: str = "none") -> nn.Module:
+def build_backbone(name: str, weights: str = "none", norm: str = "batch") -> nn.Module:
     """A backbone by name.
 
     Args:
@@ -74,13 +75,14 @@ def build_backbone(name: str, weights: str = "none") -> nn.Module:
             torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), ``package:NAME`` (see
             :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid or timm, a checkpoint of a
             run, or ``.safetensors``. Necks and classifiers are left out.
+        norm: where it has instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Returns:
         A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``
         is the width of the features.
 
     Raises:
-        ArgumentError: an unknown name (the nearest is told), or weights that cannot be had.
+        ArgumentError: an unknown name (the nearest is told), weights that cannot be had, or norms that it cannot have.
         InputError: a file that does not fit.
     """
     family, colon, rest = name.partition(":")
@@ -95,6 +97,8 @@ def build_backbone(name: str, weights: str = "none") -> nn.Module:
     elif weights == "imagenet":
         raise ArgumentError("weights", f"is imagenet, but {name} has no ImageNet weights; take none or a file")
     network = builder(*[rest] * bool(colon), **options)
-    if weights not in ("imagenet", "none"):
-        load_weights(network, weights)
+    if weights in ("imagenet", "none"):
+        put_norms(network, norm)
+    else:
+        load_weights(network, weights, norm)
     return network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,6 +20,11 @@ class MobileNetV2(nn.Module):
         network: Any = torchvision_network("mobilenet_v2", imagenet)
         network.features[14].conv[1][0].stride = (1, 1)  # the last maps keep their size, as in the ResNets
         self.features: nn.Sequential = network.features
+
+    @property
+    def stages(self) -> list[nn.Sequential]:
+        """Blocks, without the one of the stem, by the size of their maps in the original: 1/4, 1/8, 1/16, 1/32."""
+        return [self.features[begin:end] for begin, end in pairwise((2, 4, 7, 14, 18))]
 
     def forward(self, images: Tensor) -> Tensor:
         """The feature map, ``(B, 1280, H/16, W/16)``."""

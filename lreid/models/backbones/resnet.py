@@ -27,9 +27,14 @@ class FeatureMap(nn.Module):
         self.dim = resnet.fc.in_features
         if stages == 3:
             self.dim //= 2
-            resnet.layer4 = nn.Identity()
+            resnet.layer4 = nn.Sequential()
         resnet.avgpool = resnet.fc = nn.Identity()
         self.resnet = resnet
+
+    @property
+    def stages(self) -> list[nn.Sequential]:
+        """All four, of which the last may be empty."""
+        return [self.resnet.layer1, self.resnet.layer2, self.resnet.layer3, self.resnet.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
         """The feature map, ``(B, dim, H/16, W/16)``."""

@@ -26,6 +26,11 @@ class SmallResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
+    @property
+    def stages(self) -> list[list[nn.Module]]:
+        """A block each."""
+        return [[block] for block in self.blocks]
+
     def forward(self, images: Tensor) -> Tensor:
         """The last feature map, ``(B, 256, H/8, W/8)``."""
         return self.blocks(self.stem(images))  # (B, 256, H/8, W/8)

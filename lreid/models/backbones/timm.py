@@ -18,12 +18,16 @@ class TimmFeatures(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         self.network, self.dim = network, network.num_features
-        for stage in reversed(network.blocks):
-            strided = [each for each in stage.modules() if getattr(each, "stride", None) == (2, 2)]
-            for each in strided:
-                each.stride = (1, 1)
-            if strided:  # the last of the network
-                break
+        self.stages: list[list[nn.Module]] = []  # by the size of their maps, without blocks of the stem's
+        strided: list[Any] = []
+        for blocks in network.blocks:
+            if found := [each for each in blocks.modules() if getattr(each, "stride", None) == (2, 2)]:
+                self.stages.append([])
+                strided = found
+            for stage in self.stages[-1:]:
+                stage += blocks
+        for each in strided:  # the last ones of the network
+            each.stride = (1, 1)
 
     def forward(self, images: Tensor) -> Tensor:
         """The feature map, ``(B, dim, H/16, W/16)``."""

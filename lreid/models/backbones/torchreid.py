@@ -18,6 +18,13 @@ class TorchreidFeatures(nn.Module):
         super().__init__()
         self.network = network
 
+    @property
+    def stages(self) -> list[list[nn.Module]]:
+        """Of an OSNet, without the transitions between them; other networks do not tell theirs."""
+        layers = [getattr(self.network, name, nn.Identity()) for name in ("conv2", "conv3", "conv4")]
+        stages = [[block for block in layer.children() if hasattr(block, "conv2a")] for layer in layers]
+        return stages if all(stages) else []
+
     def forward(self, images: Tensor) -> Tensor:
         """Features, ``(B, dim)``; in training some networks give logits beside them."""
         output = self.network(images)

@@ -1,0 +1,138 @@
+"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, and the input (``MODEL.NORM``).
+
+Much of what a network loses from one place to the next is the look of the place, its colours, contrast and light. They
+are the mean and the deviation of each channel of an image, which an instance norm takes away, and with it what they
+tell of people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or behind some of the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models.resnet import BasicBlock, Bottleneck
+
+from lreid.errors import ArgumentError, require
+
+CHOICES = tuple(
+    norm + entry for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b") for entry in ("", "+input")
+)
+
+
+class InstanceNorm(nn.InstanceNorm2d):
+    """Every channel of every image by its own mean and deviation, as nothing but a BatchNorm's successor.
+
+    Args:
+        batch: the BatchNorm; the weights and biases of its channels come along, and an activation in it (timm).
+        channels: how many of them, from the first one on; 0 is all.
+    """
+
+    def __init__(self, batch: nn.BatchNorm2d, channels: int = 0) -> None:
+        channels = channels or batch.num_features
+        super().__init__(channels, batch.eps, affine=True)
+        self.load_state_dict({"weight": batch.weight[:channels], "bias": batch.bias[:channels]})
+        self.act = getattr(batch, "act", nn.Identity())
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Normalised maps (B, C, h, w)."""
+        return self.act(super().forward(maps))
+
+
+class HalfInstanceNorm(nn.Module):
+    """IBN-a: the first half of the channels by an instance norm, the others by a BatchNorm.
+
+    Source: ``IBN`` of IBN-Net's official code, whose names of tensors it has.
+
+    Args:
+        batch: of :class:`InstanceNorm`; the statistics of the other channels come along, too.
+    """
+
+    def __init__(self, batch: nn.BatchNorm2d) -> None:
+        super().__init__()
+        half = batch.num_features // 2
+        self.IN = InstanceNorm(batch, half)
+        self.BN = nn.BatchNorm2d(batch.num_features - half, batch.eps, batch.momentum)
+        state = {name: value for name, value in batch.state_dict().items() if name in self.BN.state_dict()}
+        self.BN.load_state_dict({name: value[half:] if value.ndim else value for name, value in state.items()})
+        self.act = self.IN.act
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Normalised maps (B, C, h, w)."""
+        half = self.IN.num_features
+        first, second = maps[:, :half].contiguous(), maps[:, half:].contiguous()
+        return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
+
+
+def put_norms(network: nn.Module, norm: str) -> None:
+    """Puts instance norms into a backbone, in the places where IBN-Net has them in a ResNet.
+
+    * ``ibn_a``: :class:`HalfInstanceNorm` in the place of the first norm of every block, but in the last stage.
+    * ``ibn_b``: :class:`InstanceNorm` in the place of the network's first norm, the stem's, and a new one behind the
+      sum, before its ReLU, of the last block of each of the first two stages. It has weight 1 and bias 0.
+    * ``+stem``: the stem's alone.
+    * ``+input``: each channel of an image is standardised before it enters.
+
+    Args:
+        network: changed in place. Its attribute ``stages`` holds its residual blocks, stage by stage.
+        norm: of :data:`CHOICES`; ``batch`` changes nothing.
+
+    Raises:
+        ArgumentError: the norm is unknown, the network has no BatchNorm or does not tell its stages.
+    """
+    require(norm in CHOICES, "norm", norm, f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+    kind, *more = norm.split("+")
+    stages: list[list[nn.Module]] = [list(stage) for stage in getattr(network, "stages", ())]
+    if (kind != "batch" or "stem" in more) and not any(isinstance(each, nn.BatchNorm2d) for each in network.modules()):
+        raise ArgumentError("norm", f"is {norm}, but this backbone has no BatchNorm; take batch or batch+input")
+    if kind != "batch" and not stages:
+        raise ArgumentError(
+            "norm", f"is {norm}, but this backbone does not tell its blocks; take batch, batch+stem or batch+input"
+        )
+    if kind == "ibn_b" or "stem" in more:
+        _replace_first(network, InstanceNorm)
+    if kind == "ibn_a":
+        for block in [block for stage in stages[:-1] for block in stage]:
+            _replace_first(block, HalfInstanceNorm)
+    if kind == "ibn_b":
+        for stage in stages[:2]:
+            _norm_sum(stage[-1])
+    if "input" in more:
+        network.register_forward_pre_hook(_standardise)
+
+
+def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
+    """Puts a norm in the place of a module's first BatchNorm."""
+    name, batch = next((name, each) for name, each in module.named_modules() if isinstance(each, nn.BatchNorm2d))
+    module.set_submodule(name, kind(batch).to(batch.weight).train(batch.training))
+
+
+def _norm_sum(block: Any) -> None:
+    """Has a block normalise its sum."""
+    last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # as wide as the sum
+    block.IN = nn.InstanceNorm2d(last.num_features, affine=True).to(last.weight)
+    if isinstance(block, (BasicBlock, Bottleneck)):
+        block.forward = MethodType(_residual, block)
+    elif not hasattr(block, "conv2a"):  # an OSNet's blocks look for IN by themselves
+        block.register_forward_hook(_norm_output)
+
+
+def _residual(block: Any, maps: Tensor) -> Tensor:
+    """What torchvision's blocks compute, with a norm between sum and ReLU."""
+    sums = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(maps)))))
+    if hasattr(block, "conv3"):
+        sums = block.bn3(block.conv3(block.relu(sums)))
+    sums = sums + (maps if block.downsample is None else block.downsample(maps))
+    return block.relu(block.IN(sums))
+
+
+def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
+    """Of blocks that end with their sum, such as MobileNet's."""
+    return block.IN(sums)
+
+
+def _standardise(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    return functional.instance_norm(inputs[0])

