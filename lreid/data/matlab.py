@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-import scipy.io
 
 from lreid.errors import InputError
+from lreid.extras import Extra
+
+h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 
 
 def read_matlab(file: Path) -> dict[str, Any]:
@@ -18,8 +19,9 @@ def read_matlab(file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file cannot be read as such.
     """
+    loadmat = scipy_io.loadmat  # before damage is looked for
     try:
-        return scipy.io.loadmat(file, simplify_cells=True)
+        return loadmat(file, simplify_cells=True)
     except Exception as error:  # damage shows in many ways
         raise _unreadable(file, error) from None
 
@@ -40,7 +42,7 @@ class MatlabFile:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._hdf5: h5py.File | None = None
+        self._hdf5: Any = None  # h5py.File, of version 7.3
         try:
             if h5py.is_hdf5(file):
                 self._hdf5 = h5py.File(file, "r")
@@ -56,10 +58,11 @@ class MatlabFile:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A variable; one of cells is an array of objects for :meth:`value` and :meth:`text`."""
+        loadmat = scipy_io.loadmat
         try:
             if self._hdf5 is not None:
                 return self._hdf5[name][()].T
-            return scipy.io.loadmat(self._file, variable_names=[name])[name]
+            return loadmat(self._file, variable_names=[name])[name]
         except KeyError:
             raise
         except Exception as error:  # damage shows in many ways

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import torch
 from torch import Tensor
 
 from lreid.errors import InputError
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 ATTEMPTS = 100  # a tall rectangle may not fit into the image; then another ratio is tried
 
@@ -242,8 +244,7 @@ def load_pipeline(path: str | Path) -> Any:
         InputError: the file is missing, no pipeline, or holds an unknown transform or argument.
     """
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no look at the network on import
-    import albumentations  # here, since it is slow to load and most runs do without
-
+    albumentations = Extra("albumentations", "albumentations").load()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # an argument that it does not know

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError
+from lreid.extras import Extra
 from lreid.files import misfit
 from lreid.models.embedder import Embedder
 
@@ -165,10 +166,7 @@ def _read(file: Path) -> bytes:
 
 
 def _session(content: bytes, name: str) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise InputError(f"{name}: needs onnxruntime ({error}); install it with: pip install onnxruntime") from None
+    onnxruntime = Extra("onnxruntime", "export").load()
     if ELSEWHERE in content:
         raise InputError(f"{name}: its weights are in other files; make one file with tools/export.py")
     options = onnxruntime.SessionOptions()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torchvision.models import mobilenet_v3_small
 
 KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to RGB
 
@@ -19,6 +18,8 @@ class StyleKernels(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        from torchvision.models import mobilenet_v3_small  # slow to load, and no other method needs it
+
         self.features = mobilenet_v3_small(weights=None).features
         self.head = nn.Sequential(nn.Linear(576, 288), nn.ReLU(inplace=True), nn.Linear(288, KERNEL))
 

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError
+from lreid.extras import Extra
 from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
 from lreid.retrieval.scores import ExactScores, Metric, blocks
 
@@ -34,11 +35,7 @@ def import_faiss() -> Any:
     Raises:
         InputError: it is not installed.
     """
-    try:
-        import faiss
-    except ImportError:
-        raise InputError("faiss is not installed; install lreid[cpu], or lreid[gpu] for an NVIDIA GPU") from None
-    return faiss
+    return Extra("faiss", "cpu").load()  # or lreid[gpu]; both ship the same module
 
 
 def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:

@@ -13,6 +13,7 @@ import filelock
 from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
+from lreid.extras import Extra
 from lreid.files import lock, remove_leftovers, write_atomically, write_text
 from lreid.report import learning_curve, task_table, write_report
 from lreid.results import Results
@@ -78,9 +79,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         with self._ours():
             self.handler = logging.FileHandler(self.path / "log.txt")
             if tensorboard:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(self.path / "tensorboard"))
+                board = Extra("torch.utils.tensorboard", "tensorboard")
+                self.writer = board.SummaryWriter(str(self.path / "tensorboard"))
         self.handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(self.handler)
 

@@ -22,8 +22,6 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
-
 from lreid.data.rendered.assets import Assets
 from lreid.data.rendered.images import photograph
 from lreid.data.rendered.people import make_person
@@ -31,6 +29,9 @@ from lreid.data.rendered.renderer import Renderer, Subject
 from lreid.data.rendered.scenes import Camera, Domain, make_camera, make_domain
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, require
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 __all__ = ["render"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from lreid.data.rendered.formats import (
     WHERE,
@@ -22,6 +21,9 @@ from lreid.data.rendered.formats import (
 )
 from lreid.data.rendered.people import MUSCLES, RACES, SEXES, WEIGHTS, Body
 from lreid.errors import InputError
+from lreid.extras import Extra
+
+sparse = Extra("scipy.sparse", "render")
 
 AGES = ("child", "young", "old")
 HEIGHTS = ("minheight", "maxheight")
@@ -52,7 +54,7 @@ class Part(NamedTuple):
     texture: Path | None
     bones: np.ndarray
     influence: np.ndarray
-    facing: csr_matrix
+    facing: Any  # scipy.sparse.csr_matrix
 
 
 class Assets:
@@ -221,10 +223,10 @@ def _between(names: tuple[str, ...], value: float) -> list[tuple[str, float]]:
     return [(name, max(0.0, 1 - abs(place - i))) for i, name in enumerate(names)]
 
 
-def _facing(mesh: Mesh) -> csr_matrix:
+def _facing(mesh: Mesh) -> Any:
     vertices = mesh.corners[mesh.triangles]  # (T, 3)
     count, triangles = len(mesh.vertices), len(mesh.triangles)
-    at = csr_matrix(
+    at = sparse.csr_matrix(
         (np.ones(3 * triangles, np.float32), (vertices.ravel(), np.repeat(np.arange(triangles), 3))), (count, triangles)
     )
     return at[mesh.corners]

@@ -6,12 +6,14 @@ import math
 import random
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
 from lreid.data.rendered.poses import draw_angles
 from lreid.data.rendered.renderer import Renderer, Standing, Subject, on_plane
 from lreid.data.rendered.scenes import Camera, Domain, obstacle
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 
 def photograph(

@@ -18,6 +18,7 @@ from lreid.data.rendered.people import Cloth, Colour, Person
 from lreid.data.rendered.poses import Skeleton, rotation
 from lreid.data.rendered.scenes import Box, Camera, textures
 from lreid.errors import InputError
+from lreid.extras import Extra
 
 TEXTURE = 512  # side of the assets' textures, pixels
 SHADOW = 512  # side of the map of what the light sees
@@ -82,10 +83,7 @@ class Renderer:
 
     def __init__(self, assets: Assets, *, height: int = 256, width: int = 128) -> None:
         os.environ.setdefault("LP_NUM_THREADS", "1")  # processes share the cores already
-        try:
-            import moderngl
-        except ImportError:
-            raise InputError("rendering needs moderngl; install it with: pip install 'lreid[render]'") from None
+        moderngl = Extra("moderngl", "render").load()
         try:
             options: dict[str, Any] = {"backend": "egl"}  # its types know no backends
             gl: Any = moderngl.create_context(standalone=True, **options)

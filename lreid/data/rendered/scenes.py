@@ -8,10 +8,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from lreid.data.rendered.people import Colour, Fashion, make_fashion
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 PLACES = ("street", "hall", "park", "square", "car park", "station")
 TEXTURES = (

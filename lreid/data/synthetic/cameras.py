@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from lreid.data.synthetic.domains import DOMAINS, Domain
 from lreid.data.synthetic.drawing import Dice
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 
 class Camera(NamedTuple):

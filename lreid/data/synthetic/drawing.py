@@ -6,8 +6,11 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-import cv2
 import numpy as np
+
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
 
 Colour = tuple[int, int, int]
 Point = tuple[int, int]

@@ -22,6 +22,7 @@ from typing import Any
 import filelock
 
 from lreid.errors import InputError
+from lreid.extras import Extra
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
 PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses
@@ -241,10 +242,7 @@ def import_pymilvus() -> Any:
     Raises:
         InputError: it is not installed.
     """
-    try:
-        import pymilvus
-    except ImportError:
-        raise InputError("galleries in Milvus need pymilvus, which is not installed; install lreid[milvus]") from None
+    pymilvus = Extra("pymilvus", "milvus").load()
     for name in ("pymilvus", "milvus_lite", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return pymilvus

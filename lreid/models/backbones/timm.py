@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
+from lreid.extras import Extra
 
 
 class TimmFeatures(nn.Module):
@@ -38,14 +39,10 @@ def build(name: str) -> nn.Module:
     """A network of timm by its name there, of those that timm builds as EfficientNets; its weights are random.
 
     Raises:
-        ArgumentError: timm is not installed, or has no such EfficientNet.
+        ArgumentError: timm has no such EfficientNet.
+        InputError: it is not installed.
     """
-    try:
-        import timm
-    except ImportError as error:
-        raise ArgumentError(
-            "backbone", f"timm:{name}: timm cannot be imported ({error}); install it with: pip install 'lreid[start]'"
-        ) from None
+    timm = Extra("timm", "start").load()
     known = timm.list_models(module="efficientnet")
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
+from lreid.extras import Extra
 
 
 class TorchreidFeatures(nn.Module):
@@ -33,20 +34,10 @@ class TorchreidFeatures(nn.Module):
 
 def build(name: str, *, imagenet: bool) -> nn.Module:
     """A network of torchreid by its name there; the ImageNet weights are those of its own choice."""
-    try:  # the package on PyPI nests its modules one level deeper than its authors' own
-        from torchreid.reid.models import build_model
-    except ImportError:
-        try:
-            from torchreid.models import build_model
-        except ImportError as error:
-            raise ArgumentError(
-                "backbone",
-                f"torchreid:{name}: torchreid cannot be imported ({error}); install it with: "
-                "pip install torchreid==0.2.5",
-            ) from None
+    models = Extra("torchreid", "torchreid").models
     try:
         # With the triplet loss the network returns (logits, features) in training and features else.
-        network = build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
+        network = models.build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
     except KeyError as error:
         raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
     adapter = TorchreidFeatures(network)

@@ -1,0 +1,31 @@
+"""What setup.py tells setuptools."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from packaging.requirements import Requirement
+
+
+def keywords_of(repository: Path) -> dict[str, Any]:
+    """The arguments of ``setup``."""
+    with mock.patch("setuptools.setup") as setup:
+        runpy.run_path(str(repository / "setup.py"))
+    return setup.call_args.kwargs
+
+
+def extras_of(repository: Path) -> dict[str, list[str]]:
+    """Names of the packages of every extra, those of the extras that it names included."""
+    told = {extra: list(map(Requirement, texts)) for extra, texts in keywords_of(repository)["extras_require"].items()}
+
+    def packages(extra: str) -> list[str]:
+        own = [each.name for each in told[extra] if each.name != "lreid"]
+        others = [
+            name for each in told[extra] if each.name == "lreid" for more in each.extras for name in packages(more)
+        ]
+        return own + others
+
+    return {extra: packages(extra) for extra in told}

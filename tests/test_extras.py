@@ -1,0 +1,91 @@
+"""Packages that only some work needs: loaded when they are used, asked for by name where they are missing."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from setup_file import extras_of
+
+from lreid.errors import InputError
+from lreid.extras import Extra
+
+OPTIONAL = {"albumentations", "cv2", "faiss", "gdown", "h5py", "moderngl", "onnx", "onnxruntime", "onnxscript"}
+OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
+
+
+def test_a_module_is_loaded_at_its_first_use() -> None:
+    code = """
+import sys
+from lreid.extras import Extra
+module = Extra("colorsys", "render")
+assert "colorsys" not in sys.modules
+assert module.rgb_to_hsv(1, 0, 0) == (0, 1, 1) and module.load() is sys.modules["colorsys"]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_module_is_asked_for() -> None:
+    missing = Extra("no_such_package.inside", "render")
+    copy.deepcopy(missing)
+    told = r"^no_such_package.inside cannot be imported \(No module named 'no_such_package'\); install it with: "
+    for use in (missing.load, lambda: missing.anything):
+        with pytest.raises(InputError, match=told + r"pip install 'lreid\[render\]'$"):
+            use()
+    with pytest.raises(AttributeError):
+        Extra("math", "render").no_such_function  # noqa: B018
+
+
+def test_every_name_that_is_asked_for_is_an_extra_of_setup(repository: Path) -> None:
+    known = extras_of(repository)
+    asked = {
+        (call.args[0].value if isinstance(call.args[0], ast.Constant) else None, call.args[1].value)
+        for file in (repository / "lreid").rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Extra" and isinstance(call.args[1], ast.Constant)
+    }
+    assert len(asked) > 8
+    assert {extra for _, extra in asked} <= known.keys(), asked
+    assert set(known["train"]) >= {"torchreid", "albumentations", "opencv-python-headless", "tensorboard", "scipy"}
+
+
+def test_nobody_imports_an_optional_package_otherwise(repository: Path) -> None:
+    for file in (repository / "lreid").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & OPTIONAL, file
+
+
+@pytest.mark.slow
+def test_models_load_and_features_are_ranked_without_any_of_them() -> None:
+    """What ``pip install lreid`` is for; a gallery needs faiss, which is told, as drawing needs OpenCV."""
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({OPTIONAL!r}))
+import numpy as np
+import lreid
+import lreid.build, lreid.gallery, lreid.methods, lreid.training.run
+from lreid.data.synthetic import draw
+from lreid.errors import InputError
+assert "torchvision" not in sys.modules  # it takes two seconds, and networks of one's own do without
+model = lreid.load_model("zoo:dwopp-synthetic-10")
+features = model.extract(np.random.default_rng(0).integers(0, 256, (6, 64, 32, 3), np.uint8))
+ids, cams = [0, 0, 1, 1, 2, 2], [0, 1] * 3
+assert lreid.evaluate(features, features, ids, ids, cams, cams).num_valid == 6
+build = lreid.Gallery.build
+for use in (lambda: build(features, list("abcdef"), ids, model="m"), lambda: draw("synthetic:plaza/0/17/2/5")):
+    try:
+        use()
+    except InputError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    faiss, opencv = done.stdout.splitlines()
+    assert faiss.endswith("install it with: pip install 'lreid[cpu]'")
+    assert opencv.endswith("install it with: pip install 'lreid[opencv]'")
