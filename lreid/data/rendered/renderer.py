@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +86,8 @@ class Renderer:
     def __init__(self, assets: Assets, *, height: int = 256, width: int = 128) -> None:
         os.environ.setdefault("LP_NUM_THREADS", "1")  # processes share the cores already
         moderngl = Extra("moderngl", "render").load()
+        with suppress(ImportError):  # torch may want it yet: its LLVM crashes if Mesa's came before
+            import_module("triton")
         try:
             options: dict[str, Any] = {"backend": "egl"}  # its types know no backends
             gl: Any = moderngl.create_context(standalone=True, **options)

@@ -6,6 +6,8 @@ import json
 import math
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -200,7 +202,15 @@ def test_a_folder_that_cannot_be_made(renderer: Renderer, home: Path, tmp_path: 
         render(tmp_path / "file" / "people", home, **SMALL)
 
 
+@pytest.mark.slow
+def test_torch_may_load_its_compiler_after_opengl(renderer: Renderer, home: Path) -> None:
+    """Its triton and Mesa both bring an LLVM, which crash the process in the wrong order."""
+    code = "from lreid.data.rendered.renderer import Assets, Renderer; import pathlib, sys; "
+    code += "Renderer(Assets(pathlib.Path(sys.argv[1]))); import torch._dynamo"
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True)
+
+
 def test_no_moderngl(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "moderngl", None)
+    monkeypatch.setitem(sys.modules, "moderngl", None)
     with pytest.raises(InputError, match=r"moderngl cannot be imported .*pip install 'lreid\[render\]'"):
         Renderer(assets)
