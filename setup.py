@@ -14,7 +14,15 @@ setup(
     python_requires=">=3.10",
     packages=find_packages(include=["lreid", "lreid.*"]),
     package_data={
-        "lreid": ["configs/*/*.yaml", "weights/*", "data/*.html", "report/templates/*", "report/static/*", "zoo/*.md"]
+        "lreid": [
+            "configs/*/*.yaml",
+            "weights/*",
+            "data/*.html",
+            "report/templates/*",
+            "report/static/*",
+            "zoo/*.md",
+            "zoo/*.yaml",
+        ]
     },
     entry_points={"console_scripts": ["lreid = lreid.apps.cli:main"]},
     install_requires=[  # to load models, extract features, rank and search

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import nn
 from yacs.config import CfgNode
 
 from lreid import zoo
@@ -16,6 +17,7 @@ from lreid.config import check_values, config_from_text
 from lreid.errors import InputError, naming_keys
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
+from lreid.models.weights import load_neck
 
 
 def load_model(source: str | Path) -> Embedder:
@@ -31,6 +33,9 @@ def load_model(source: str | Path) -> Embedder:
     """
     if _is_onnx(source):
         return OnnxEmbedder(source).eval()
+    entry = _entry(source)
+    if isinstance(entry, zoo.Published):
+        return _published_model(entry)
     state = read_checkpoint(source)
     cfg = config_from_text(state["config"], str(source))
     try:
@@ -40,6 +45,16 @@ def load_model(source: str | Path) -> Embedder:
     # Whether there is a neck the weights tell, so that a model of a method of the user's own loads without its class.
     model = network_of(cfg, neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
+    return model.eval()
+
+
+def _published_model(entry: zoo.Published) -> Embedder:
+    """A network with a checkpoint that others host: backbone and, where their features pass one, neck."""
+    weights = f"{zoo.PREFIX}{entry.name}"
+    cfg = config_from_text(yaml.safe_dump(entry.config), weights)
+    model = network_of(cfg, weights=weights, neck=entry.neck)
+    if isinstance(model.neck, nn.BatchNorm1d):
+        load_neck(model.neck, weights)
     return model.eval()
 
 
@@ -84,19 +99,23 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
     """``model``, a state dict, and ``config``, YAML, of a model; of a run's checkpoint all that is in it.
 
+    Of what others host the state dict is that of the network which :func:`load_model` makes of it.
+
     Args:
         source: of :func:`load_model`.
 
     Raises:
         InputError: as :func:`load_model`.
     """
-    card = _card(source)
-    if card is None:
+    entry = _entry(source)
+    if isinstance(entry, zoo.Published):
+        return {"model": _published_model(entry).state_dict(), "config": yaml.safe_dump(entry.config)}
+    if entry is None:
         state = load_checkpoint(Path(source))
         if "config" not in state:
             raise InputError(f"{source}: has no config; use a checkpoint that tools/train.py wrote")
         return state
-    card, state = zoo.read_entry(card)
+    card, state = zoo.read_entry(entry)
     return {"model": state, "config": yaml.safe_dump(card.config)}
 
 
@@ -108,8 +127,8 @@ def lasting_name(source: str | Path) -> str:
     return zoo.PREFIX + (os.path.abspath(name) if name.endswith(".json") else name)
 
 
-def _card(source: str | Path) -> zoo.Card | None:
-    """The card of an entry or of a ``.safetensors`` file; None for a checkpoint."""
+def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
+    """The card of an entry or of a ``.safetensors`` file, or what others host; None for a checkpoint."""
     if _is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)

@@ -75,7 +75,7 @@ def test_training_testing_and_reporting(installed: Callable[..., str], site: Pat
     assert json.loads((tmp_path / "one" / "results.json").read_text())["method"] == "dmml_ft"
     assert "plaza" in installed("test", "--checkpoint", "one")
     assert "dmml_ft" in installed("report", "one")
-    weights = Path(installed("zoo", "fetch", MODEL).strip())
+    weights = Path(installed("zoo", "download", MODEL).strip())
     assert weights.parent == site / "lreid" / "weights"
     assert MODEL.removeprefix("zoo:") in installed("zoo", "list")
 

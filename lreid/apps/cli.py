@@ -24,7 +24,7 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "report": "compare runs in a table and write their pages",
     "sweep": "train methods x benchmarks x seeds x values of keys",
     "data": "list, check and prepare data sets",
-    "zoo": "list, fetch, verify and publish trained models",
+    "zoo": "list, download, verify and publish trained models",
     "export": "write a model as one file for other programs",
 }
 HELP = f"""usage: lreid COMMAND ...

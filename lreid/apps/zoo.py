@@ -31,7 +31,8 @@ from lreid.models import Embedder
 from lreid.results import read as read_results
 from lreid.training.run import recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
-from lreid.zoo.catalogue import describe, markdown_page, table
+from lreid.zoo.catalogue import describe, markdown_page, published_table, table
+from lreid.zoo.hosted import Published, published
 from lreid.zoo.weights import weights_file, write_entry
 
 logger = logging.getLogger("lreid")
@@ -44,25 +45,33 @@ Figures = dict[str, dict[str, Any]]
 
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
-    actions = {"list": _list, "show": _show, "fetch": _fetch, "verify": _verify, "publish": _publish, "page": _page}
+    actions = {
+        "list": _list,
+        "show": _show,
+        "download": _download,
+        "verify": _verify,
+        "publish": _publish,
+        "page": _page,
+    }
     actions[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> None:
-    print(f"{table(cards())}\n\nmAP / Rank-1 in per cent, means over galleries; show NAME tells more")
+    print(f"{table(cards())}\n\nmAP / Rank-1 in per cent, means over galleries\n")
+    print(f"{published_table(published().values())}\n\nhosted by others, to download; show NAME tells more")
 
 
 def _show(args: argparse.Namespace) -> None:
     print(describe(_found(args.name)))
 
 
-def _fetch(args: argparse.Namespace) -> None:
+def _download(args: argparse.Namespace) -> None:
     print(weights_file(_found(args.name)))
 
 
 def _verify(args: argparse.Namespace) -> None:
     faults, tests = [], TestSets()
-    for card in [_found(args.name)] if args.name else cards():
+    for card in [_card(args.name)] if args.name else cards():
         figures, wrong = tests.verify(card)
         for gallery, each in figures.items():
             print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
@@ -87,12 +96,20 @@ def _publish(args: argparse.Namespace) -> None:
 
 
 def _page(args: argparse.Namespace) -> None:
-    write_text(args.out, markdown_page([card for card in cards() if card.file.parent == BUNDLED]))
+    bundled = [card for card in cards() if card.file.parent == BUNDLED]
+    write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)
 
 
-def _found(name: str) -> Card:
+def _found(name: str) -> Card | Published:
     return find(name.removeprefix(PREFIX))
+
+
+def _card(name: str) -> Card:
+    entry = _found(name)
+    if isinstance(entry, Published):
+        raise InputError(f"{PREFIX}{entry.name}: is hosted by others and has no figures of lreid to compare with")
+    return entry
 
 
 def publish(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from lreid import zoo
 from lreid.errors import InputError
 from lreid.files import read_tensors
 
@@ -77,11 +78,14 @@ def package_of(weights: str) -> Package:
 
 
 def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] that ``package:NAME`` asks for; None for other weights.
+    """Means and deviations of RGB in [0, 1] of a package or a published checkpoint; None for other weights.
 
     Raises:
-        InputError: no package is known by that name.
+        InputError: none is known by that name.
     """
+    if weights.startswith(zoo.PREFIX):
+        entry = zoo.find(weights.removeprefix(zoo.PREFIX))
+        return (entry.mean, entry.std) if isinstance(entry, zoo.Published) else None
     return package_of(weights).normalisation if weights.startswith(PREFIX) else None
 
 

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError
-from lreid.files import read_tensors
 from lreid.models import packages
 from lreid.models.norms import put_norms
-from lreid.zoo import PREFIX, find, read_entry, read_safetensors
+from lreid.zoo import PREFIX, find, read_state, read_state_dict
 
 logger = logging.getLogger("lreid")
 
-# torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
-_scalar = np.float64(0).__reduce__()[0]
-NUMPY_SCALARS: list[Any] = [
-    *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
-    np.dtype,
-    type(np.dtype(np.float64)),
-    type(np.dtype(np.float32)),
-]
+HEADS = "heads."  # of fast-reid
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
@@ -74,33 +62,47 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
         put_norms(network, norm)
 
 
+def load_neck(neck: nn.Module, weights: str) -> None:
+    """Gives a neck the tensors that weights hold for it.
+
+    Args:
+        neck: BatchNorm of the features.
+        weights: ``zoo:NAME`` or a file.
+
+    Raises:
+        InputError: they hold none, or one of another width.
+    """
+    state = {key.removeprefix("neck."): value for key, value in _state(weights).items() if key.startswith("neck.")}
+    try:
+        neck.load_state_dict(state)
+    except RuntimeError:
+        raise InputError(f"{weights}: holds no neck of this width; look at where it comes from") from None
+
+
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
-    if weights.startswith(PREFIX):
-        _, state = read_entry(find(weights.removeprefix(PREFIX)))
-    elif weights.endswith(".safetensors"):
-        state = read_safetensors(Path(weights))
-    else:
-        with torch.serialization.safe_globals(NUMPY_SCALARS):
-            content = read_tensors(weights)
-        # A checkpoint of a run, one of torchreid, or a plain state dict.
-        layouts = (content.get("model"), content.get("state_dict"), content)
-        state = next((each for each in layouts if _is_state_dict(each)), {})
-        if not state:
-            raise InputError(
-                f"{weights}: holds no tensors by name, neither itself nor under model or state_dict; name a state dict"
-            )
-    state = {key.removeprefix("module."): value for key, value in state.items() if isinstance(value, Tensor)}
-    if any(key.startswith("backbone.") for key in state):  # of a model of lreid
-        return {key.removeprefix("backbone."): value for key, value in state.items()}
-    return {getattr(network, "inner", "") + key: value for key, value in state.items()}
+    state = _state(weights)
+    of_a_model = any(key.startswith("backbone.") for key in state)
+    of_fast_reid = any(key.startswith(HEADS) for key in state)  # whose layers are called as torchvision's are
+    inner = "" if of_a_model and not of_fast_reid else getattr(network, "inner", "")
+    return {inner + key.removeprefix("backbone."): value for key, value in state.items()}
 
 
-def _is_state_dict(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and all(isinstance(key, str) for key in value)
-        and any(isinstance(each, Tensor) for each in value.values())
-    )
+def _state(weights: str) -> dict[str, Tensor]:
+    """The tensors of a file or an entry of the zoo; a neck of fast-reid is called as one of lreid."""
+    state = read_state(find(weights.removeprefix(PREFIX))) if weights.startswith(PREFIX) else read_state_dict(weights)
+    return {_name(key): value for key, value in state.items()}
+
+
+def _name(key: str) -> str:
+    """What lreid calls a tensor of a head of fast-reid, whose names have changed twice.
+
+    Its BNNeck was ``heads.bnneck`` in 2020, and is ``heads.bottleneck.0`` since; files of January 2021 hold a counter
+    of the former beside the latter. The exponent of GeM is of the head there, of the backbone here.
+    """
+    for theirs, ours in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
+        if key.startswith(HEADS + theirs):
+            return ours + key.removeprefix(HEADS + theirs)
+    return key

@@ -9,21 +9,28 @@ An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``N
     LREID_ZOO_CACHE    folder for what is downloaded (default: that of the operating system for caches)
     LREID_ZOO_MIRROR   address asked first, http(s):// or file://; it holds the safetensors files
 
-``tools/zoo.py publish`` makes entries. Nothing here knows networks; :func:`lreid.load_model` does.
+``tools/zoo.py publish`` makes entries. Checkpoints that others host (:class:`Published`) have names, too. Nothing here
+knows networks; :func:`lreid.load_model` does.
 """
 
 from lreid.zoo.cards import PREFIX, Card, card_beside, cards, find, read_card
-from lreid.zoo.weights import read_entry, read_safetensors, weights_file, write_entry
+from lreid.zoo.hosted import Published, published
+from lreid.zoo.state_dicts import read_safetensors, read_state_dict
+from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry
 
 __all__ = [
     "PREFIX",
     "Card",
+    "Published",
     "card_beside",
     "cards",
     "find",
+    "published",
     "read_card",
     "read_entry",
     "read_safetensors",
+    "read_state",
+    "read_state_dict",
     "weights_file",
     "write_entry",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.files import misfit, read_json, write_text
+from lreid.zoo.hosted import Published, published
 
 PREFIX = "zoo:"
 BUNDLED = Path(__file__).parents[1] / "weights"
@@ -169,15 +170,15 @@ def cards() -> list[Card]:
     return [read_card(files[name]) for name in sorted(files)]
 
 
-def find(name: str) -> Card:
-    """The card of a name (without ``zoo:``), or of a card's path ``….json``.
+def find(name: str) -> Card | Published:
+    """The card of a name (without ``zoo:``), or of a card's path ``….json``; or what others host by that name.
 
     Raises:
         InputError: there is none; the nearest name is told.
     """
     if name.endswith(".json"):
         return read_card(Path(name))
-    known = {card.name: card for card in cards()}
+    known: dict[str, Card | Published] = published() | {card.name: card for card in cards()}
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         told = f"; the nearest is {nearest[0]}" if nearest else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Template
 from tabulate import tabulate
 
-from lreid.zoo.cards import Card
+from lreid.zoo.cards import PREFIX, Card, find
+from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"),
@@ -38,6 +40,13 @@ def table(cards: Sequence[Card]) -> str:
     return tabulate(rows, heads, colalign=sides, disable_numparse=True)
 
 
+def published_table(entries: Iterable[Published]) -> str:
+    """Checkpoints that others host, as an aligned table."""
+    heads = ("name", "trained on", "network", "its authors' figures, per cent")
+    rows = [(each.name, each.data, f"{_network(each)} {each.height}x{each.width}", each.figures) for each in entries]
+    return tabulate(rows, heads, disable_numparse=True)
+
+
 def _mean(card: Card, kind: str) -> str:
     """Means of mAP / Rank-1 over the galleries of a kind."""
     found = [figures for figures in card.figures.values() if figures["kind"] == kind]
@@ -46,8 +55,10 @@ def _mean(card: Card, kind: str) -> str:
     return " / ".join(f"{sum(each[key] for each in found) / len(found):.1f}" for key in ("mAP", "rank1"))
 
 
-def describe(card: Card) -> str:
+def describe(card: Card | Published) -> str:
     """A card in words, a line each."""
+    if isinstance(card, Published):
+        return "\n".join([card.about, *(f"  {name:14} {value}" for name, value in _published_facts(card).items())])
     facts = [(name, value) for name, value in _facts(card).items()]
     facts += [("command", card.command), ("SHA-256", card.sha256), ("card", str(card.file))]
     facts += [("weights from", address) for address in (card.url, *card.mirrors) if address]
@@ -58,7 +69,7 @@ def describe(card: Card) -> str:
     return "\n".join([card.title, *(f"  {name:14} {value}" for name, value in facts + figures)])
 
 
-def markdown_page(cards: Sequence[Card]) -> str:
+def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
     """MODEL_ZOO.md."""
     heads = ("name", "method", "benchmark", "network", "seen mAP / Rank-1", "unseen mAP / Rank-1", "MB")
     rows = [
@@ -73,7 +84,55 @@ def markdown_page(cards: Sequence[Card]) -> str:
         )
         for card in cards
     ]
-    return _TEMPLATE.render(table=_markdown_table(heads, rows, left=4), cards=[_section(card) for card in cards])
+    families = [list(family) for _, family in itertools.groupby(entries, lambda each: each.family)]
+    return _TEMPLATE.render(
+        table=_markdown_table(heads, rows, left=4),
+        cards=[_section(card) for card in cards],
+        families=[_family(family) for family in families],
+    )
+
+
+def _family(entries: Sequence[Published]) -> dict[str, Any]:
+    """What the page tells of published checkpoints of one origin."""
+    heads = ("name", "network", "figures", "SHA-256")
+    rows = [
+        (
+            f"`{each.name}`",
+            f"{_network(each)}, {each.height}x{each.width}",
+            "; ".join(part for part in (each.figures, each.remark) if part) or "–",
+            f"`{each.sha256[:8]}`{' …' if len(each.sha256) == 64 else ' only'}" if each.sha256 else "–",
+        )
+        for each in entries
+    ]
+    first = entries[0]
+    shared = {name: value for name, value in _published_facts(first).items() if name in SHARED}
+    return {
+        "name": first.family,
+        "source": first.source,
+        "facts": shared,
+        "table": _markdown_table(heads, rows, left=4),
+    }
+
+
+SHARED = ("feature", "licence", "terms")  # by all entries of a family
+
+
+def _published_facts(entry: Published) -> dict[str, str]:
+    known = {64: entry.sha256, 0: "told by nobody: remembered at the first download"}
+    told = {
+        "use": _use(entry.start_only),
+        "trained on": entry.data,
+        "network": f"{_network(entry)}{' with neck' if entry.neck else ''}, {_input(entry)}",
+        "feature": entry.feature,
+        "figures": f"{entry.figures} (its authors', not measured here)" if entry.figures else "",
+        "licence": entry.licence,
+        "terms": "; ".join([entry.terms] * bool(entry.terms) + [IMAGENET_TERMS] * entry.imagenet),
+        "remark": entry.remark,
+        "source": entry.source,
+        "weights from": ", ".join([entry.url, *entry.mirrors]),
+        "SHA-256": known.get(len(entry.sha256), f"begins with {entry.sha256}; all of it remembered at first download"),
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _section(card: Card) -> dict[str, Any]:
@@ -104,17 +163,41 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
 def _facts(card: Card) -> dict[str, str]:
     measured = f"{card.ap} AP, {card.metric}, camera filter {'on' if card.camera_filter else 'off'}"
-    normalised = f"RGB mean {_numbers(card.mean)}, std {_numbers(card.std)}"
+    terms = {"terms": IMAGENET_TERMS} if _from_imagenet(card) else {}
     return {
-        "use": "start of training only" if card.start_only else "features, search, start of training",
+        "use": _use(card.start_only),
         "trained with": f"{card.method} on {card.benchmark}, seed {card.seed}, after task {card.task} of {card.tasks}; "
         f"{card.images_trained:,} images seen",
         "trained on": card.trained_on,
-        "network": f"{card.backbone}{' with neck' if card.neck else ''}, {card.height}x{card.width} pixels, "
-        f"{normalised}; features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
+        "network": f"{card.backbone}{' with neck' if card.neck else ''}, {_input(card)}; "
+        f"features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
         "licence": f"{card.licence}; made with lreid {card.version}",
+        **terms,
     }
+
+
+def _network(entry: Published) -> str:
+    return entry.backbone if entry.norm == "batch" else f"{entry.backbone}, {entry.norm}"
+
+
+def _use(start_only: bool) -> str:
+    return "start of training only" if start_only else "features, search, start of training"
+
+
+def _input(entry: Card | Published) -> str:
+    normalised = f"RGB mean {_numbers(entry.mean)}, std {_numbers(entry.std)}"
+    return f"{entry.height}x{entry.width} pixels, {normalised}"
+
+
+def _from_imagenet(entry: Card | Published) -> bool:
+    """Whether it was trained from ImageNet's weights, or from an entry that was."""
+    if isinstance(entry, Published):
+        return entry.imagenet
+    weights = str(entry.config.get("MODEL.WEIGHTS", "none"))
+    if weights.startswith(PREFIX):
+        return _from_imagenet(find(weights.removeprefix(PREFIX)))
+    return weights == "imagenet" or weights.startswith("package:")
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 import os
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,7 +23,9 @@ from lreid.files import alone, make_folder, sync_folder
 logger = logging.getLogger("lreid")
 
 SCHEMES = ("http://", "https://", "file://")
+DRIVE = "https://drive.google.com/"  # asks whether a file without a virus scan is wanted; gdown knows its pages
 BLOCK = 1 << 16  # bytes
+WEB_PAGE = "gives a web page, not the file: it asks to log in, or the file is gone"
 
 
 class _Fault(Exception):
@@ -35,10 +38,10 @@ class _Fault(Exception):
 
 @dataclass(frozen=True)
 class Download:
-    """Brings a file of known hash from the first address that gives it.
+    """Brings a file from the first address that gives it.
 
-    What comes is kept in ``FILE.part``, also when it breaks off: the rest is asked for (HTTP Range), within a call and
-    in later ones. It gets its name when it is whole and its hash is right.
+    What comes is kept in ``FILE.part``, also when it breaks off: the rest is asked for (HTTP Range), within a call and,
+    where its size is known, in later ones. It gets its name when it is whole and its hash is right.
 
     Args:
         timeout: seconds without a byte before an address is given up.
@@ -56,8 +59,8 @@ class Download:
         Args:
             addresses: http, https or file.
             file: to be written; its folder is made where it does not exist.
-            sha256: that it must have, 64 hexadecimal digits.
-            size: in bytes, that it must have.
+            sha256: that it must have, 64 hexadecimal digits; or those that it begins with; empty where nobody knows.
+            size: in bytes, that it must have; 0 where nobody knows.
 
         Raises:
             InputError: no address gives the file, or it cannot be written. Then nothing is under its name.
@@ -69,7 +72,7 @@ class Download:
             make_folder(file.parent)
             with alone(file.parent):
                 if file.exists():
-                    if pooch.file_hash(str(file)) == sha256:
+                    if pooch.file_hash(str(file)).startswith(sha256):
                         return
                     file.unlink()  # the disk spoilt it
                 self._from_first(addresses, file, sha256, size)
@@ -83,10 +86,13 @@ class Download:
     def _from_first(self, addresses: Sequence[str], file: Path, sha256: str, size: int) -> None:
         faults: dict[str, str] = {}
         for address in addresses:
+            attempt_at = (_Drive if address.startswith(DRIVE) else _Resuming)(
+                address, file.with_name(f"{file.name}.part"), size, self.timeout
+            )
             for attempt in range(self.attempts):
                 time.sleep(self.pause * attempt)
                 try:
-                    _Resuming(file.with_name(f"{file.name}.part"), size, self.timeout)(address, file, sha256)
+                    attempt_at(file, sha256)
                     return
                 except _Fault as fault:
                     faults[address] = str(fault)
@@ -99,40 +105,48 @@ class Download:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Resuming:
-    """One attempt at one address."""
+    """Attempts at one address; ``size`` is 0 until it is known."""
 
+    url: str
     part: Path
     size: int
     timeout: float
 
-    def __call__(self, url: str, file: Path, sha256: str) -> None:
+    def __post_init__(self) -> None:
+        if not self.size:  # what another call has left may be of another file
+            self.part.unlink(missing_ok=True)
+
+    def __call__(self, file: Path, sha256: str) -> None:
         there = self.part.stat().st_size if self.part.exists() else 0
-        if there != self.size:
-            self._fetch(url, there if there < self.size else 0)
-        if pooch.file_hash(str(self.part)) != sha256:
+        if not there or there != self.size:
+            self._fetch(there if there < self.size else 0)
+        if not pooch.file_hash(str(self.part)).startswith(sha256):
             self.part.unlink()
-            raise _Fault("its SHA-256 is not the one on the card")
+            raise _Fault("its SHA-256 is not the one that is known")
         with open(self.part, "rb+") as part:
             os.fsync(part.fileno())
         self.part.replace(file)
         sync_folder(file.parent, file)
 
-    def _fetch(self, url: str, start: int) -> None:
+    def _fetch(self, start: int) -> None:
         """The bytes of the file from ``start``, or all where the server cannot begin in the middle."""
-        logger.info("downloading %s%s", url, f", from byte {start}" if start else "")
-        with _open(url, start, self.timeout) as response:
+        logger.info("downloading %s%s", self.url, f", from byte {start}" if start else "")
+        with _open(self.url, start, self.timeout) as response:
+            if response.headers.get_content_type() == "text/html":
+                raise _Fault(WEB_PAGE, final=True)
             span = str(response.headers["Content-Range"])
             if response.status != 206 or not span.startswith(f"bytes {start}-"):
                 start = 0
             length = response.headers["Content-Length"]
-            if length is not None and length != str(self.size - start):
+            if length is not None and self.size and length != str(self.size - start):
                 raise _Fault(f"gives {length} bytes, not {self.size - start}: another file", final=True)
+            self.size = self.size or int(length or 0)
             with (
                 open(self.part, "ab" if start else "wb") as part,
                 tqdm(
-                    total=self.size,
+                    total=self.size or None,
                     initial=start,
                     unit="B",
                     unit_scale=True,
@@ -141,12 +155,33 @@ class _Resuming:
                     desc=self.part.stem,
                 ) as bar,
             ):
-                while start < self.size and (block := _read(response, self.size - start)):
+                while block := _read(response, self.size - start if self.size else BLOCK):
                     part.write(block)
                     start += len(block)
                     bar.update(len(block))
         if start < self.size:
             raise _Fault(f"broke off after {start} of {self.size} bytes")
+
+
+class _Drive(_Resuming):
+    """Attempts at a file of Google Drive."""
+
+    def _fetch(self, start: int) -> None:
+        try:
+            import gdown
+        except ImportError as error:
+            raise _Fault(f"needs gdown ({error}); install it with: pip install gdown", final=True) from None
+        logger.info("downloading %s", self.url)
+        try:
+            gdown.download(self.url, str(self.part), quiet=not sys.stderr.isatty(), use_cookies=False)
+        except (gdown.exceptions.DownloadError, OSError) as error:  # requests' errors are OSErrors
+            told = " ".join(str(error).split()).removeprefix("Failed to retrieve file url: ")
+            raise _Fault(told, final=isinstance(error, gdown.exceptions.FileURLRetrievalError)) from None
+        with open(self.part, "rb") as part:
+            if part.read(1) == b"<":
+                raise _Fault(WEB_PAGE, final=True)
+        if self.size and self.part.stat().st_size != self.size:
+            raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
 
 
 def _open(url: str, start: int, timeout: float) -> Any:

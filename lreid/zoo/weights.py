@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 
 import pooch
-import safetensors.torch
 from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
 from lreid.files import alone, make_folder, remove_leftovers, write_atomically
 from lreid.zoo.cards import Card, read_card
 from lreid.zoo.download import Download
+from lreid.zoo.hosted import Published, published_file
+from lreid.zoo.state_dicts import read_safetensors, read_state_dict
 
 
 def weights_name(card: Card) -> str:
@@ -63,16 +64,28 @@ def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
         return read_entry(newer)
 
 
-def weights_file(card: Card, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
+def read_state(entry: Card | Published) -> dict[str, Tensor]:
+    """The tensors of an entry, on the CPU, under the names of its own program.
+
+    Raises:
+        InputError: as :func:`weights_file`, or the file is damaged.
+    """
+    return read_state_dict(weights_file(entry)) if isinstance(entry, Published) else read_entry(entry)[1]
+
+
+def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
     """The checked file with a model's weights, which is downloaded where it is not here yet.
 
     Args:
-        card: of the model.
+        entry: the model.
         download: how patient to be with the network.
 
     Raises:
         InputError: it is damaged, nowhere to be found, or cannot be downloaded.
     """
+    if isinstance(entry, Published):
+        return published_file(entry, cache_folder(), download=download)
+    card = entry
     _tidy(card)
     beside = _beside(card)
     try:
@@ -121,17 +134,3 @@ def _tidy(card: Card) -> None:
 def cache_folder() -> Path:
     """Where downloaded weights are kept."""
     return Path(os.environ.get("LREID_ZOO_CACHE") or pooch.os_cache("lreid"))
-
-
-def read_safetensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        return safetensors.torch.load_file(file)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except Exception as error:  # its header is trusted where it names types and sizes
-        raise InputError(f"{file}: cannot be loaded as safetensors ({error}); fetch it again") from None

@@ -14,6 +14,7 @@ from entries import write_card
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import lreid
 from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder, backbones, build_backbone, register_backbone
 
@@ -259,3 +260,22 @@ def test_a_network_of_ones_own_needs_no_name(tmp_path: Path) -> None:
     assert Embedder(nn.Flatten(), dim=96, height=8, width=4).extract(np.zeros((2, 8, 4, 3), np.uint8)).shape == (2, 96)
     with pytest.raises(ArgumentError, match="dim is not given, and Flatten has no attribute dim"):
         Embedder(nn.Flatten())
+
+
+def test_a_published_osnet_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of torchreid's layout: prefixed, with a classifier of its people and a Rank-1 of numpy."""
+    pytest.importorskip("torchreid", reason="torchreid is not installed")
+    monkeypatch.setenv("LREID_ZOO_CACHE", str(tmp_path))
+    source = build_backbone("torchreid:osnet_x0_25").eval()
+    state = {f"module.{key}": value for key, value in source.network.state_dict().items()}
+    state["module.classifier.weight"] = torch.zeros(751, 512)
+    content = {"state_dict": state, "epoch": 180, "rank1": np.float64(0.912)}
+    torch.save(content, tmp_path / "osnet_x0_25-market1501.pth")
+    model = lreid.load_model("zoo:osnet_x0_25-market1501")
+    images = torch.randn(2, 3, 64, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(images), source(images))
+    assert (model.height, model.width, model.dim) == (256, 128, 512)
+    (tmp_path / "osnet_x1_0-market1501.pth").write_bytes((tmp_path / "osnet_x0_25-market1501.pth").read_bytes())
+    with pytest.raises(InputError, match="^zoo:osnet_x1_0-market1501: does not fit this backbone: .* of another shape"):
+        lreid.load_model("zoo:osnet_x1_0-market1501")

@@ -273,7 +273,7 @@ def commands(world: World) -> dict[str, Command]:
             world.search("migrate", "people.gallery", "copy.gallery"), lambda: world.build("people.gallery"), galleries
         ),
         "publish": Command(["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"], published, entry),
-        "download": Command(["zoo", "fetch", "mine.json"], to_download, downloaded, resumes=True, opens=False),
+        "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True, opens=False),
         "report": Command(
             ["report", "run", "--html", "compared.html"],
             with_results,

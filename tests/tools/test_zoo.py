@@ -9,21 +9,23 @@ from pathlib import Path
 import pytest
 from entries import write_entry
 
-from lreid.zoo import cards, find
+from lreid.zoo import cards, find, published
 from lreid.zoo.catalogue import markdown_page
 
 NAME = "dwopp-synthetic-10"
 
 
-def test_list_show_fetch_and_page(tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_show_download_and_page(
+    tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tool("zoo.py", "list") == 0
     assert NAME in capsys.readouterr().out
     assert tool("zoo.py", "show", f"zoo:{NAME}") == 0
     assert find(NAME).sha256 in capsys.readouterr().out
-    assert tool("zoo.py", "fetch", NAME) == 0
+    assert tool("zoo.py", "download", NAME) == 0
     assert Path(capsys.readouterr().out.strip()) == find(NAME).file.with_suffix(".safetensors")
     assert tool("zoo.py", "page", "--out", str(tmp_path / "zoo.md")) == 0
-    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(cards())
+    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(cards(), list(published().values()))
 
 
 def test_verify_one_with_wrong_figures(

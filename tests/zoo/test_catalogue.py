@@ -6,7 +6,7 @@ from pathlib import Path
 
 from entries import write_card
 
-from lreid.zoo import cards, find
+from lreid.zoo import cards, find, published
 from lreid.zoo.catalogue import describe, markdown_page, table
 
 FIGURES = {
@@ -19,7 +19,7 @@ FIGURES = {
 def test_the_page_is_that_of_the_shipped_cards(repository: Path) -> None:
     """Otherwise: python tools/zoo.py page."""
     written = (repository / "MODEL_ZOO.md").read_text(encoding="utf-8")
-    assert written == markdown_page(cards())
+    assert written == markdown_page(cards(), list(published().values()))
     assert find("dwopp-synthetic-10")  # which it has examples of
 
 
@@ -29,7 +29,7 @@ def test_means_over_galleries_and_aligned_columns(tmp_path: Path) -> None:
     assert "55.0 / 70.0" in rows[0] and "12.3 / 20.0" in rows[0] and rows[0].endswith("to download")
     assert rows[1].endswith("here") and "–" in rows[1]
     assert head.index("weights") == rows[0].index("to download") == rows[1].index("here")
-    page = [line.split() for line in markdown_page([many]).splitlines()]
+    page = [line.split() for line in markdown_page([many], []).splitlines()]
     row = next(cells for cells in page if cells[:2] == ["|", "[`many`](#many)"])
     assert " ".join(row[-10:]) == "55.0 / 70.0 | 12.3 / 20.0 | 0.0 |"
     assert [

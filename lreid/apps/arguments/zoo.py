@@ -2,7 +2,7 @@
 
 lreid zoo list
 lreid zoo show dwopp-synthetic-10
-lreid zoo fetch dwopp-synthetic-10      # downloads the weights where they are not here, says where they are
+lreid zoo download osnet_x1_0-msmt17    # gets the weights where they are not here, says where they are
 lreid zoo verify                        # evaluates each model on its benchmark, compares with its card
 lreid zoo publish runs/my-run my-model --half --out my/zoo
 lreid zoo page                          # writes MODEL_ZOO.md
@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid zoo``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=what)
+    def command(name: str, what: str, *of_before: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what, aliases=of_before)
         sub.set_defaults(action=name)
         return sub
 
-    command("list", "all models")
+    command("list", "all models, and checkpoints that others host")
     command("show", "one card").add_argument("name", metavar="NAME", help="of a model")
-    sub = command("fetch", "download weights and say where they are")
+    sub = command("download", "get weights that are not here yet, and say where they are", "fetch")
     sub.add_argument("name", metavar="NAME", help="of a model")
     sub = command("verify", "evaluate models and compare with their cards")
     sub.add_argument("name", metavar="NAME", nargs="?", help="of a model (default: all)")

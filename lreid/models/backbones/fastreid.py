@@ -1,0 +1,103 @@
+"""The ResNet-50 of fast-reid's published models, such as ``fastreid:resnet50_nl_gem``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torchvision.models.resnet import resnet50
+
+from lreid.errors import ArgumentError
+
+
+class NonLocal(nn.Module):
+    """Adds to each position what it sees at all others (Wang et al., CVPR 2018), dot product over their number.
+
+    fast-reid's code computes with a single inner channel, and so do its weights.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.g, self.theta, self.phi = (nn.Conv2d(channels, 1, 1) for _ in range(3))
+        norm = nn.BatchNorm2d(channels)
+        nn.init.zeros_(norm.weight)
+        self.W = nn.Sequential(nn.Conv2d(1, channels, 1), norm)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maps of the same shape, (B, C, h, w)."""
+        g, theta, phi = (layer(maps).flatten(2) for layer in (self.g, self.theta, self.phi))  # (B, 1, hw)
+        # (theta^T phi) g^T is theta times a number, as there is one inner channel.
+        seen = theta * (phi * g).mean(2, keepdim=True)  # (B, 1, hw)
+        return maps + self.W(seen.view(-1, 1, *maps.shape[2:]))
+
+
+class LearnedGeM(nn.Module):
+    """The generalised mean of maps over their positions, its exponent learned (Radenović et al., TPAMI 2019)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.p = nn.Parameter(torch.tensor([3.0]))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Vectors, (B, C)."""
+        return maps.clamp(min=1e-6).pow(self.p).mean((2, 3)).pow(1 / self.p)
+
+
+class FastReidResNet50(nn.Module):
+    """ResNet-50 as fast-reid builds it: no last stride, its max-pooling rounds up.
+
+    Args:
+        nl: non-local blocks after the last two blocks of the second stage and the last three of the third.
+        gem: generalised mean with its own exponent; else maps come out, whose pooling is chosen elsewhere.
+    """
+
+    dim = 2048
+
+    def __init__(self, *, nl: bool = False, gem: bool = False) -> None:
+        super().__init__()
+        net = resnet50()
+        self.conv1, self.bn1, self.relu = net.conv1, net.bn1, net.relu
+        self.maxpool = nn.MaxPool2d(3, stride=2, ceil_mode=True)
+        self.layer1, self.layer2, self.layer3, self.layer4 = net.layer1, net.layer2, net.layer3, net.layer4
+        self.layer4[0].conv2.stride = self.layer4[0].downsample[0].stride = (1, 1)
+        self.NL_2 = nn.ModuleList(NonLocal(512) for _ in range(2 * nl))
+        self.NL_3 = nn.ModuleList(NonLocal(1024) for _ in range(3 * nl))
+        self.pool = LearnedGeM() if gem else nn.Identity()
+
+    @property
+    def stages(self) -> list[nn.Sequential]:
+        """All four."""
+        return [self.layer1, self.layer2, self.layer3, self.layer4]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Maps (B, 2048, H/16, W/16) of images (B, 3, H, W), or vectors (B, 2048) with GeM."""
+        maps = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))
+        maps = _with_non_local(self.layer2, self.NL_2, maps)
+        maps = _with_non_local(self.layer3, self.NL_3, maps)
+        return self.pool(self.layer4(maps))
+
+
+def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -> Tensor:
+    """A stage whose last blocks are followed by a non-local one each."""
+    before = len(list(blocks.children())) - len(non_local)
+    for place, block in enumerate(blocks.children()):
+        maps = block(maps)
+        if place >= before:
+            maps = non_local[place - before](maps)
+    return maps
+
+
+def build(name: str) -> FastReidResNet50:
+    """``resnet50``, with ``_nl``, ``_gem`` or ``_nl_gem`` behind it as it has them.
+
+    Raises:
+        ArgumentError: another name.
+    """
+    parts = name.split("_")[1:]
+    if name not in ("resnet50", "resnet50_nl", "resnet50_gem", "resnet50_nl_gem"):
+        raise ArgumentError(
+            "backbone", f"fastreid:{name} is not known; it is fastreid:resnet50, with _nl, _gem or both"
+        )
+    return FastReidResNet50(**dict.fromkeys(parts, True))
+
+
+BACKBONES = {"fastreid:": build}

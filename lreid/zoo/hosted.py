@@ -1,0 +1,153 @@
+"""Checkpoints that others host, by name: where they are, what they are, and under which terms.
+
+``hosted.yaml`` holds them in families that share an origin. Nothing of theirs comes with lreid: a file is downloaded
+when it is first asked for, or put by hand where :func:`published_file` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pooch
+import yaml
+
+from lreid.errors import InputError
+from lreid.files import write_text
+from lreid.zoo.download import Download
+from lreid.zoo.state_dicts import read_state_dict
+
+logger = logging.getLogger("lreid")
+
+IMAGENET_TERMS = "starts from ImageNet, whose terms allow research only; whether weights inherit them is unsettled"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A checkpoint that somebody else trained and hosts.
+
+    Attributes:
+        name: as in ``zoo:NAME``; the file is kept as ``NAME.pth``.
+        family: whose it is.
+        about: what it is, for people.
+        url, mirrors: addresses of the file.
+        backbone, norm, height, width, mean, std, neck: of its network, as in :class:`lreid.models.Embedder`.
+        feature: what its features are, and how its authors compare them.
+        figures: that its authors publish, not measured here; empty where they publish none.
+        data: what it was trained on.
+        licence: of the code that it comes from.
+        terms: of the images of people or vehicles that it was trained on, which may bind its weights.
+        source: page of its authors.
+        start_only: a network to start training from, not one to search with.
+        imagenet: it was trained on ImageNet, or from weights that were.
+        sha256: of the file, 64 hexadecimal digits; or those that it begins with; or empty, where nobody tells them.
+        bytes: size of the file, 0 where nobody tells it.
+        remark: what else to know, or empty.
+    """
+
+    name: str
+    family: str
+    about: str
+    url: str
+    backbone: str
+    feature: str
+    data: str
+    licence: str
+    source: str
+    norm: str = "batch"
+    height: int = 256
+    width: int = 128
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    neck: bool = False
+    figures: str = ""
+    terms: str = ""
+    start_only: bool = False
+    imagenet: bool = True
+    sha256: str = ""
+    bytes: int = 0
+    remark: str = ""
+    mirrors: list[str] = field(default_factory=list)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The keys of :mod:`lreid.config` that describe its network."""
+        return {
+            "MODEL.BACKBONE": self.backbone,
+            "MODEL.NORM": self.norm,
+            "INPUT.HEIGHT": self.height,
+            "INPUT.WIDTH": self.width,
+            "INPUT.MEAN": list(self.mean),
+            "INPUT.STD": list(self.std),
+        }
+
+
+@cache
+def published() -> dict[str, Published]:
+    """All of them by name, in the order of the families."""
+    known = {}
+    for family in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):
+        entries = family.pop("entries")
+        for name, own in entries.items():
+            keys = family | own
+            for key in ("url", "mirrors"):  # {file} and {id} stand for these keys of the entry
+                if key in keys:
+                    keys[key] = _filled(keys[key], keys)
+            kept = {each.name for each in fields(Published)} & keys.keys()
+            known[name] = Published(name=name, **{key: keys[key] for key in kept})
+    return known
+
+
+def _filled(address: Any, keys: dict[str, Any]) -> Any:
+    return address.format(**keys) if isinstance(address, str) else [each.format(**keys) for each in address]
+
+
+def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
+    """The checked file of a published checkpoint, which is downloaded where it is not here yet.
+
+    A SHA-256 that nobody tells in full is remembered in ``FILE.sha256`` at the first use; from then on a file with
+    another one is refused.
+
+    Args:
+        entry: which one.
+        folder: that keeps such files; one may be put there by hand.
+        download: how patient to be with the network.
+
+    Raises:
+        InputError: it cannot be downloaded, or is another file than before or than the one that is known.
+    """
+    file = folder / f"{entry.name}.pth"
+    memory = file.with_name(f"{file.name}.sha256")
+    known = memory.read_text().strip() if memory.exists() else entry.sha256
+    fresh = not file.exists()
+    if fresh:
+        addresses = [entry.url, *entry.mirrors]
+        if mirror := os.environ.get("LREID_ZOO_MIRROR"):
+            addresses.insert(0, f"{mirror.rstrip('/')}/{file.name}")
+        download(addresses, file, sha256=known, size=entry.bytes)
+    digest = pooch.file_hash(str(file))
+    if not digest.startswith(known):
+        raise InputError(
+            f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not {known[:12]}); "
+            f"delete it, or put there what {entry.url} gives"
+        )
+    if len(known) < 64:
+        _remember(entry, file, digest, memory, fresh)
+    return file
+
+
+def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
+    """Keeps the SHA-256 of a file that was never seen before, if it holds tensors by name at all."""
+    try:
+        read_state_dict(file)
+    except InputError as error:
+        if fresh:
+            file.unlink()
+        raise InputError(f"{error}; {entry.url} should give zoo:{entry.name}: look at {entry.source}") from None
+    write_text(memory, f"{digest}\n")
+    told = f"only that it begins with {entry.sha256}" if entry.sha256 else "by nobody"
+    logger.warning("%s: its SHA-256 is told %s; remembered from now on: %s", file, told, digest)

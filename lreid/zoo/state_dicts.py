@@ -1,0 +1,67 @@
+"""State dicts out of files of other programs: plain, below ``model`` or ``state_dict``, or safetensors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.files import read_tensors
+
+# torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
+_scalar = np.float64(0).__reduce__()[0]
+NUMPY_SCALARS: list[Any] = [
+    *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
+    np.dtype,
+    type(np.dtype(np.float64)),
+    type(np.dtype(np.float32)),
+]
+
+
+def read_state_dict(file: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, on the CPU, without the ``module.`` of a network of several devices.
+
+    Raises:
+        InputError: it is missing or damaged, or holds no tensors by name.
+    """
+    if str(file).endswith(".safetensors"):
+        state = read_safetensors(Path(file))
+    else:
+        with torch.serialization.safe_globals(NUMPY_SCALARS):
+            content = read_tensors(file)
+        # A checkpoint of a run or of fast-reid, one of torchreid, or a plain state dict.
+        layouts = (content.get("model"), content.get("state_dict"), content)
+        state = next((each for each in layouts if _is_state_dict(each)), {})
+        if not state:
+            raise InputError(
+                f"{file}: holds no tensors by name, neither itself nor under model or state_dict; name a state dict"
+            )
+    return {re.sub(r"^(module\.)+", "", key): value for key, value in state.items() if isinstance(value, Tensor)}
+
+
+def read_safetensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        return safetensors.torch.load_file(file)
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except Exception as error:  # its header is trusted where it names types and sizes
+        raise InputError(f"{file}: cannot be loaded as safetensors ({error}); fetch it again") from None
+
+
+def _is_state_dict(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(isinstance(key, str) for key in value)
+        and any(isinstance(each, Tensor) for each in value.values())
+    )
