@@ -42,6 +42,8 @@ def benchmark_of(cfg: CfgNode) -> Benchmark:
             bench.NAME,
             train=bench.TRAIN,
             unseen=bench.UNSEEN,
+            learned=bench.LEARNED,
+            learned_identities=bench.LEARNED_IDENTITIES,
             root=cfg.DATA.ROOT,
             tasks_per_dataset=bench.TASKS_PER_DATASET,
             pool=bench.POOL,

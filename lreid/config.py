@@ -13,7 +13,7 @@ import copy
 import difflib
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from lreid.errors import InputError
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 COMMAND_LINE = "command line"  # what errors call the source of overrides
+CHOSEN = "what lreid chose"  # and of keys that no file holds
+
+Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ GROUPS = {
 }
 
 _SEED: dict[str, Any] = {"least": 0, "most": 2**32 - 1}
-_SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:")}
+_SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:", "own:")}
 _PRECISIONS = ("fp32", "bf16", "fp16")
 
 KEYS = {
@@ -114,6 +117,8 @@ KEYS = {
     "BENCHMARK.NAME": Key("synthetic-10", "shown in tables", check=_folder_name),
     "BENCHMARK.TRAIN": Key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES),
     "BENCHMARK.UNSEEN": Key([], "data sets that are only tested on", **_SOURCES),
+    "BENCHMARK.LEARNED": Key([], "those learned before this run (lreid train --from): tested on again", **_SOURCES),
+    "BENCHMARK.LEARNED_IDENTITIES": Key(0, "identities learned before this run; they are its first task", least=0),
     "BENCHMARK.TASKS_PER_DATASET": Key(10, "tasks that the identities of each set are cut into", least=1),
     "BENCHMARK.POOL": Key(False, "merge the sets of TRAIN into one before cutting"),
     "BENCHMARK.IDENTITIES": Key(0, "at most so many training identities a set, 0 = all", least=0),
@@ -252,11 +257,12 @@ def default_config() -> CfgNode:
     return cfg
 
 
-def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> CfgNode:
+def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> CfgNode:
     """The defaults, overlaid with config files in order and then with ``KEY VALUE`` pairs.
 
     Args:
-        files: YAML files, or names of those that come with lreid; each may name others under ``_BASE_``.
+        files: YAML files, or names of those that come with lreid; each may name others under ``_BASE_``. Keys that
+            are in no file may stand between them, by their full names.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
 
     Returns:
@@ -273,7 +279,7 @@ def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ())
     return cfg
 
 
-def layers(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each source of :func:`load_config` with the full names and values of the keys that it sets; later ones win.
 
     Raises:
@@ -285,10 +291,13 @@ def layers(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> I
     yield from _layers(files, overrides, chosen.METHOD.RECIPE)
 
 
-def _layers(files: Sequence[str | Path], overrides: Sequence[str], recipe: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _layers(files: Sequence[Source], overrides: Sequence[str], recipe: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """:func:`layers` with the name of the recipe; without it what is built on that is left out."""
     for file in files:
-        yield from _file_layers(find_config(file), recipe)
+        if isinstance(file, Mapping):
+            yield CHOSEN, dict(file)
+        else:
+            yield from _file_layers(find_config(file), recipe)
     if len(overrides) % 2:
         raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
     yield COMMAND_LINE, dict(zip(overrides[::2], overrides[1::2], strict=True))
@@ -427,7 +436,7 @@ def _placed(name: str, value: Any, folder: Path) -> Any:
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
         path = value.removeprefix(kind)
-        there = os.path.isdir if kind == "folder:" else os.path.isfile
+        there = {"folder:": os.path.isdir, "own:": os.path.exists}.get(kind, os.path.isfile)
         parts = (path, path.rpartition("#")[0])  # csv:PATH#DOMAIN
         if value.startswith(kind) and any(part and there(folder / part) for part in parts):
             full, ours = (folder / path).resolve(), CONFIGS.resolve()

@@ -76,6 +76,7 @@ class Results(TypedDict, total=False):
     config: dict[str, Any]  # of all keys those that tell runs apart
     ap: str  # convention of average precision
     tasks: list[str]
+    task_identities: list[int]  # how many each task has
     galleries: list[Gallery]
     mAP: list[list[float]]
     rank1: list[list[float]]
@@ -135,6 +136,7 @@ def start(
     config: dict[str, Any],
     ap: str,
     tasks: Sequence[str],
+    task_identities: Sequence[int],
     galleries: Sequence[Gallery],
     skipped: Sequence[str],
     versions: dict[str, str | None],
@@ -151,6 +153,7 @@ def start(
         "config": config,
         "ap": ap,
         "tasks": list(tasks),
+        "task_identities": list(task_identities),
         "galleries": list(galleries),
         **matrices,
         "identity_ap": {},
@@ -411,6 +414,7 @@ FORM = {
     "seed": int,
     "ap": str,
     "tasks": [str],
+    "task_identities?": [int],
     "galleries": [{"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}],
     **{metric.name + ("" if metric.name in ("mAP", "rank1") else "?"): [[NUMBER]] for metric in METRICS},
     "summary": {str: FIGURE},

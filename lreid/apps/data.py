@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 from lreid.apps.arguments.data import RENDERING
 from lreid.data.contact_sheet import contact_sheet
 from lreid.data.datasets import specs
 from lreid.data.inventory import look, table
+from lreid.data.own import source_of
 from lreid.data.prepare import prepare
+from lreid.data.proposal import propose
 from lreid.errors import ArgumentError, InputError
 from lreid.files import write_text
 
@@ -18,6 +22,8 @@ def run(args: argparse.Namespace) -> None:
     if args.action == "render":
         _render(args)
         return
+    if args.action == "check":
+        args.names = [name if name in specs() else _source(name) for name in args.names]
     if args.action != "list" and not args.names:
         raise InputError(f"{args.action}: name a data set; list shows all")
     if args.identities < 1:
@@ -30,6 +36,10 @@ def run(args: argparse.Namespace) -> None:
     names = args.names or list(specs())
     findings = [finding for name in names for finding in look(name, args.root, files=args.action != "list")]
     print(table(findings))
+    for finding in findings if args.action == "check" else []:
+        if finding.data_set is not None and finding.data_set.train and finding.name not in specs():
+            keys = propose([finding.data_set]).keys()
+            print(f"{finding.name}, proposed: {' '.join(f'{key} {value}' for key, value in keys.items())}")
     if args.sheet is not None:
         data_sets = [finding.data_set for finding in findings if finding.data_set is not None]
         write_text(args.sheet, contact_sheet(data_sets, identities=args.identities))
@@ -37,6 +47,11 @@ def run(args: argparse.Namespace) -> None:
     wrong = [finding.name for finding in findings if finding.status not in ("complete", "there")]
     if wrong and args.action != "list":
         raise InputError(f"not complete: {', '.join(wrong)}")
+
+
+def _source(name: str) -> str:
+    """A name as in ``BENCHMARK.TRAIN`` of what may be a folder or a file."""
+    return source_of(Path(name)) if os.path.exists(name) else name
 
 
 def _render(args: argparse.Namespace) -> None:

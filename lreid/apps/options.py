@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import CONFIGS, GROUPS, KEYS, Key, layers, load_config, method_options
+from lreid.config import CONFIGS, GROUPS, KEYS, Key, Source, layers, load_config, method_options
 from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
@@ -66,7 +66,7 @@ def options_text(method: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def load_run_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> CfgNode:
+def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> CfgNode:
     """:func:`lreid.config.load_config` for a run: keys that its method ignores are refused.
 
     Benchmarks that come with lreid are meant for all methods and not looked at. Nor are the keys of EPISODE and BATCH

@@ -1,10 +1,17 @@
-"""Train a lifelong re-identification method on a benchmark, task after task."""
+"""Train a lifelong re-identification method on a benchmark, task after task, or on images of one's own."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
+from lreid.apps import own
+from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
+from lreid.config import KEYS
+from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
 from lreid.training.signals import end_with_parent
 
@@ -15,8 +22,44 @@ def run(args: argparse.Namespace) -> None:
         print(options_text(args.options), end="")
         return
     end_with_parent()
+    images, overrides = split_words(args.overrides)
+    overrides = [*short_keys(args), *overrides]
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
+        if images is not None:
+            raise InputError(f"{images}: --resume goes on with the images of {args.out}; leave them out")
         files = [args.out / "config.yaml"]
-    cfg = load_run_config(files, args.overrides)
-    train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume)
+    if images is None:
+        if args.before is not None:
+            raise InputError(f"--from {args.before}: goes on with images of your own; name their folder, too")
+        cfg, before = load_run_config(files, overrides), None
+    else:
+        plan = own.plan(images, files, overrides, args.before)
+        cfg, before = plan.cfg, plan.before
+        print(f"{plan.text}\n")
+    results = train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume, before=before)
+    if cfg.BENCHMARK.LEARNED_IDENTITIES:
+        print(own.aftermath(results))
+
+
+def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The images in front of ``KEY VALUE`` pairs, if there are some, and the pairs.
+
+    The first word is no key where it is none by its name and exists, or stands alone.
+    """
+    if words and not _is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
+        return Path(words[0]), list(words[1:])
+    return None, list(words)
+
+
+def short_keys(args: argparse.Namespace) -> list[str]:
+    """The ``KEY VALUE`` pairs that options stand for."""
+    pairs = [word for option, (key, _) in SHORT.items() if (value := getattr(args, option)) for word in (key, value)]
+    if args.data:
+        named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)
+        pairs += ["BENCHMARK.NAME", named, "BENCHMARK.TRAIN", str(args.data)]
+    return pairs
+
+
+def _is_key(word: str) -> bool:
+    return word in KEYS or word.startswith("METHOD.")

@@ -26,7 +26,7 @@ class Row(NamedTuple):
     path: str
     pid: str
     camid: str  # empty where no column tells it
-    split: str
+    split: str  # empty where no column tells it
     domain: str
     time: str  # anything; empty where there is none
 
@@ -99,8 +99,8 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(distinct)}
 
 
-def read_rows(file: Path) -> list[Row]:
-    """All rows but junk, checked one by one."""
+def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
+    """All rows but junk, checked one by one; without ``splits`` there may be no such column, and all are empty."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
@@ -113,7 +113,7 @@ def read_rows(file: Path) -> list[Row]:
     except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
         raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
     header = table[0][1] if table else []
-    missing = [name for name in COLUMNS if name not in header]
+    missing = [name for name in COLUMNS if name not in header and (splits or name != "split")]
     if missing:
         raise InputError(
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,camid][,domain], "
@@ -161,10 +161,10 @@ def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
             "give every column a value, and quote values that hold what divides the columns"
         )
     told = dict(zip(header, values, strict=True))
-    cells = {"domain": file.stem, "camid": "", "time": "", **told}
+    cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **told}
     empty = [name for name in (*COLUMNS, "camid", "domain") if told.get(name) == ""]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
-    if cells["split"] not in SPLITS:
+    if "split" in told and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Row(line, *(cells[name] for name in Row._fields[1:]))

@@ -16,6 +16,7 @@ from lreid.data.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
 from lreid.errors import ArgumentError
 
+BEFORE = "before"  # the task that stands for all that was learned before a run
 Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
 
 
@@ -36,6 +37,8 @@ def build_benchmark(
     cameras: CameraPolicy,
     synthetic: Mapping[str, Any],
     scenario: str = "class-incremental",
+    learned: Sequence[str] = (),
+    learned_identities: int = 0,
 ) -> Benchmark:
     """A sequence of tasks with its seen and unseen test sets.
 
@@ -61,9 +64,12 @@ def build_benchmark(
         synthetic: size of the synthetic data sets.
         scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
             ``"domain-incremental"``, where every data set of ``train`` is one task with the same classes.
+        learned: names of data sets that the model knows before: their test sets are seen from the first task on, which
+            has no images and stands for all that was learned. One whose name occurs again is called "… before".
+        learned_identities: how many classes those have; without ``learned`` their test sets are gone.
 
     Returns:
-        The benchmark; its test sets are those of ``train``, then those of ``unseen``.
+        The benchmark; its test sets are those of ``learned``, ``train``, then those of ``unseen``.
 
     Raises:
         ArgumentError: a data set occurs twice, is for testing only, has no test where it is unseen, or has fewer
@@ -93,6 +99,9 @@ def build_benchmark(
         number = min(splits, available) if splits else available
         others += zip(*(load(each, split) for split in range(number)), strict=True)
     _require_distinct(seen, [versions[0] for versions in others])
+    if learned and not learned_identities:
+        raise ArgumentError("learned", "is named without the number of identities; go on by lreid train --from")
+    known = [data_set for each in learned for data_set in load(each) if data_set.query]
     for data_set in seen:
         if not data_set.train:
             raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
@@ -106,7 +115,16 @@ def build_benchmark(
         seen = [pool_data_sets(name, seen)]
     tasks: list[Task] = []
     tests: list[QueryGallery] = []
-    label = 0
+    label = learned_identities
+    if learned_identities:
+        tasks.append(Task(0, BEFORE, ()))
+        taken = {data_set.name for data_set in (*seen, *(versions[0] for versions in others))}
+        for data_set in reversed(known):  # of one name the newest is called least "before"
+            title = data_set.name
+            while title in taken:
+                title += " before"
+            taken.add(title)
+            tests.insert(0, replace(query_gallery([data_set], "seen"), name=title, first_task=0))
     for data_set in seen:
         if data_set.query:  # without, it is trained on and not measured
             tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))

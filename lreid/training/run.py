@@ -19,7 +19,7 @@ from yacs.config import CfgNode
 from lreid import distributed
 from lreid import results as ledger
 from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
-from lreid.checkpoint import checkpoints_of, fitting, load_model_state, load_newest, set_random_state
+from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
 from lreid.config import FREE_KEYS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
@@ -45,7 +45,12 @@ LOST = re.compile(
 
 
 def train(
-    cfg: CfgNode, out: Path, *, resume: bool = False, observers: Mapping[str, Observer] = MappingProxyType({})
+    cfg: CfgNode,
+    out: Path,
+    *,
+    resume: bool = False,
+    observers: Mapping[str, Observer] = MappingProxyType({}),
+    before: Path | None = None,
 ) -> Results:
     """Trains the method of a config on its benchmark and writes a run folder.
 
@@ -54,6 +59,8 @@ def train(
         out: the run folder. It must not hold a run yet, unless ``resume``.
         resume: go on from the newest checkpoint in ``out``; start where there is none.
         observers: what looks on besides, by a name that checkpoints keep their states under.
+        before: the checkpoint of a finished task of another run, which this one goes on from where ``out`` holds none;
+            ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` say what was learned there.
 
     Returns:
         The content of ``results.json``.
@@ -70,7 +77,7 @@ def train(
         check_values(cfg)
         # The folder is ours before its state is read: of two starts one must see what the other has done.
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder:
-            return _train(cfg, folder, resume, observers, stop)
+            return _train(cfg, folder, resume, observers, stop, before)
     except RuntimeError as error:
         if distributed.world() == 1 or not LOST.search(str(error)):
             raise
@@ -82,13 +89,20 @@ def train(
 
 
 def _train(
-    cfg: CfgNode, folder: RunFolder, resume: bool, observers: Mapping[str, Observer], stop: StopSignals
+    cfg: CfgNode,
+    folder: RunFolder,
+    resume: bool,
+    observers: Mapping[str, Observer],
+    stop: StopSignals,
+    before: Path | None,
 ) -> Results:
     if checkpoints_of(folder.checkpoints) and not resume:
         raise InputError(f"{folder.path}: already holds a run; add --resume to go on with it, or choose another --out")
     start = load_newest(folder.checkpoints)
     if start is not None:
         _check_same_config(cfg, start[1]["config"], start[0])
+    elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
+        raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it goes on from by --from")
 
     random.seed(cfg.SEED)
     np.random.seed(cfg.SEED)  # noqa: NPY002  what libraries draw from
@@ -97,7 +111,7 @@ def _train(
     benchmark = benchmark_of(cfg)
     protocol = protocol_fingerprint(benchmark)
     benchmark = learned(cfg, benchmark)
-    method = method_of(cfg, device, pretrained=start is None)
+    method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
     evaluator = evaluator_of(cfg, benchmark, method.model.dim)
     accuracy = accuracy_evaluator_of(cfg, benchmark)
@@ -110,6 +124,8 @@ def _train(
         with fitting(path):
             method.load_state_dict(checkpoint["method"])
         set_random_state(checkpoint["random"])
+    elif before is not None:
+        _inherit(method, cfg, before)
 
     folder.begin(cfg.dump(), tensorboard=cfg.TRAIN.TENSORBOARD)
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
@@ -143,11 +159,34 @@ def _train(
         logger.info("going on from %s", path)
     _announce(cfg, benchmark, results, device, folder.path)
     try:
+        if start is None and before is not None:
+            trainer.take_over()
         trainer.run()
     except NotFinite as fault:
         raise _diverged(trainer, fault) from None
     logger.info("done: %s", folder.path / "report.html")
     return results
+
+
+def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
+    """Gives a method the network of another run, and all that the method kept there.
+
+    Raises:
+        InputError: the network is another, or the method needs what the one before did not keep.
+    """
+    checkpoint = load_checkpoint(before)
+    load_model_state(method.model, checkpoint["model"], before)
+    old = config_from_text(checkpoint["config"], str(before)).METHOD.NAME
+    if old == cfg.METHOD.NAME:
+        with fitting(before):
+            method.load_state_dict(checkpoint["method"])
+    elif set(method.state_dict()) != {"teacher", "memory"} or method.memory.budget:
+        raise InputError(
+            f"METHOD.NAME: {cfg.METHOD.NAME} needs more of the past than {before} holds, which is of {old}; "
+            f"go on with {old}, or with dwopp, which needs the network alone"
+        )
+    elif method.keeps_teacher:
+        method.teacher = method.frozen_network()
 
 
 def batching_of(cfg: CfgNode) -> Batching:
@@ -238,6 +277,9 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
         config=recorded_config(dict(leaves(cfg))),
         ap=cfg.EVAL.AP,
         tasks=[task.name for task in benchmark.tasks],
+        task_identities=[
+            len(task.classes) if task.records else cfg.BENCHMARK.LEARNED_IDENTITIES for task in benchmark.tasks
+        ],
         galleries=[
             {
                 "name": test.name,

@@ -114,7 +114,7 @@ class Trainer:
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
-        self.epoch_steps = [batching.epoch_steps(method, task) for task in benchmark.tasks]
+        self.epoch_steps = [batching.epoch_steps(method, task) if task.records else 0 for task in benchmark.tasks]
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
         self.bar = tqdm(disable=True)
@@ -132,6 +132,12 @@ class Trainer:
         tasks = zip(self.epochs[here], self.epoch_steps[here], strict=True)
         if any(self.at.epoch > epochs or self.at.step >= steps for epochs, steps in tasks):
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
+
+    def take_over(self) -> None:
+        """Saves the model as it is as the outcome of the first task, which was learned before this run."""
+        self._evaluate(self.benchmark.tasks[0])
+        self.at = Position(1)
+        self.folder.save_task(0, self._state())
 
     # ------------------------------------------------------------ the loop
 

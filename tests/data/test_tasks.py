@@ -47,6 +47,23 @@ def build(monkeypatch):
     return build
 
 
+def test_what_was_learned_before_is_the_first_task_and_is_tested(build):
+    benchmark = build(["small"], ["veri"], learned=["market", "small"], learned_identities=700)
+    assert [(task.index, task.name, len(task.records)) for task in benchmark.tasks] == [
+        (0, "before", 0),
+        (1, "small", 10),
+    ]
+    assert benchmark.tasks[1].classes == list(range(700, 705))
+    assert [(test.name, test.kind, test.first_task) for test in benchmark.tests] == [
+        ("market", "seen", 0),
+        ("small before", "seen", 0),
+        ("small", "seen", 1),
+        ("veri", "unseen", None),
+    ]
+    with pytest.raises(ArgumentError, match="learned is named without the number of identities"):
+        build(["small"], learned=["market"])
+
+
 def test_a_set_without_test_is_trained_on_and_one_without_train_is_unseen(build):
     sets = {
         "untested": replace(make_data_set("untested", range(5)), query=(), gallery=()),

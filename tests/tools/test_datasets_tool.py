@@ -48,6 +48,18 @@ def test_prepare_and_check(run, tmp_path: Path) -> None:
     assert (tmp_path / "sheet.html").read_text().count("<img ") == 8
 
 
+def test_check_of_a_folder_proposes_settings(run, tmp_path: Path) -> None:
+    for person in range(8):
+        for shot in range(2):
+            file = tmp_path / "shop" / f"person-{person}" / f"cam{shot}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (9, 9)).save(file)
+    status, out, _ = run("check", str(tmp_path / "shop"))
+    assert status == 0
+    assert "shop, proposed: BENCHMARK.TASKS_PER_DATASET 1 EPISODE.IDENTITIES 5 EPISODE.SUPPORT 1 EPISODE.QUERY 1" in out
+    assert out.strip().endswith("INPUT.HEIGHT 48 INPUT.WIDTH 48")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

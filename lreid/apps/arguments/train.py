@@ -1,5 +1,7 @@
-"""Train a lifelong re-identification method on a benchmark, task after task.
+"""Train a lifelong re-identification method on a benchmark, task after task, or on images of your own.
 
+lreid train my/folder                                   # your own: a folder an identity, or a CSV file
+lreid train my/others --from runs/my-run                # goes on with others, without forgetting those
 lreid train                                             # DwoPP on the built-in benchmark
 lreid train --config configs/methods/dwpp.yaml          # another method on it
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
@@ -15,10 +17,24 @@ from pathlib import Path
 
 from lreid.apps.cli import add_config
 
+SHORT = {  # options that stand for keys
+    "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
+    "epochs": ("TRAIN.EPOCHS", "epochs of a task"),
+    "device": ("DEVICE", "auto, cpu, cuda, cuda:1 …"),
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid train``."""
-    add_config(parser, "a benchmark, a method, or both")
+    add_config(parser, "a benchmark, a method, or both", "your own images, if any; keys of the config and their values")
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="NAME", help="data set to train on; repeat it for more"
+    )
+    for option, (key, about) in SHORT.items():
+        parser.add_argument(f"--{option}", metavar="VALUE", help=f"{about} ({key})")
+    parser.add_argument(
+        "--from", dest="before", type=Path, metavar="RUN", help="finished run to go on from with images of your own"
+    )
     parser.add_argument(
         "--out",
         type=Path,

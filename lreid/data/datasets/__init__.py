@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lreid.data import csv_dataset, image_folder
+from lreid.data import csv_dataset, image_folder, own
 from lreid.data.layout import CameraPolicy
 from lreid.data.records import DataSet
 from lreid.data.rotated import rotated
@@ -66,7 +66,7 @@ def spec_of(name: str) -> Spec:
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
             f"orders without it are {WITHOUT_DUKE}"
         )
-    known = [*specs(), "csv:PATH", "folder:PATH", "synthetic:DOMAIN", "rotated:DEGREES:NAME"]
+    known = [*specs(), "csv:PATH", "folder:PATH", "own:PATH", "synthetic:DOMAIN", "rotated:DEGREES:NAME"]
     near = {each.partition(":")[0]: each for each in known}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
@@ -90,8 +90,9 @@ def load_datasets(
 
     Args:
         name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
-            one of them; ``folder:PATH`` for a folder of classes (relative paths are looked for in the current
-            folder, then in ``root``); ``synthetic:DOMAIN`` for a synthetic one; ``rotated:DEGREES:NAME`` for another
+            one of them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
+            without splits, see :mod:`lreid.data.own` (relative paths are looked for in the current folder, then in
+            ``root``); ``synthetic:DOMAIN`` for a synthetic one; ``rotated:DEGREES:NAME`` for another
             one of these, whose images are files, turned by an angle.
         root: folder that holds the data sets.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic` for those.
@@ -111,6 +112,8 @@ def load_datasets(
         return _load_csv(rest, root, cameras)
     if kind == "folder" and colon:
         return [image_folder.load(_existing(rest, root, "folder"), cameras=cameras)]
+    if kind == "own" and colon:
+        return own.load(_existing(rest, root, "folder or CSV file"), cameras=cameras)
     if kind == "synthetic" and colon:
         return [load_synthetic(rest, **synthetic)]
     if kind == "rotated" and colon:

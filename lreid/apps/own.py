@@ -1,0 +1,207 @@
+"""Choose how to train on one's own images, say what was chosen, and tell what became of those learned before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from yacs.config import CfgNode
+
+from lreid import zoo
+from lreid.apps.options import load_run_config
+from lreid.build import benchmark_of, learned
+from lreid.checkpoint import load_checkpoint, task_checkpoints
+from lreid.config import Source, config_from_text, layers, leaves, load_config
+from lreid.data.datasets import load_datasets
+from lreid.data.own import PREFIX, OwnSet, look_at, source_of
+from lreid.data.proposal import Proposal, propose
+from lreid.data.records import DataSet
+from lreid.errors import InputError
+from lreid.results import Results
+
+START = "zoo:people-small"  # the model of the zoo that training on one's own images starts from
+FULL = (256, 128)  # input of networks that start from ImageNet, height and width
+RATE = 2e-4  # of networks that are trained already
+CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was chosen.
+
+    Attributes:
+        cfg: of the run.
+        text: what was found and chosen, and how to change it; for people.
+        before: the checkpoint that the run goes on from, if any.
+    """
+
+    cfg: CfgNode
+    text: str
+    before: Path | None = None
+
+
+def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: Path | None = None) -> Plan:
+    """How to train on a folder or a CSV file.
+
+    Args:
+        path: of :func:`lreid.data.own.source_of`.
+        files, overrides: of :func:`lreid.config.load_config`; they win over what is chosen here.
+        before: a finished run, or a checkpoint of a finished task, to go on from; its network, method and settings
+            are taken.
+
+    Raises:
+        InputError: the images, the run or a key do not fit.
+    """
+    notes: list[str] = []
+    old = before and finished_task(before)
+    keys: dict[str, Any] = _inherited(old, notes) if old else {}
+    wanted = load_config([keys, *files], overrides)
+    given = {key for _, each in layers(files, overrides) for key in each}
+    name = source_of(path)
+    own = look_at(Path(name.removeprefix(PREFIX)), cameras=wanted.BENCHMARK.CAMERAS) if name.startswith(PREFIX) else []
+    data_sets = [each.data_set for each in own] or load_datasets(name, wanted.DATA.ROOT, {})
+    if untrained := [each.name for each in data_sets if not each.train]:
+        raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
+    keys |= {"BENCHMARK.NAME": _title(path), "BENCHMARK.TRAIN": [name]}
+    keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
+    tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
+    if old:
+        proposal = propose(data_sets, tasks=tasks)
+        keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
+    else:
+        start, size = _start(wanted)
+        proposal = propose(data_sets, tasks=tasks, height=size[0], width=size[1])
+        keys |= proposal.keys() | {"MODEL.WEIGHTS": start}
+        if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
+            keys["TRAIN.LR"] = RATE
+    cfg = load_run_config([keys, *files], overrides)
+    return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
+
+
+def finished_task(run: Path) -> Path:
+    """The checkpoint of the last task of a finished run, or the file itself.
+
+    Raises:
+        InputError: there is no such run or file, or the run is not finished.
+    """
+    if not run.is_dir():
+        return run
+    checkpoints = task_checkpoints(run / "checkpoints")
+    if not checkpoints:
+        raise InputError(f"{run}: holds no checkpoint of a finished task; name a run folder, or a checkpoint")
+    last = checkpoints[max(checkpoints)]
+    tasks = load_checkpoint(last)["results"].get("tasks", [])
+    if max(checkpoints) < len(tasks):
+        raise InputError(
+            f"{run}: {max(checkpoints)} of {len(tasks)} tasks are done; finish it with --resume first, or name a "
+            f"checkpoint, {last}"
+        )
+    return last
+
+
+def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
+    """The keys of the run that a checkpoint is of, with what is learned by now in the place of what it learned."""
+    state = load_checkpoint(checkpoint)
+    if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
+        raise InputError(f"{checkpoint}: is no checkpoint of a finished task (task-NN.pt); name one to go on from")
+    cfg = config_from_text(state["config"], str(checkpoint))
+    if cfg.BENCHMARK.SCENARIO != "class-incremental":
+        raise InputError(f"{checkpoint}: is of a {cfg.BENCHMARK.SCENARIO} run, which new identities cannot go on with")
+    done = state["position"]["task"]
+    numbers = state["results"].get("task_identities")
+    if numbers is None:  # of a run of an earlier version
+        numbers = [len(task.classes) for task in learned(cfg, benchmark_of(cfg)).tasks]
+    names = []
+    for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN):
+        try:
+            load_datasets(name, cfg.DATA.ROOT, {key.lower(): value for key, value in cfg.SYNTHETIC.items()})
+            names.append(name)
+        except InputError as error:
+            notes.append(f"{name} cannot be tested any more, so what becomes of its people is not shown ({error})")
+    fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
+    kept = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
+    if cfg.BENCHMARK.JOINT and kept["METHOD.ALIAS"]:  # all at once no longer
+        kept["METHOD.ALIAS"] = ""
+    return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}
+
+
+def _start(cfg: CfgNode) -> tuple[str, tuple[int, int]]:
+    """Weights to start from, and the size of the images that they were trained with."""
+    card = zoo.find(START.removeprefix(zoo.PREFIX))
+    if card.backbone == cfg.MODEL.BACKBONE:
+        return START, (card.height, card.width)
+    return "imagenet", FULL
+
+
+def _title(path: Path) -> str:
+    """The benchmark's name, which is part of that of the run's folder."""
+    name = path.resolve().name if path.is_dir() else path.resolve().stem
+    return "".join(each if each.isprintable() and each != "/" else "_" for each in name) or "own"
+
+
+def _told(
+    path: Path,
+    cfg: CfgNode,
+    data_sets: Sequence[DataSet],
+    own: Sequence[OwnSet],
+    proposal: Proposal,
+    before: Path | None,
+    notes: Sequence[str],
+) -> str:
+    """A line each: what was chosen, and behind it how to change it."""
+    lines: list[tuple[str, str, str]] = []
+    for number, each in enumerate(data_sets):
+        cameras = own[number].cameras if own else ()
+        seen = f", {len(cameras)} cameras" if cameras else ", no cameras known" * bool(own)
+        train, test = {record.pid for record in each.train}, {record.pid for record in each.query}
+        lines.append(("train", f"{each.name}: {len(train)} identities, {len(each.train)} images{seen}", ""))
+        tested = f"{len(test)} others: {len(each.query)} queries, {len(each.gallery)} gallery images"
+        how = "a CSV file says who: docs/custom_data.md" if own else ""
+        lines.append(("test", tested if test else "nobody, so there will be no figures", how))
+    bench, batch = cfg.BENCHMARK, cfg.BATCH
+    tasks = bench.TASKS_PER_DATASET * len(data_sets)
+    cut = "BENCHMARK.TASKS_PER_DATASET 3 makes three, of other people each"
+    lines.append(("tasks", f"{tasks}, one after the other" if tasks > 1 else "1, all together", cut))
+    if before:
+        lines.append(("goes on", f"from {before}, {bench.LEARNED_IDENTITIES} identities", "--from"))
+    else:
+        lines.append(("starts", f"{cfg.MODEL.WEIGHTS}, {cfg.MODEL.BACKBONE}", "MODEL.BACKBONE resnet50: from ImageNet"))
+    found = "" if proposal.ratio is None else f"; images are {proposal.ratio:.1f} times as high as wide"
+    lines += [
+        ("input", f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH} pixels{found}", "INPUT.HEIGHT, INPUT.WIDTH"),
+        (
+            "batch",
+            f"{batch.IDENTITIES} identities x {batch.IMAGES} images",
+            "EPISODE.* or BATCH.*, see configuration.md",
+        ),
+        (
+            "method",
+            f"{cfg.METHOD.NAME}, {cfg.TRAIN.EPOCHS} epochs a task, learning rate {cfg.TRAIN.LR:g}",
+            "--method, --epochs, TRAIN.LR",
+        ),
+    ]
+    width = max(len(what) for _, what, _ in lines if len(what) < 60)
+    table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in lines]
+    own_notes = [note for each in own for note in each.notes]
+    return "\n".join(
+        [f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in (*own_notes, *notes))]
+    )
+
+
+def aftermath(results: Results) -> str:
+    """What became of each test set since before the run, whose first row is the model that it went on from."""
+    lines = []
+    for column, gallery in enumerate(results["galleries"]):
+        first, last = results["mAP"][0][column], results["mAP"][-1][column]
+        rank1 = " and ".join(f"{results['rank1'][row][column]:.1f}" for row in (0, -1))
+        who = "learned before" if gallery["first_task"] == 0 else "new" if gallery["kind"] == "seen" else "unseen"
+        changes = np.subtract(*(results["identity_ap"][gallery["name"]]["ap"][row] for row in (-1, 0)))
+        lines.append(
+            f"{gallery['name']} ({who}): mAP {first:.1f} before, {last:.1f} now, Rank-1 {rank1}; "
+            f"of {len(changes)} identities {int((changes > CLEAR).sum())} are found better now and "
+            f"{int((changes < -CLEAR).sum())} worse, by {CLEAR:g} points of AP or more"
+        )
+    return "\n".join(lines)

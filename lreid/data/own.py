@@ -1,0 +1,223 @@
+"""A folder or a list of one's own images as a data set: identities, cameras and a test split read off their names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lreid.data import csv_dataset
+from lreid.data.csv_dataset import ascending_ranks
+from lreid.data.layout import CameraPolicy, cameras_of_test
+from lreid.data.listing import Listed, image_files, list_folder, named_as_market
+from lreid.data.records import DataSet, Record
+from lreid.errors import InputError
+
+PREFIX = "own:"
+LIST = "index.csv"  # in a folder, it tells more than names do
+TESTED = 1 / 4  # of the identities, about
+FEWEST = 2  # identities to train on, and to test on
+CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?!\d)", re.IGNORECASE)  # cam1_0.jpg, 0002_c3s1.jpg
+SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
+
+
+@dataclass(frozen=True)
+class OwnSet:
+    """One's own images with what was read off their names.
+
+    Attributes:
+        data_set: of which query and gallery are empty where there are too few identities to test on some.
+        cameras: that are known; empty where they are not, or where most identities were seen by one only.
+        notes: what was left out or passed over, a sentence each.
+    """
+
+    data_set: DataSet
+    cameras: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def source_of(path: Path) -> str:
+    """The name of a folder or a CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` where splits are told, else ``own:PATH``.
+
+    Raises:
+        InputError: there is neither a folder nor a file, or it is a CSV file that cannot be read.
+    """
+    if path.is_dir():
+        file = path / LIST
+        return source_of(file) if file.is_file() else f"{PREFIX}{path.absolute()}"
+    if not path.exists():
+        raise InputError(f"{path}: no such folder or CSV file; check the path")
+    told = any(row.split for row in csv_dataset.read_rows(path, splits=False))
+    return f"{'csv:' if told else PREFIX}{path.absolute()}"
+
+
+def load(path: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
+    """The data sets of :func:`look_at`."""
+    return [own.data_set for own in look_at(path, cameras=cameras)]
+
+
+def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
+    """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
+
+    * A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`.
+    * In a folder where every file is named as in Market-1501 (``0002_c1….jpg``), names tell identity and camera.
+    * Else the first folder below, or the second where the first are cameras (``cam1/anna/….jpg``), is the identity.
+      There are cameras where the path of every image tells one: ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
+
+    Args:
+        path: of a folder, or of a CSV file.
+        cameras: of queries and gallery where none are known, see :func:`lreid.data.layout.cameras_of_test`.
+
+    Returns:
+        One, or one for every domain of a CSV file.
+
+    Raises:
+        InputError: there are no images, not two identities, no identity with two images, or folders are not named
+            after identities.
+    """
+    if path.is_dir():
+        return [_own_set(path, path.resolve().name, *_of_folder(path), cameras)]
+    domains: dict[str, list[Listed]] = {}
+    for row in csv_dataset.read_rows(path, splits=False):
+        domains.setdefault(row.domain, []).append(Listed(str(path.parent / row.path), row.pid, row.camid or None))
+    return [_own_set(path, domain, sorted(images), [], cameras) for domain, images in domains.items()]
+
+
+def splits_of(images: Sequence[Listed]) -> list[str]:
+    """Which split each image goes to: ``train``, ``query`` or ``gallery``.
+
+    About a quarter of the identities are tested, those whose names have the smallest hashes, so that it makes no
+    difference who else is there: somebody who was trained on is not tested a year later, when the folder has grown.
+    Of few identities at least two are tested, and at most half of them; of fewer than four none is.
+
+    Where cameras are known (:func:`cameras_of`), those tested were seen by two or more, and the first image by each
+    camera that has another one is a query; else the first image of each identity is. All others of these, and of
+    identities with a single image, are the gallery.
+
+    Args:
+        images: in an order that lasts, such as that of their paths. Those without identity are distractors.
+    """
+    by_identity: dict[str, list[Listed]] = {}
+    for image in images:
+        if image.identity is not None:
+            by_identity.setdefault(image.identity, []).append(image)
+    known = bool(cameras_of(images))
+    several = {name: found for name, found in by_identity.items() if len(found) > 1}
+    candidates = sorted(
+        (name for name, found in several.items() if not known or len({image.camera for image in found}) > 1), key=_share
+    )
+    number = sum(_share(name) < TESTED for name in candidates)
+    number = min(max(number, FEWEST), len(several) // 2)
+    tested = set(candidates[:number]) if number >= FEWEST else set()
+    queries = {image.path for name in tested for image in _queries(several[name], known)}
+
+    def split(image: Listed) -> str:
+        if image.path in queries:
+            return "query"
+        held_back = image.identity in tested or image.identity not in several
+        return "gallery" if tested and held_back else "train"
+
+    return [split(image) for image in images]
+
+
+def cameras_of(images: Sequence[Listed]) -> list[str]:
+    """The cameras, ascending; none where some image tells none or most identities were seen by a single one."""
+    seen: dict[str, set[str]] = {}
+    number: dict[str, int] = {}
+    for image in images:
+        if image.camera is None:
+            return []
+        if image.identity is not None:
+            seen.setdefault(image.identity, set()).add(image.camera)
+            number[image.identity] = number.get(image.identity, 0) + 1
+    several = [name for name, count in number.items() if count > 1]
+    by_two = sum(len(seen[name]) > 1 for name in several)
+    if by_two < FEWEST or 2 * by_two < len(several):
+        return []
+    return list(ascending_ranks(image.camera for image in images if image.camera is not None))
+
+
+def _share(name: str) -> float:
+    """A number in [0, 1) that is always the same for a name."""
+    return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
+
+
+def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
+    """Those images of an identity that search for the others."""
+    by_camera: dict[str | None, list[Listed]] = {}
+    for image in images:
+        by_camera.setdefault(image.camera if known else None, []).append(image)
+    return [found[0] for found in by_camera.values() if len(found) > 1] or [images[0]]
+
+
+def _of_folder(folder: Path) -> tuple[list[Listed], list[str]]:
+    """The images of a folder with what their names tell, and what was passed over."""
+    files = image_files(folder)
+    if named_as_market(files):
+        return list_folder(folder, by_name=True), []
+    inside = [file.relative_to(folder).parts for file in files]
+    tops = {parts[0] for parts in inside if len(parts) > 1}
+    if not tops:
+        raise InputError(
+            f"{folder}: no names tell who is in its {len(files)} images; put those of each person into a folder of "
+            "its own, or name files like 0002_c1.jpg"
+        )
+    if tops <= SPLIT_FOLDERS and "train" in tops:
+        raise InputError(
+            f"{folder}: {', '.join(sorted(tops))} are no identities; name one of them, such as {folder / 'train'} "
+            f"(lreid divides it), or write {LIST} (docs/custom_data.md); of classes: --data folder:{folder}"
+        )
+    first = all(CAMERA.fullmatch(top) for top in tops)  # cam1/anna/0001.jpg
+    if first and any(len(parts) < 3 for parts in inside):
+        raise InputError(
+            f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of each "
+            f"person into a folder of its own, such as {folder / min(tops) / 'anna'}"
+        )
+    images = []
+    for file, parts in zip(files, inside, strict=True):
+        if len(parts) > 1:
+            identity, *others = parts[1:] if first else parts
+            told = CAMERA.search("/".join([*parts[: int(first)], *others]))
+            images.append(Listed(str(file), identity, str(int(told[1])) if told else None))
+    stray = len(files) - len(images)
+    return images, [f"{stray} images beside the folders have no identity and were left out"] * (stray > 0)
+
+
+def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[str], policy: CameraPolicy) -> OwnSet:
+    numbers: dict[str, int] = {}
+    for image in images:
+        if image.identity is not None:
+            numbers[image.identity] = numbers.get(image.identity, 0) + 1
+    several, notes = sum(count > 1 for count in numbers.values()), list(notes)
+    if len(numbers) < 2:
+        raise InputError(
+            f"{path}: holds images of one identity ({next(iter(numbers), 'none')}); a model learns to tell two or more "
+            "apart, so add images of others"
+        )
+    if several < FEWEST:
+        raise InputError(
+            f"{path}: {len(numbers)} identities, {several} of them with two images or more; a model learns from "
+            "several images of the same one, so add some"
+        )
+    cameras, splits = cameras_of(images), splits_of(images)
+    if not cameras and len({image.camera for image in images} - {None}) > 1:
+        notes.append("most identities were seen by one camera only, so cameras make no difference")
+    if "query" not in splits:
+        notes.append("too few identities to test on others than those trained on, so there will be no figures")
+    if single := len(numbers) - several:
+        use = "only make the search harder" if "query" in splits else "hardly teach anything"
+        notes.append(f"{single} identities with a single image {use}")
+    pids = ascending_ranks(numbers) | {None: len(numbers)}  # distractors
+    camids = {camera: number for number, camera in enumerate(cameras)}
+    query, gallery = cameras_of_test(policy)
+    untold = {"train": query, "query": query, "gallery": gallery}
+    found: Mapping[str, list[Record]] = {"train": [], "query": [], "gallery": []}
+    for image, split in zip(images, splits, strict=True):
+        camera = camids[image.camera] if image.camera is not None and camids else untold[split]
+        if image.identity is not None or split == "gallery":
+            found[split].append(Record(image.path, pids[image.identity], camera))
+    records: dict[str, Any] = {split: tuple(each) for split, each in found.items()}
+    return OwnSet(DataSet(name, **records), tuple(cameras), tuple(notes))

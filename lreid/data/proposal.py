@@ -1,0 +1,108 @@
+"""Propose the settings that depend on the images: how many make a batch, and which size the network is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import sqrt
+from statistics import median
+
+from PIL import Image
+
+from lreid.data.records import DataSet, Record
+from lreid.errors import InputError
+
+LARGEST = 24  # identities a batch
+IMAGES = (2, 5)  # of an identity in a batch, least and most
+SAMPLE = 200  # images whose shape is looked at
+UPRIGHT = 1.5  # as high as wide, or more, as people are
+STEP = 16  # pixels; networks halve an image several times
+TURNED = (5, 6, 7, 8)  # orientations of EXIF that swap width and height
+ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Settings for data sets.
+
+    Attributes:
+        tasks: that each data set is cut into.
+        identities, images: of a batch: identities, and images of each.
+        height, width: of the network's input, pixels.
+        ratio: median height over width of the images; None where none can be read.
+    """
+
+    tasks: int
+    identities: int
+    images: int
+    height: int
+    width: int
+    ratio: float | None
+
+    def keys(self) -> dict[str, int]:
+        """The same as keys of the config, for any method."""
+        return {
+            "BENCHMARK.TASKS_PER_DATASET": self.tasks,
+            "EPISODE.IDENTITIES": self.identities,
+            "EPISODE.SUPPORT": self.images - 1,
+            "EPISODE.QUERY": 1,
+            "BATCH.IDENTITIES": self.identities,
+            "BATCH.IMAGES": self.images,
+            "INPUT.HEIGHT": self.height,
+            "INPUT.WIDTH": self.width,
+        }
+
+
+def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, width: int = 32) -> Proposal:
+    """What suits data sets.
+
+    A batch has 24 identities, or such a share of the smallest task that batches are as many as they would be then, and
+    as many images of each as half of the identities have, from 2 to 5. The input has the shape of the images, upright,
+    square or wide, with as many pixels as the network started with, up to whole steps of 16.
+
+    Args:
+        data_sets: with images to train on.
+        tasks: that each is cut into.
+        height, width: input size of the network that training starts from, which is for upright images.
+
+    Raises:
+        InputError: a data set has fewer identities than tasks.
+    """
+    counts = [Counter(record.pid for record in each.train) for each in data_sets]
+    smallest = min(len(count) // tasks for count in counts)
+    if not smallest:
+        short = next(each.name for each, count in zip(data_sets, counts, strict=True) if len(count) < tasks)
+        raise InputError(f"BENCHMARK.TASKS_PER_DATASET is {tasks}, but {short} has fewer identities to train on")
+    each = int(median(number for count in counts for number in count.values()))
+    ratio = shape([record for data_set in data_sets for record in data_set.train])
+    if ratio is not None and ratio < UPRIGHT:
+        side = STEP * max(round(sqrt(height * width) / STEP), 1)
+        height, width = (side, side) if ratio > 1 / UPRIGHT else (width, height)
+    batches = -(-smallest // LARGEST)
+    images = min(max(each, IMAGES[0]), IMAGES[1])
+    return Proposal(tasks, smallest // batches, images, height, width, ratio)
+
+
+def shape(records: Sequence[Record]) -> float | None:
+    """Median height over width of images, of some evenly spread ones where there are many; None of none.
+
+    Headers alone are read. Files that cannot be are passed over: whoever needs their pixels says so.
+    """
+    stride = max(len(records) // SAMPLE, 1)
+    ratios = list(chain.from_iterable(_ratio(record.path) for record in records[::stride]))
+    return median(ratios) if ratios else None
+
+
+def _ratio(path: str) -> list[float]:
+    """Height over width of an image, rotated upright; nothing where it cannot be read."""
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            turned = image.getexif().get(ORIENTATION) in TURNED
+    except Exception:  # of a damaged file PIL raises nearly anything
+        return []
+    if not (width and height):
+        return []
+    return [width / height if turned else height / width]

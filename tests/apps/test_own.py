@@ -1,0 +1,171 @@
+"""Training on one's own images: what is chosen, and going on from a run without forgetting."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from lreid import zoo
+from lreid.apps.arguments import train as arguments
+from lreid.apps.own import START, aftermath, finished_task, plan
+from lreid.apps.train import short_keys, split_words
+from lreid.checkpoint import load_checkpoint
+from lreid.config import load_config
+from lreid.data.own import look_at
+from lreid.data.synthetic import draw
+from lreid.errors import InputError
+from lreid.loading import load_model
+from lreid.training.run import train
+
+FAST = [
+    "TRAIN.EPOCHS",
+    "1",
+    "INPUT.HEIGHT",
+    "32",
+    "INPUT.WIDTH",
+    "16",
+    "EPISODE.IDENTITIES",
+    "2",
+    "BATCH.IDENTITIES",
+    "2",
+]
+
+
+def people(folder: Path, domain: str, first: int, number: int = 8) -> Path:
+    """A folder an identity, each with two images by each of two cameras."""
+    for person in range(first, first + number):
+        for camera in (1, 2):
+            for shot in range(2):
+                file = folder / f"person-{person}" / f"cam{camera}_{shot}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(draw(f"synthetic:{domain}/0/{person}/{camera}/{shot}")).save(file)
+    return folder
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return people(tmp_path / "shop", "plaza", 0)
+
+
+def test_what_is_chosen_for_a_folder(shop: Path) -> None:
+    found = plan(shop, [], [])
+    cfg, card = found.cfg, zoo.find(START.removeprefix("zoo:"))
+    assert cfg.BENCHMARK.NAME == "shop" and [f"own:{shop}"] == cfg.BENCHMARK.TRAIN
+    assert (cfg.BENCHMARK.TASKS_PER_DATASET, cfg.EPISODE.SUPPORT, cfg.BATCH.IMAGES) == (1, 3, 4)
+    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.LR) == (START, 2e-4)
+    assert (card.height, card.width) == (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH)
+    assert cfg.METHOD.NAME == "dwopp" and found.before is None
+    for told in (
+        "5 identities, 20 images, 2 cameras",
+        "3 others: 6 queries, 6 gallery images",
+        "images are 2.0 times as high as wide",
+        START,
+    ):
+        assert told in found.text
+    assert max(map(len, found.text.splitlines())) <= 160
+
+
+def test_files_and_the_command_line_win_over_what_is_chosen(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("INPUT: {HEIGHT: 48}\nTRAIN: {LR: 0.01}\n")
+    cfg = plan(shop, [tmp_path / "mine.yaml"], ["BENCHMARK.TASKS_PER_DATASET", "3", "METHOD.NAME", "lwf"]).cfg
+    assert (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH, cfg.TRAIN.LR, cfg.METHOD.NAME) == (48, 32, 0.01, "lwf")
+    assert cfg.BENCHMARK.TASKS_PER_DATASET == 3 and cfg.BATCH.IDENTITIES == 1  # five are trained on
+    cfg = plan(shop, [], ["MODEL.BACKBONE", "resnet18"]).cfg
+    assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH) == ("imagenet", 256, 128)
+    assert plan(shop, [], ["MODEL.WEIGHTS", "none"]).cfg.TRAIN.LR == load_config().TRAIN.LR
+    with pytest.raises(InputError, match="BATCH.IDENTITIES is ignored by dwopp"):
+        plan(shop, [], ["BATCH.IDENTITIES", "2"])
+
+
+def test_a_list_without_train_split_is_told(shop: Path) -> None:
+    (shop / "index.csv").write_text("path,pid,split\nperson-0/cam1_0.png,0,query\nperson-0/cam1_1.png,0,gallery\n")
+    with pytest.raises(InputError, match="index has no image of the split train; there is nothing to train on"):
+        plan(shop, [], [])
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    arguments.add_arguments(parser)
+    return parser.parse_intermixed_args(words)
+
+
+def test_short_options_stand_for_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = parsed("SEED", "1", "--epochs", "3", "--method", "lwf", "TRAIN.LR", "1e-4", "--device", "cpu")
+    assert split_words(args.overrides) == (None, ["SEED", "1", "TRAIN.LR", "1e-4"])
+    cfg = load_config(overrides=short_keys(args))
+    assert (cfg.TRAIN.EPOCHS, cfg.METHOD.NAME, cfg.DEVICE, cfg.BENCHMARK.NAME) == (3, "lwf", "cpu", "synthetic-10")
+    cfg = load_config(overrides=short_keys(parsed("--data", "csv:my/shop.csv", "--data", "market1501")))
+    assert cfg.BENCHMARK.TRAIN == ["csv:my/shop.csv", "market1501"] and cfg.BENCHMARK.NAME == "shop+market1501"
+    assert short_keys(parsed()) == [] and split_words([]) == (None, [])  # DwoPP on the built-in benchmark
+    monkeypatch.chdir(tmp_path)
+    assert split_words(["shop"]) == (Path("shop"), [])  # to be told that it is not there
+    assert split_words(["SEDE", "1"]) == (None, ["SEDE", "1"])
+    assert split_words(["SEED"]) == (None, ["SEED"])
+    (tmp_path / "METHODS").mkdir()
+    assert split_words(["METHODS", "SEED", "1"]) == (Path("METHODS"), ["SEED", "1"])
+
+
+@pytest.mark.slow
+def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    train(plan(shop, [], FAST).cfg, first)
+    others = people(tmp_path / "others", "snow", 100)
+    chosen = plan(others, [], FAST, first)
+    assert [f"own:{shop}"] == chosen.cfg.BENCHMARK.LEARNED and chosen.cfg.BENCHMARK.LEARNED_IDENTITIES == 5
+    results = train(chosen.cfg, tmp_path / "second", before=chosen.before)
+    assert results["benchmark"] == "others" and results["tasks"] == ["before", "others"]
+    assert [(each["name"], each["first_task"]) for each in results["galleries"]] == [("shop", 0), ("others", 1)]
+    number = len({record.pid for record in look_at(others)[0].data_set.train})
+    assert results["task_identities"] == [5, number]
+    # Its first row is the model of the first run, and its first teacher too.
+    saved = [load_checkpoint(run / "checkpoints/task-01.pt") for run in (first, tmp_path / "second")]
+    assert all(torch.equal(value, saved[1]["model"][key]) for key, value in saved[0]["model"].items())
+    assert all(torch.equal(value, saved[1]["method"]["teacher"][key]) for key, value in saved[0]["model"].items())
+    assert results["mAP"][0][0] == saved[0]["results"]["mAP"][0][0]
+    assert "distill" in results["loss_history"][0]  # distilled from the first step on
+    lines = aftermath(results).splitlines()
+    assert lines[0].startswith(
+        f"shop (learned before): mAP {results['mAP'][0][0]:.1f} before, {results['mAP'][1][0]:.1f} now"
+    )
+    assert lines[1].startswith("others (new): mAP ")
+
+    # A run that was killed after its beginning goes on to the same weights, without the first one.
+    killed = tmp_path / "killed"
+    (killed / "checkpoints").mkdir(parents=True)
+    shutil.copy(tmp_path / "second/checkpoints/task-01.pt", killed / "checkpoints")
+    train(chosen.cfg, killed, resume=True)
+    whole, resumed = (load_model(run / "checkpoints/task-02.pt").state_dict() for run in (tmp_path / "second", killed))
+    assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
+
+    # A third run knows both, and goes on where the images of the first are gone.
+    shutil.rmtree(shop)
+    third = plan(people(tmp_path / "more" / "others", "park", 200), [], FAST, tmp_path / "second")
+    assert [f"own:{others}"] == third.cfg.BENCHMARK.LEARNED and 5 + number == third.cfg.BENCHMARK.LEARNED_IDENTITIES
+    assert f"own:{shop} cannot be tested any more" in third.text
+    results = train(third.cfg, tmp_path / "third", before=third.before)
+    assert [each["name"] for each in results["galleries"]] == ["others before", "others"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(plan(shop, [], [*FAST, "METHOD.NAME", "dmml_ft"]).cfg, run)
+    with pytest.raises(InputError, match=r"gone: .*|no such file"):
+        plan(shop, [], [], tmp_path / "gone")
+    with pytest.raises(InputError, match="holds no checkpoint of a finished task"):
+        finished_task(shop)
+    # Another method may go on where the network is all it needs.
+    chosen = plan(shop, [], [*FAST, "METHOD.NAME", "dwopp"], run)
+    assert chosen.cfg.BENCHMARK.LEARNED == []  # the same folder is tested as new
+    assert "distill" in train(chosen.cfg, tmp_path / "b", before=chosen.before)["loss_history"][0]
+    chosen = plan(shop, [], [*FAST, "METHOD.NAME", "ida"], run)
+    with pytest.raises(InputError, match="METHOD.NAME: ida needs more of the past than .* holds, which is of dmml_ft"):
+        train(chosen.cfg, tmp_path / "c", before=chosen.before)
+    assert not (tmp_path / "c").exists()
+    with pytest.raises(InputError, match="d: has no checkpoint yet; name the run that it goes on from by --from"):
+        train(chosen.cfg, tmp_path / "d")

@@ -1,0 +1,195 @@
+"""What is read off the names of one's own images: identities, cameras, and who is tested."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from lreid.data import own
+from lreid.data.datasets import load_datasets
+from lreid.data.listing import Listed
+from lreid.data.own import cameras_of, look_at, source_of, splits_of
+from lreid.data.proposal import propose
+from lreid.errors import InputError
+
+PEOPLE = [f"person-{number}" for number in range(12)]
+
+
+def listed(identity: str, *cameras: str | None) -> list[Listed]:
+    return [Listed(f"{identity}/{number}.jpg", identity, camera) for number, camera in enumerate(cameras)]
+
+
+def names(images, splits, split):
+    return [image.path for image, each in zip(images, splits, strict=True) if each == split]
+
+
+def test_without_cameras_the_first_image_of_who_is_tested_is_a_query() -> None:
+    images = [image for person in PEOPLE for image in listed(person, None, None, None)]
+    splits = splits_of(images)
+    tested = {path.partition("/")[0] for path in names(images, splits, "query")}
+    assert names(images, splits, "query") == [f"{person}/0.jpg" for person in PEOPLE if person in tested]
+    assert names(images, splits, "gallery") == [f"{p}/{n}.jpg" for p in PEOPLE if p in tested for n in (1, 2)]
+    assert 2 <= len(tested) <= 6
+
+
+def test_who_is_tested_is_who_has_a_small_hash() -> None:
+    images = [image for person in PEOPLE for image in listed(person, None, None)]
+    small = {p for p in PEOPLE if int(hashlib.sha256(p.encode()).hexdigest()[:12], 16) < 2**48 / 4}
+    assert 2 <= len(small) <= 6  # else more or fewer would be taken
+    tested = {path.partition("/")[0] for path in names(images, splits_of(images), "query")}
+    assert tested == small
+
+
+@given(st.sets(st.text(min_size=1, max_size=6), min_size=16, max_size=40), st.data())
+def test_nobody_changes_sides_when_the_folder_grows(people, data) -> None:
+    """Where the hashes alone decide, as they do unless they are very uneven."""
+    some = data.draw(st.sets(st.sampled_from(sorted(people)), min_size=16))
+
+    def tested(group):
+        images = [image for person in sorted(group) for image in listed(person, None, None)]
+        return {image.identity for image, split in zip(images, splits_of(images), strict=True) if split == "query"}
+
+    before, after = tested(some), tested(people)
+    hashed = {each for each in people if own._share(each) < own.TESTED}
+    if before == hashed & some and after == hashed:
+        assert before == after & some
+    assert 2 <= len(before) <= len(some) // 2
+
+
+def test_with_cameras_each_that_has_another_image_searches() -> None:
+    images = [image for person in PEOPLE for image in listed(person, "1", "1", "2")]
+    splits = splits_of(images)
+    assert {path[-5] for path in names(images, splits, "query")} == {"0"}  # camera 2 has but one
+    pairs = [image for person in PEOPLE for image in listed(person, "1", "2")]
+    assert {path[-5] for path in names(pairs, splits_of(pairs), "query")} == {"0"}
+    assert {path[-5] for path in names(pairs, splits_of(pairs), "gallery")} == {"1"}
+
+
+def test_cameras_count_where_half_were_seen_by_two() -> None:
+    moved = [image for person in PEOPLE[:6] for image in listed(person, "2", "10")]
+    stayed = [image for person in PEOPLE[6:] for image in listed(person, "10", "10")]
+    assert cameras_of([*moved, *stayed]) == ["2", "10"]
+    assert cameras_of([*moved[2:], *stayed]) == []
+    assert cameras_of([*moved, Listed("x", "x", None)]) == []
+
+
+@pytest.mark.parametrize("people", [2, 3])
+def test_of_fewer_than_four_nobody_is_tested(people: int) -> None:
+    images = [image for person in PEOPLE[:people] for image in listed(person, None, None)]
+    assert set(splits_of(images)) == {"train"}
+
+
+def test_who_has_a_single_image_is_a_distractor() -> None:
+    images = [image for person in PEOPLE for image in listed(person, None, None)] + listed("alone", None)
+    assert splits_of(images)[-1] == "gallery"
+
+
+LAYOUTS = {
+    "folders": (["anna/1.jpg", "ben/1.jpg"], {"anna", "ben"}, set()),
+    "cameras in names": (["anna/cam1_7.jpg", "ben/x-c02.jpg"], {"anna", "ben"}, {"1", "2"}),
+    "cameras within": (["anna/Camera 3/7.jpg", "ben/cam_4/7.jpg"], {"anna", "ben"}, {"3", "4"}),
+    "cameras above": (["cam1/anna/7.jpg", "cam2/ben/7.jpg"], {"anna", "ben"}, {"1", "2"}),
+    "Market-1501": (["0007_c2s1.jpg", "0008_c3s1.jpg"], {"7", "8"}, {"2", "3"}),
+    "not every name tells": (["anna/cam1_7.jpg", "ben/7.jpg"], {"anna", "ben"}, {"1", None}),
+    "no camera": (["anna/abc1.jpg", "ben/panic2.jpg"], {"anna", "ben"}, set()),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_folders(layout: str, tmp_path: Path, make_images) -> None:
+    files, identities, cameras = LAYOUTS[layout]
+    make_images(tmp_path, files)
+    images, notes = own._of_folder(tmp_path)
+    assert {image.identity for image in images} == identities
+    assert {image.camera for image in images} == (cameras or {None})
+    assert not notes
+
+
+HOSTILE = ['O\'Neil, "Pat"', "two\nlines", "<b>bold</b>&amp;", "שרה‮x", "a;b\tc", "=1+1", "-1", " "]
+
+
+def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
+    make_images(tmp_path, [f"{name}/{number}.jpg" for name in HOSTILE for number in range(2)])
+    (found,) = look_at(tmp_path)
+    records = [*found.data_set.train, *found.data_set.query, *found.data_set.gallery]
+    assert len({record.pid for record in records}) == len(HOSTILE) and len(records) == 2 * len(HOSTILE)
+    assert load_datasets(f"own:{tmp_path}", tmp_path, {}) == [found.data_set]
+
+
+def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
+    make_images(
+        tmp_path, [f"{person}/{shot}.jpg" for person in PEOPLE for shot in range(2)] + ["logo.png", "one/1.jpg"]
+    )
+    (tmp_path / "anna.txt").write_text("no image")
+    (found,) = look_at(tmp_path)
+    assert found.notes == (
+        "1 images beside the folders have no identity and were left out",
+        "1 identities with a single image only make the search harder",
+    )
+    assert not any("logo" in record.path for record in found.data_set.gallery)
+
+
+def test_a_list_without_splits_is_divided_by_domain(tmp_path: Path, make_images) -> None:
+    files = [f"{person}_{shot}.jpg" for person in range(8) for shot in range(2)]
+    make_images(tmp_path, [f"{domain}/{file}" for domain in ("north", "south") for file in files])
+    rows = [f"{domain}/{file},{file[0]},{domain}" for domain in ("south", "north") for file in files]
+    (tmp_path / "people.csv").write_text("\n".join(["path,pid,domain", *rows]))
+    assert source_of(tmp_path / "people.csv") == f"own:{tmp_path / 'people.csv'}"
+    assert [found.data_set.name for found in look_at(tmp_path / "people.csv")] == ["south", "north"]
+    assert all(found.data_set.query for found in look_at(tmp_path / "people.csv"))
+
+
+def test_a_list_with_splits_is_taken_as_it_is(tmp_path: Path, make_images) -> None:
+    make_images(tmp_path, ["a.jpg"])
+    (tmp_path / "index.csv").write_text("path;pid;split\na.jpg;1;train\n")
+    assert source_of(tmp_path) == source_of(tmp_path / "index.csv") == f"csv:{tmp_path / 'index.csv'}"
+
+
+FAULTS = {
+    "one identity": (["anna/1.jpg", "anna/2.jpg"], r"holds images of one identity \(anna\); .* add images of others"),
+    "one image each": (["a/1.jpg", "b/1.jpg", "c/1.jpg"], "3 identities, 0 of them with two images or more"),
+    "no names": (["1.jpg", "2.jpg"], "no names tell who is in its 2 images; put those of each person into a folder"),
+    "no images": (["anna/notes.txt"], "holds no images"),
+    "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "folders are named after cameras, and nothing tells who"),
+    "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are no identities; name one of them, such as .*train"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named(fault: str, tmp_path: Path, make_images) -> None:
+    files, message = FAULTS[fault]
+    make_images(tmp_path, [file for file in files if file.endswith("jpg")])
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    with pytest.raises(InputError, match=message) as error:
+        look_at(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gone: no such folder or CSV file; check the path"):
+        source_of(tmp_path / "gone")
+
+
+@pytest.mark.fuzz
+def test_of_a_hundred_thousand_images_few_are_opened(tmp_path: Path, monkeypatch) -> None:
+    for person in range(2000):
+        folder = tmp_path / f"{person:04d}"
+        folder.mkdir()
+        Image.new("RGB", (8, 16)).save(folder / "c1_00.png")
+        for shot in range(1, 50):
+            os.link(folder / "c1_00.png", folder / f"c{shot % 3}_{shot:02d}.png")
+    opened, real = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or real(path))
+    (found,) = look_at(tmp_path)
+    proposal = propose([found.data_set])
+    splits = (found.data_set.train, found.data_set.query, found.data_set.gallery)
+    assert sum(map(len, splits)) == 100_000 and len(found.cameras) == 3
+    assert (proposal.height, proposal.width, proposal.images) == (64, 32, 5) and len(opened) <= 400
