@@ -1,0 +1,67 @@
+"""Whole runs on the simulated device, beside the same on the CPU: ``python methods.py FOLDER METHOD …``.
+
+A line of JSON for each method: which figures are not the CPU's, and the waits of each training step, by task.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from simulated import SimulatedCUDA
+from tiny import broken_off, tiny_config
+from torch.optim import Adam
+
+from lreid.methods import dask
+from lreid.training.run import train
+from lreid.training.run_folder import RunFolder
+from lreid.training.trainer import Trainer
+
+SMALL = {
+    "BENCHMARK.TASKS_PER_DATASET": 2,
+    "SYNTHETIC.TRAIN_IDENTITIES": 8,
+    "SYNTHETIC.TEST_IDENTITIES": 4,
+    "TRAIN.EPOCHS": 2,
+}
+OPTIONS = {name: {"METHOD.STYLE_STEPS": 2, "METHOD.STYLE_BATCH": 2} for name in ("dask", "dkp_pp")}
+KEPT = ("mAP", "rank1", "loss_history", "identity_ap", "exemplars", "images_trained", "steps_trained")
+
+
+def compare(method: str, folder: Path) -> dict[str, Any]:
+    """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
+    keys = {"METHOD.NAME": method} | OPTIONS.get(method, {})
+    expected = train(tiny_config(SMALL, keys, DEVICE="cpu"), folder / "cpu")
+    cfg = tiny_config(SMALL, keys, DEVICE="cuda")
+    waits: dict[int, list[Counter[str]]] = {}
+    plain = Trainer.step
+
+    def watched(self: Trainer, *args: Any) -> None:
+        before = len(device.waits)
+        plain(self, *args)
+        waits.setdefault(self.at.task, []).append(Counter(device.waits[before:]))
+
+    Trainer.step = watched  # type: ignore[method-assign]
+    try:
+        with SimulatedCUDA() as device:
+            broken_off(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)
+            found = train(cfg, folder / "cuda", resume=True)
+    finally:
+        Trainer.step = plain  # type: ignore[method-assign]
+    different = [key for key in KEPT if found[key] != expected[key]]
+    return {"method": method, "different": different, "waits": waits}
+
+
+if __name__ == "__main__":
+    out, *names = sys.argv[1:]
+    logging.getLogger("lreid").setLevel(logging.ERROR)
+    RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # takes longer than the run
+    dask.Adam = partial(Adam, foreach=False)  # type: ignore[misc]  # which is torch's choice for CUDA, and rounds otherwise
+    for name in names:
+        print(json.dumps(compare(name, Path(out) / name)), flush=True)

@@ -1,0 +1,235 @@
+"""A CUDA device on a machine without one, to find tensors on the wrong device and waits of the host.
+
+Torch's CUDA tensors, streams, pinned memory, allocator, autocast and scaler of gradients are the real ones, on a
+runtime whose device memory is that of the host (``runtime.c``). :class:`SimulatedCUDA` computes every operator of such
+tensors on CPU tensors in the same memory, so that all numbers are those of the CPU to the last bit. It raises
+:class:`WrongDevice` where operands lie on different devices in a way that a CUDA kernel refuses, and notes where the
+host would wait for the device. What it cannot show: speed, races between streams, the rounding of CUDA's kernels.
+
+A process has to be started with the environment of :func:`environment`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+HERE = Path(__file__).resolve().parent
+# The headers of a wheel lack one file, whose words mean nothing to a compiler of C.
+WORDS = ("__host__", "__device__", "__device_builtin__", "__cudart_builtin__", "CUDARTAPI")
+WORDS += ("__device_builtin_texture_type__", "__device_builtin_surface_type__")
+ALIGNED = "(n)=__attribute__((aligned(n)))"
+
+# The driver copies so much of pageable memory aside before a call returns; of more, the host may wait for the device
+# ("Asynchronous Concurrent Execution" in the CUDA C++ Programming Guide).
+STAGED = 64 << 10
+# These allocate, or look at what is no memory of the device: they need no kernel.
+NATIVE = {
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_"),
+    *("is_pinned", "_pin_memory", "record_stream", "lift_fresh", "_unsafe_view", "is_same_size"),
+}
+# What these give, or its size, is needed by the host.
+ANSWERS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "bincount", "equal"}
+INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
+# Beside those that work on each number by itself, these take a single number that lies on the host.
+WITH_HOST_NUMBER = {"masked_fill", "masked_fill_", "where", "fill_", "lerp", "lerp_"}
+
+
+class WrongDevice(RuntimeError):
+    """What a CUDA kernel would refuse."""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """That of a process with a simulated device, whose runtime is compiled into a folder.
+
+    Raises:
+        LookupError: it cannot be had here; the message says why.
+    """
+    if torch.version.cuda is None or not torch.version.cuda.startswith("13."):
+        raise LookupError(f"torch was built for CUDA {torch.version.cuda}, and what is simulated is CUDA 13")
+    headers = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include"
+    if not (headers / "cuda_runtime_api.h").exists():
+        raise LookupError("the headers of CUDA are not there")
+    (folder / "crt").mkdir(exist_ok=True)
+    (folder / "crt" / "host_defines.h").touch()
+    library = folder / "libcuda.so.1"
+    defined = [f"-D{word}=" for word in WORDS] + [f"-D{word}{ALIGNED}" for word in ("__align__", "__builtin_align__")]
+    command = ["cc", "-shared", "-fPIC", "-O1", "-w", f"-I{folder}", f"-I{headers}", *defined]
+    command += ["-Wl,-soname,libcuda.so.1", "-o", str(library), str(HERE / "runtime.c")]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise LookupError("there is no compiler of C") from None
+    return dict(os.environ, LD_PRELOAD=str(library))
+
+
+class SimulatedCUDA(TorchDispatchMode):
+    """Computes what is on CUDA devices, see the head of this file.
+
+    Attributes:
+        waits: of the host for the device so far: what for, and the line of lreid.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.backends.cudnn.enabled = False  # its operators would have to be computed, too
+        self.waits: list[str] = []
+        runtime = ctypes.CDLL(None)
+        self._in_runtime = ctypes.c_long.in_dll(runtime, "simulated_waits")
+        self._launches = ctypes.c_long.in_dll(runtime, "simulated_launches")
+        self._seen = self._in_runtime.value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        wanted = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
+        if not any(each.is_cuda for each in tensors) and (wanted is None or wanted.type != "cuda"):
+            return func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        self._note_runtime(name)
+        if _is_composite(func):  # in inference mode these come whole
+            with self:
+                return func.decompose(*args, **kwargs)
+        if name in NATIVE or _is_view(func):
+            launches = self._launches.value
+            result = func(*args, **kwargs)
+            assert self._launches.value == launches, f"{name} is no operator without a kernel"
+            return result
+        if name == "_to_copy":
+            return self._copied(args[0], kwargs)
+        if name == "copy_":
+            self._note_copy(args[1], args[0].device, (*args, False)[2] or kwargs.get("non_blocking", False))
+            _on_host(args[0]).copy_(_on_host(args[1]))
+            return args[0]
+        self._check(func, name, args, tensors)
+        self._note(name, args, tensors)
+        return _computed(func, args, kwargs, wanted)
+
+    def _copied(self, source: Tensor, options: dict[str, Any]) -> Tensor:
+        target = torch.device(options.pop("device", None) or source.device)
+        non_blocking = options.pop("non_blocking", False)
+        options.pop("pin_memory", None)
+        self._note_copy(source, target, non_blocking)
+        copy = torch.ops.aten._to_copy.default(_on_host(source), **options)
+        return _on_device(copy) if target.type == "cuda" else copy
+
+    # ------------------------------------------------------------ waits
+
+    def _wait(self, what: str) -> None:
+        self.waits.append(f"{what} @ {_place()}")
+
+    def _note_runtime(self, name: str) -> None:
+        """Waits in the C++ of torch that no operator tells of, such as those of ``torch.tensor(…, device="cuda")``."""
+        for _ in range(self._in_runtime.value - self._seen):
+            self._wait(f"before {name}")
+        self._seen = self._in_runtime.value
+
+    def _note_copy(self, source: Tensor, target: torch.device, non_blocking: bool) -> None:
+        if source.device.type == target.type:
+            return
+        size = source.numel() * source.element_size()
+        staged = size <= STAGED or source.is_pinned()
+        if target.type == "cpu" or not non_blocking or not staged:
+            self._wait(f"copy of {tuple(source.shape)} to {target.type}")
+
+    def _note(self, name: str, args: Any, tensors: list[Tensor]) -> None:
+        if name in ANSWERS or (name == "repeat_interleave" and isinstance(args[0], Tensor)):
+            self._wait(name)
+        elif name in INDEXED:
+            masks = [each for each in args[1] if each is not None and each.dtype == torch.bool]
+            if masks or any(each is not None and not each.is_cuda for each in args[1]):
+                self._wait("index by a mask" if masks else "index by a CPU tensor")
+        elif name == "isin" and len(tensors) == 2 and tensors[1].numel() >= 10 * tensors[0].numel() ** 0.145:
+            self._wait("isin by sorting")
+
+    # ------------------------------------------------------------ devices
+
+    def _check(self, func: Any, name: str, args: Any, tensors: list[Tensor]) -> None:
+        host = [each for each in tensors if not each.is_cuda]
+        if name in INDEXED:  # by what is on the host is a wait, but no mistake
+            host = [each for each in (args[0], *args[2:3]) if not each.is_cuda and each.ndim]
+        elif torch.Tag.pointwise in func.tags or name in WITH_HOST_NUMBER:
+            host = [each for each in host if each.ndim]
+        if host and len(host) < len(tensors):
+            shapes = ", ".join(f"{tuple(each.shape)} {each.device.type}" for each in tensors)
+            raise WrongDevice(f"{_place()}: {name} of {shapes}")
+
+
+def _is_composite(func: Any, found: dict[Any, bool] = {}) -> bool:  # noqa: B006
+    if func not in found:
+        kernel = "CompositeImplicitAutograd"
+        found[func] = func._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), kernel)
+    return found[func]
+
+
+def _is_view(func: Any) -> bool:
+    return any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    """A CPU tensor in the same memory."""
+    storage = tensor.untyped_storage()
+    if not tensor.is_cuda:
+        return tensor
+    if not storage.nbytes():
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+    bytes_ = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+    empty = torch.empty(0, dtype=tensor.dtype)
+    return empty.set_(bytes_, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def _on_device(tensor: Tensor) -> Tensor:
+    """A CUDA tensor with the same numbers."""
+    placed = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+    _on_host(placed).copy_(tensor)
+    return placed
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any], wanted: torch.device | None) -> Any:
+    """An operator's result, where it belongs: what is written to is given back as it came."""
+    to_host: Callable[[Any], Any] = lambda each: _on_host(each) if isinstance(each, Tensor) else each  # noqa: E731
+    here = tree_map(to_host, kwargs)
+    if wanted is not None:
+        here["device"] = torch.device("cpu")
+    here.pop("pin_memory", None)
+    result = func(*tree_map(to_host, args), **here)
+    if result is None or (wanted is not None and wanted.type == "cpu"):
+        return result
+    schema = func._schema
+    given = {each.name: value for each, value in zip(schema.arguments, args, strict=False)} | kwargs
+    written = {
+        name: given.get(each.name)
+        for each in schema.arguments
+        if each.alias_info is not None
+        for name in each.alias_info.before_set
+    }
+    results = [result] if len(schema.returns) == 1 else result
+    placed = []
+    for each, value in zip(schema.returns, results, strict=True):
+        if each.alias_info is not None:
+            placed.append(written[next(iter(each.alias_info.before_set))])
+        else:
+            placed.append(tree_map(lambda part: _on_device(part) if isinstance(part, Tensor) else part, value))
+    return placed[0] if len(schema.returns) == 1 else tuple(placed)
+
+
+def _place() -> str:
+    """The innermost line of lreid at hand."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        _, found, file = frame.f_code.co_filename.rpartition("/lreid/")
+        if found and "site-packages" not in frame.f_code.co_filename:
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "a thread of autograd"

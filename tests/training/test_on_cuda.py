@@ -1,0 +1,68 @@
+"""All methods on a simulated CUDA device: nothing on a wrong one, the figures of the CPU, and few waits of the host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import PATIENCE
+
+from lreid.methods import method_names
+
+CUDA = Path(__file__).resolve().parents[1] / "cuda"
+sys.path.append(str(CUDA))
+import simulated  # noqa: E402
+
+# How often the host waits for the device in a step, at most; 0 where a method is not here.
+WAITS = {
+    1: "bot_ft fused_ft icarl ida lwf",
+    2: "co2l dwpp lstkc_pp",
+    3: "a_gem aka cclis dkp er er_ace lstkc",
+    4: "dask mir pass_proto",
+    5: "der",
+    6: "contrast_scoring er_metric patch_kd",
+    7: "der_pp",
+    8: "dkp_pp er_aml erd",
+}
+ALLOWED = {name: count for count, names in WAITS.items() for name in names.split()}
+GROUPS = 4
+
+
+@pytest.fixture
+def on_cuda(tmp_path: Path) -> Callable[..., str]:
+    """Runs a script of ``tests/cuda`` with some arguments and gives what it prints."""
+    try:
+        environment = simulated.environment(tmp_path)
+    except LookupError as missing:
+        pytest.skip(f"no simulated device: {missing}")
+
+    def run(script: str, *arguments: str) -> str:
+        command = [sys.executable, str(CUDA / script), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_simulated_device_sees_what_it_is_for(on_cuda: Callable[..., str]) -> None:
+    on_cuda("rules.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_method(on_cuda: Callable[..., str], group: int, tmp_path: Path) -> None:
+    for line in on_cuda("methods.py", str(tmp_path), *method_names()[group::GROUPS]).splitlines():
+        found: dict[str, Any] = json.loads(line)
+        name = found["method"]
+        assert found["different"] == [], name
+        assert {task: len(steps) for task, steps in found["waits"].items()} == {"0": 4, "1": 4}
+        for task, steps in found["waits"].items():
+            for waits in steps:
+                assert sum(waits.values()) <= ALLOWED.get(name, 0), f"{name}, task {task}: {waits}"
