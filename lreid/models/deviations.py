@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,11 +28,7 @@ class DeviationHead(nn.Module):
 
     def __init__(self, model: Embedder) -> None:
         super().__init__()
-        training = model.training
-        with torch.no_grad():
-            blank = torch.zeros(1, 3, model.height, model.width, device=model.mean.device)
-            height, width = model.eval().maps(blank).shape[2:]
-        model.train(training)
+        height, width = model.map_size()
         self.conv = nn.Conv2d(model.dim, model.dim, (min(8, height), min(8, width)))
         self.linear = nn.Linear(model.dim, model.dim)
         self.pooling = model.pooling

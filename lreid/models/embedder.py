@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import fit_image, read_image
 from lreid.errors import ArgumentError, InputError, require
-from lreid.models.backbones import build_backbone
+from lreid.models.backbones import build_backbone, normalisation
+from lreid.models.layers import layers_of
 from lreid.models.norms import put_norms
-from lreid.models.packages import IMAGENET, normalisation
+from lreid.models.packages import IMAGENET
 from lreid.models.weights import load_weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+POOLINGS = ("avg", "gem", "class", "patches")
 
 
 class Embedder(nn.Module):
@@ -24,18 +31,22 @@ class Embedder(nn.Module):
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`; or a network of one's own that maps (B, 3, H, W) float
             images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``zoo:NAME``, ``package:NAME`` or a file; of a network of one's own those that
-            it has are kept.
+        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; of a network of one's own
+            those that it has are kept.
         dim: width of the features of a network of one's own, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: of RGB values in [0, 1], three each; None is that of a package's weights, else ImageNet's.
+        mean, std: of RGB values in [0, 1], three each; None is that of the weights of a package or of timm's hub, else
+            ImageNet's.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
         pooling: of maps to vectors, ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
-            1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed).
+            1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed). Of a network of tokens that gives vectors
+            ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as it was
+            made to.
         norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
-        ArgumentError: the backbone is unknown, tells no ``dim`` or cannot have these norms, or weights cannot be had.
+        ArgumentError: the backbone is unknown, tells no ``dim`` or cannot have these norms or tokens, or weights cannot
+            be had.
         InputError: weights that do not fit.
 
     Attributes:
@@ -64,10 +75,10 @@ class Embedder(nn.Module):
         norm: str = "batch",
     ) -> None:
         super().__init__()
-        require(pooling in ("avg", "gem"), "pooling", pooling, "avg or gem")
+        require(pooling in POOLINGS, "pooling", pooling, " or ".join(POOLINGS))
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
-            backbone = build_backbone(backbone, weights, norm)
+            backbone = build_backbone(backbone, weights, norm, size=(height, width))
         elif weights == "none":
             put_norms(backbone, norm)
         else:
@@ -77,13 +88,19 @@ class Embedder(nn.Module):
             raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
         self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
         self.pooling, self.norm = pooling, norm
+        if pooling in ("class", "patches"):
+            pool_by: Any = getattr(backbone, "pool_by", None)
+            if pool_by is None:
+                raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
+            pool_by(pooling)
+        self._still: list[nn.Module] = []  # frozen BatchNorms
         self.precision: torch.dtype | None = None
         self.teacher_precision: torch.dtype | None = None
         self.neck: nn.Module = nn.Identity()
         if neck:
             self.neck = nn.BatchNorm1d(self.dim)
             self.neck.bias.requires_grad_(False)
-        own_mean, own_std = normalisation(weights) or IMAGENET
+        own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
@@ -105,6 +122,41 @@ class Embedder(nn.Module):
                 f"{self.name} gives vectors, and the method needs feature maps; take a convolutional network",
             )
         return outputs
+
+    def map_size(self) -> tuple[int, int]:
+        """Height and width of :meth:`maps`, seen on a blank image.
+
+        Raises:
+            ArgumentError: the backbone gives vectors.
+        """
+        training = self.training
+        with torch.no_grad():
+            maps = self.eval().maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))
+        self.train(training)
+        return maps.shape[2], maps.shape[3]
+
+    def freeze(self, layers: int) -> None:
+        """Leaves the first so many layers of the backbone as they are, with the statistics of their BatchNorms.
+
+        Raises:
+            ArgumentError: there are not so many, see :func:`~lreid.models.layers.layers_of`.
+        """
+        found = layers_of(self.backbone)
+        require(layers <= len(found), "frozen_layers", layers, f"at most {len(found)}, the layers of {self.name}")
+        frozen = {id(each) for layer in found[:layers] for each in layer}
+        for parameter in self.backbone.parameters():
+            if id(parameter) in frozen:
+                parameter.requires_grad_(False)
+        norms = [each for each in self.backbone.modules() if isinstance(each, _BatchNorm)]
+        self._still = [each for each in norms if id(each.weight) in frozen]
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """As of every module; what is frozen stays in evaluation mode."""
+        super().train(mode)
+        for norm in self._still:
+            norm.eval()
+        return self
 
     def pool(self, outputs: Tensor) -> Tensor:
         """Features (B, dim) of maps (B, dim, h, w); vectors stay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -24,7 +25,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
     Args:
         network: the backbone. Where it wraps another network, its attribute ``inner`` is what stands before the names
-            of that one's tensors.
+            of that one's tensors; its method ``adapted``, if it has one, fits a state dict to it.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
         norm: of :func:`lreid.models.norms.put_norms`.
 
@@ -54,7 +55,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     if told:
         raise InputError(
             f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for, "
-            "with its norm"
+            f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
         )
     fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
     network.load_state_dict(fitting, strict=False)
@@ -86,8 +87,18 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     state = _state(weights)
     of_a_model = any(key.startswith("backbone.") for key in state)
     of_fast_reid = any(key.startswith(HEADS) for key in state)  # whose layers are called as torchvision's are
-    inner = "" if of_a_model and not of_fast_reid else getattr(network, "inner", "")
-    return {inner + key.removeprefix("backbone."): value for key, value in state.items()}
+    if of_a_model and not of_fast_reid:
+        return {key.removeprefix("backbone."): value for key, value in state.items()}
+    adapt: Any = getattr(network, "adapted", None)
+    if adapt is not None:
+        try:
+            state = adapt(state)
+        except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{weights}: does not fit this backbone ({reason}); take the backbone that it was made for"
+            ) from None
+    return {getattr(network, "inner", "") + key.removeprefix("backbone."): value for key, value in state.items()}
 
 
 def _state(weights: str) -> dict[str, Tensor]:

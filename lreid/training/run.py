@@ -240,6 +240,8 @@ def options_of(cfg: CfgNode) -> Options:
         optimizer=how.OPTIMIZER,
         momentum=how.MOMENTUM,
         weight_decay=how.WEIGHT_DECAY,
+        layer_decay=how.LAYER_DECAY,
+        bias_rate=how.BIAS_RATE,
         fp16=how.PRECISION == "fp16",
         accumulate=how.ACCUMULATE,
         iterations=cfg.STREAM.ITERATIONS,

@@ -42,7 +42,7 @@ class Options:
 
     Attributes:
         schedule: of the learning rate.
-        optimizer, momentum, weight_decay, fp16: of :class:`~lreid.training.updates.Updates`.
+        optimizer, momentum, weight_decay, layer_decay, bias_rate, fp16: of :class:`~lreid.training.updates.Updates`.
         accumulate: batches an update.
         iterations: updates on the same batches; more than one in streams.
         workers: loader processes.
@@ -54,6 +54,8 @@ class Options:
     optimizer: str = "adam"
     momentum: float = 0.0
     weight_decay: float = 1e-4
+    layer_decay: float = 1.0
+    bias_rate: float = 1.0
     fp16: bool = False
     accumulate: int = 1
     iterations: int = 1
@@ -239,6 +241,8 @@ class Trainer:
             optimizer=options.optimizer,
             momentum=options.momentum,
             weight_decay=options.weight_decay,
+            layer_decay=options.layer_decay,
+            bias_rate=options.bias_rate,
             fp16=options.fp16,
             device=self.device,
         )

@@ -2,8 +2,9 @@
 
 Every file holds ``BACKBONES``: what builds the network of each name. A name with a ``:`` at its end stands for all that
 begin with it, and its builder is given the rest. A builder gives a module from (B, 3, H, W) float images to
-(B, dim, h, w) maps or (B, dim) vectors, with an attribute ``dim``; if it takes an argument ``imagenet``, it is told
-whether ImageNet weights are wanted.
+(B, dim, h, w) maps or (B, dim) vectors, with an attribute ``dim``. If it takes an argument ``imagenet`` or ``hub``, it
+is told whether ImageNet weights or those of its library's hub are wanted; if it takes ``size``, the height and width of
+the images.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
 from lreid.errors import ArgumentError
+from lreid.models import packages
+from lreid.models.backbones import timm
 from lreid.models.norms import put_norms
 from lreid.models.weights import load_weights
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
+
+SOURCES = {"imagenet": "ImageNet weights", "hub": "weights on a hub"}  # of weights that builders fetch by themselves
 
 _registered: dict[str, Callable[..., nn.Module]] = {}
 
@@ -63,26 +68,31 @@ def backbone_names() -> list[str]:
     return sorted(_from_files() | _registered)
 
 
-def build_backbone(name: str, weights: str = "none", norm: str = "batch") -> nn.Module:
+def build_backbone(
+    name: str, weights: str = "none", norm: str = "batch", *, size: tuple[int, int] = (256, 128)
+) -> nn.Module:
     """A backbone by name.
 
     Args:
         name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the
             last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and
-            ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME`` (EfficientNets
-            and MobileNetV2), or one that was registered.
+            ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or one that
+            was registered.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
-            torchreid's own choice for its networks), ``zoo:NAME`` (see :mod:`lreid.zoo`), ``package:NAME`` (see
-            :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid or timm, a checkpoint of a
-            run, or ``.safetensors``. Necks and classifiers are left out.
+            torchreid's own choice for its networks), ``hub`` (those that timm has for the name), ``zoo:NAME`` (see
+            :mod:`lreid.zoo`), ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of
+            torchvision, torchreid or timm, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left
+            out.
         norm: where it has instance norms, see :func:`lreid.models.norms.put_norms`.
+        size: height and width of the images, for networks that are made for one size.
 
     Returns:
         A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``
         is the width of the features.
 
     Raises:
-        ArgumentError: an unknown name (the nearest is told), weights that cannot be had, or norms that it cannot have.
+        ArgumentError: an unknown name (the nearest is told), weights that cannot be had, or norms or images of a size
+            that it cannot have.
         InputError: a file that does not fit.
     """
     family, colon, rest = name.partition(":")
@@ -91,14 +101,29 @@ def build_backbone(name: str, weights: str = "none", norm: str = "batch") -> nn.
         known = backbone_names()
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ArgumentError("backbone", f"is {name!r}; the nearest known one is {nearest} (all: {', '.join(known)})")
-    options = {}
-    if "imagenet" in inspect.signature(builder).parameters:
-        options["imagenet"] = weights == "imagenet"
-    elif weights == "imagenet":
-        raise ArgumentError("weights", f"is imagenet, but {name} has no ImageNet weights; take none or a file")
+    takes = inspect.signature(builder).parameters
+    sources = [each for each in SOURCES if each in takes]
+    if weights in SOURCES and weights not in sources:
+        others = " or ".join([*sources, "none", "a file"])
+        raise ArgumentError("weights", f"is {weights}, but {name} has no {SOURCES[weights]}; take {others}")
+    options: dict[str, Any] = {each: weights == each for each in sources}
+    if "size" in takes:
+        options["size"] = size
     network = builder(*[rest] * bool(colon), **options)
-    if weights in ("imagenet", "none"):
+    if weights in (*SOURCES, "none"):
         put_norms(network, norm)
     else:
         load_weights(network, weights, norm)
     return network
+
+
+def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Means and deviations of RGB in [0, 1] that trained weights ask for; None where they are ImageNet's or not known.
+
+    Raises:
+        ArgumentError: timm has no such network.
+        InputError: no package is known by that name.
+    """
+    if weights == "hub" and backbone.startswith("timm:"):
+        return timm.normalisation(backbone.removeprefix("timm:"))
+    return packages.normalisation(weights)

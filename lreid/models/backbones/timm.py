@@ -1,56 +1,206 @@
-"""EfficientNets and MobileNetV2 of timm without their last stride, such as ``timm:tf_efficientnet_lite0``."""
+"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, at the input size that they are asked for."""
 
 from __future__ import annotations
 
 import difflib
+import logging
+import sys
+from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
 from lreid.extras import Extra
 
+POOLS = {"class": "token", "patches": "avg"}  # of MODEL.POOLING, and what timm calls them
+
 
 class TimmFeatures(nn.Module):
-    """An EfficientNet of timm up to its last map."""
+    """A network of timm without its classifier: to maps, or to vectors where it works on tokens.
+
+    Convolutional networks and Swin end with a map. Of a network of tokens the features are those that it pools by
+    itself, behind its last norm: the class token, the mean of the patches, or what it was made with.
+
+    Args:
+        network: made by timm, or of one of its classes; of ``num_classes=0``, and where it has position embeddings of
+            the input size.
+        size: height and width of the images, which are looked at once.
+        title: what errors call it.
+
+    Raises:
+        ArgumentError: it cannot take images of that size.
+
+    Attributes:
+        dim: width of the features.
+    """
 
     inner = "network."
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: nn.Module, size: tuple[int, int] = (256, 128), title: str = "") -> None:
         super().__init__()
-        self.network, self.dim = network, network.num_features
-        self.stages: list[list[nn.Module]] = []  # by the size of their maps, without blocks of the stem's
-        strided: list[Any] = []
-        for blocks in network.blocks:
-            if found := [each for each in blocks.modules() if getattr(each, "stride", None) == (2, 2)]:
-                self.stages.append([])
-                strided = found
-            for stage in self.stages[-1:]:
-                stage += blocks
-        for each in strided:  # the last ones of the network
-            each.stride = (1, 1)
+        self.network: Any = network
+        forward_features: Any = network.forward_features
+        self.title = title or type(network).__name__
+        self._check_patches(size)
+        blank = torch.zeros(1, 3, *size)
+        self.stages: list[list[nn.Module]] = []  # blocks by the size of their maps, where they are known
+        training = network.training
+        with torch.no_grad():
+            try:
+                network.eval()
+                outputs = forward_features(blank)
+                self.gives_maps = isinstance(outputs, Tensor) and outputs.ndim == 4
+                self.dim = self(blank).shape[1]
+            except (AssertionError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split()) or "its parts do not fit"
+                raise ArgumentError(
+                    "height", f"is {size[0]}, with a width of {size[1]}; {self.title} cannot take that: {reason}"
+                ) from None
+        network.train(training)
+
+    def _check_patches(self, size: tuple[int, int]) -> None:
+        embedding = getattr(self.network, "patch_embed", None)
+        strides = getattr(getattr(embedding, "proj", None), "stride", None)
+        sides = getattr(embedding, "patch_size", None)
+        sides = (sides, sides) if isinstance(sides, int) else sides
+        if strides is None or sides is None or tuple(strides) != tuple(sides):
+            return  # no patches side by side
+        for argument, pixels, side in zip(("height", "width"), size, sides, strict=True):
+            if pixels % side:
+                near = [str(each) for each in (pixels // side * side, (pixels // side + 1) * side) if each]
+                raise ArgumentError(
+                    argument,
+                    f"is {pixels}; {self.title} cuts images into patches of {sides[0]} x {sides[1]} pixels, "
+                    f"so take {' or '.join(near)}",
+                )
 
     def forward(self, images: Tensor) -> Tensor:
-        """The feature map, ``(B, dim, H/16, W/16)``."""
-        return self.network(images)
+        """Maps ``(B, dim, h, w)``, or vectors ``(B, dim)`` of a network of tokens."""
+        outputs = self.network.forward_features(images)
+        if not self.gives_maps:
+            return self.network.forward_head(outputs, pre_logits=True)
+        return outputs.permute(0, 3, 1, 2) if getattr(self.network, "output_fmt", "") == "NHWC" else outputs
+
+    def pool_by(self, pooling: str) -> None:
+        """Takes the class token (``class``) or the mean of all patches (``patches``) for the features.
+
+        Raises:
+            ArgumentError: it has no such thing.
+        """
+        has_class = getattr(self.network, "num_prefix_tokens", 0) > 0
+        if self.gives_maps or not hasattr(self.network, "num_prefix_tokens") or (pooling == "class" and not has_class):
+            what = "class token" if pooling == "class" else "tokens of patches"
+            raise ArgumentError("pooling", f"is {pooling}, but {self.title} has no {what}; take avg")
+        self.network.reset_classifier(0, POOLS[pooling])
+
+    def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A state dict of timm, its position embeddings resampled to this network's input size.
+
+        Other forms that timm knows, such as OpenAI's, are translated. A grid of which nothing tells the sides is taken
+        for a square.
+        """
+        adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
+        return state if adapt is None else adapt(state, self.network)
 
 
-def build(name: str) -> nn.Module:
-    """A network of timm by its name there, of those that timm builds as EfficientNets; its weights are random.
+def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
+    """A network of timm by its name there, with random weights or those of timm's hub.
+
+    EfficientNets and MobileNetV2 lose their last stride, as the ResNets do.
+
+    Args:
+        name: of the network; behind a dot the weights, as in ``vit_base_patch16_clip_224.openai``.
+        hub: load them.
+        size: height and width of the images.
 
     Raises:
-        ArgumentError: timm has no such EfficientNet.
-        InputError: it is not installed.
+        ArgumentError: timm has no such network or no such weights, or these cannot be downloaded; the network cannot
+            take images of that size.
+        InputError: timm is not installed.
     """
-    timm = Extra("timm", "start").load()
-    known = timm.list_models(module="efficientnet")
-    if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    timm = _checked(name)
+    how = timm.get_pretrained_cfg(name)
+    # Networks of a fixed size are made for that of the images.
+    options: dict[str, Any] = {"img_size": size} if how is not None and how.fixed_input_size else {}
+
+    def made(pretrained: bool) -> Any:
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+
+    try:
+        network = made(False)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(
             "backbone",
-            f"timm:{name} is no EfficientNet or MobileNetV2 of timm; the nearest known one is timm:{nearest}",
-        )
-    return TimmFeatures(timm.create_model(name, num_classes=0, global_pool=""))
+            f"timm:{name} cannot be made for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
+            "take another size or network",
+        ) from None
+    stages = _without_last_stride(network)
+    features = TimmFeatures(network, size, f"timm:{name}")
+    features.stages = stages
+    if hub:
+        logging.getLogger("timm").setLevel(logging.WARNING)  # errors of lreid are one line
+        try:
+            network.load_state_dict(made(True).state_dict())
+        except Exception as error:  # whatever a download may raise
+            raise ArgumentError("weights", f"is hub, but {_to_fetch(name, how, error)}") from None
+    return features
+
+
+def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Means and deviations of RGB in [0, 1] that the weights of timm's hub were trained with; None of a name without.
+
+    Raises:
+        ArgumentError: as :func:`build`.
+    """
+    how = _checked(name).get_pretrained_cfg(name)
+    return None if how is None else (tuple(how.mean), tuple(how.std))
+
+
+def _checked(name: str) -> ModuleType:
+    """timm, which has a network of that name."""
+    timm: ModuleType = Extra("timm", "timm").load()
+    kind, dot, _ = name.partition(".")
+    if not timm.is_model(kind):
+        nearest = difflib.get_close_matches(kind, timm.list_models(), n=1, cutoff=0.0)[0]
+        raise ArgumentError("backbone", f"timm:{name} is no network of timm; the nearest known one is timm:{nearest}")
+    tagged = timm.list_pretrained(f"{kind}.*")
+    if dot and name not in tagged:
+        nearest = difflib.get_close_matches(name, tagged or [kind], n=1, cutoff=0.0)[0]
+        raise ArgumentError("backbone", f"timm:{name}: timm has no such weights; the nearest name is timm:{nearest}")
+    return timm
+
+
+def _without_last_stride(network: Any) -> list[list[nn.Module]]:
+    """Blocks of an EfficientNet by the size of their maps, without those of the stem's; takes its last stride away."""
+    stages: list[list[nn.Module]] = []
+    if type(network).__name__ != "EfficientNet":
+        return stages
+    strided: list[Any] = []
+    for blocks in network.blocks:
+        if found := [each for each in blocks.modules() if getattr(each, "stride", None) == (2, 2)]:
+            stages.append([])
+            strided = found
+        for stage in stages[-1:]:
+            stage += blocks
+    for each in strided:  # the last ones of the network
+        each.stride = (1, 1)
+    return stages
+
+
+def _to_fetch(name: str, how: Any, error: Exception) -> str:
+    """What to do where weights cannot be downloaded."""
+    repository, url = getattr(how, "hf_hub_id", None), getattr(how, "url", None)
+    if repository:
+        file = getattr(how, "hf_hub_filename", None) or "model.safetensors"
+        url = f"https://huggingface.co/{repository}/resolve/main/{file}"
+    if not url:
+        return f"timm has no weights for {name}; name a file, or take none to start from random weights"
+    return (
+        f"they cannot be downloaded ({type(error).__name__}); fetch {url} elsewhere and name that file as the weights, "
+        "or take none to start from random ones"
+    )
 
 
 BACKBONES = {"timm:": build}
