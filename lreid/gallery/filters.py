@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ INT64 = np.iinfo(np.int64)
 
 @dataclass(frozen=True)
 class Filter:
-    """What an image must be to be found. Every value becomes a plain integer here; nothing else gets further.
+    """What an image must be to be found, in labels as the gallery was given them: integers, or text.
+
+    :class:`lreid.gallery.Gallery` puts numbers in the place of text; a store is given plain integers and nothing else.
 
     Attributes:
         cameras, identities: only these; ``None`` is all.
@@ -27,16 +30,16 @@ class Filter:
         not_both: pairs of an identity and a camera; images of that identity by that camera are left out.
 
     Raises:
-        InputError: a value is not an integer of 64 bits, or one stands where a list belongs.
+        InputError: a value is neither an integer of 64 bits nor text, or one stands where a list belongs.
     """
 
-    cameras: Collection[int] | None = None
-    not_cameras: Collection[int] = ()
-    identities: Collection[int] | None = None
-    not_identities: Collection[int] = ()
+    cameras: Collection[int | str] | None = None
+    not_cameras: Collection[int | str] = ()
+    identities: Collection[int | str] | None = None
+    not_identities: Collection[int | str] = ()
     since: int | None = None
     until: int | None = None
-    not_both: Collection[tuple[int, int]] = ()
+    not_both: Collection[tuple[int | str, int | str]] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -46,13 +49,29 @@ class Filter:
             if each.name in ("since", "until"):
                 value = _integer(value, each.name)
             elif each.name == "not_both":
-                pairs = {tuple(_integers(pair, each.name)) for pair in _listed(value, each.name)}
+                pairs = {tuple(_labels(pair, each.name)) for pair in _listed(value, each.name)}
                 if any(len(pair) != 2 for pair in pairs):
                     raise InputError("filter not_both: needs pairs of an identity and a camera")
-                value = tuple(sorted(pairs))
+                value = tuple(sorted(pairs, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
             else:
-                value = tuple(sorted(set(_integers(value, each.name))))
+                value = tuple(sorted(set(_labels(value, each.name)), key=lambda one: (isinstance(one, str), one)))
             object.__setattr__(self, each.name, value)
+
+    def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
+        """The same with integers alone.
+
+        Args:
+            number_of: called with ``identity`` or ``camera`` and a label.
+        """
+        ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
+        return replace(
+            self,
+            cameras=None if self.cameras is None else [*map(cams, self.cameras)],
+            not_cameras=[*map(cams, self.not_cameras)],
+            identities=None if self.identities is None else [*map(ids, self.identities)],
+            not_identities=[*map(ids, self.not_identities)],
+            not_both=[(ids(pid), cams(cam)) for pid, cam in self.not_both],
+        )
 
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
         """``(N,)`` bool: which images of these identities, cameras and times, all ``(N,)`` int64, may be found."""
@@ -80,8 +99,10 @@ def _listed(values: Any, name: str) -> list[Any]:
         raise InputError(f"filter {name}: {values!r} is one value; give a list of them") from None
 
 
-def _integers(values: Any, name: str) -> list[int]:
-    return [_integer(value, name) for value in _listed(values, name)]
+def _labels(values: Any, name: str) -> list[int | str]:
+    if isinstance(values, str):
+        raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
+    return [str(value) if isinstance(value, str) else _integer(value, name) for value in _listed(values, name)]
 
 
 def _integer(value: Any, name: str) -> int:

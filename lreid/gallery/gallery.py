@@ -14,24 +14,29 @@ from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.places import place_of
-from lreid.gallery.store import About, Labels, Place, Store
+from lreid.gallery.store import About, Labels, Place, Store, hash_of
 from lreid.identities import UNKNOWN
-from lreid.retrieval.arrays import as_features, as_labels, unit_rows
+from lreid.retrieval.arrays import as_features, as_labels, as_names, unit_rows
 from lreid.retrieval.open_set import threshold_for
 
 Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
+Names = dict[str, dict[int, str]]  # of identities and cameras, by number
+LABELS = ("identity", "camera")
 
 
 @dataclass(frozen=True)
 class Matches:
     """The best images of the gallery for each query, best first.
 
-    Where fewer than k images were found, a row ends with key, identity and camera -1, path "" and score -inf.
+    Where fewer than k images were found, a row ends with key -1, path "", score -inf, and identity and camera that are
+    not known.
 
     Attributes:
         scores: ``(Q, k)`` float32, cosine similarity.
         keys: ``(Q, k)`` int64, what the gallery calls the images: see :meth:`Gallery.labels`.
-        ids, cams, times: ``(Q, k)`` int64.
+        ids, cams: ``(Q, k)``, as the gallery was given them: int64, -1 where they are not known; or text, ``None``
+            where they are not known (dtype object).
+        times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
         known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold and the image has an identity: the
             threshold says nothing of images without one. Without a threshold, every image found is.
@@ -50,12 +55,17 @@ class Matches:
         """``(Q,)`` bool: of the images found, not even the best one with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
+    def __repr__(self) -> str:
+        queries, most = self.keys.shape
+        return f"Matches({queries} queries, {most} images each at most, {int(self.unknown.sum())} queries unknown)"
 
-@dataclass
+
+@dataclass(repr=False)
 class Gallery:
     """Images as unit vectors with identity, camera, time and path. Make one with :meth:`build` or :meth:`load`.
 
-    Everything is checked here; the store only stores and searches.
+    Identities and cameras are integers or text, and come back as they were given. Everything is checked here; the store
+    only stores and searches, and knows numbers alone: of text a hash, so that all who add the same name agree.
 
     Attributes:
         store: faiss in this process, or Milvus.
@@ -66,9 +76,37 @@ class Gallery:
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
 
+    def __repr__(self) -> str:
+        about = self.about
+        threshold = "no threshold" if about.threshold is None else f"threshold {about.threshold:.3f}"
+        return f"Gallery({len(self)} images, {self.width} numbers each, {about.kind}, model {about.model}, {threshold})"
+
     def count(self, where: Filter) -> int:
-        """The number of images that a filter allows."""
-        return self.store.count(where)
+        """The number of images that a filter allows.
+
+        Raises:
+            InputError: the filter has a name that the gallery has not.
+        """
+        return self.store.count(where.numbered(self.number_of))
+
+    def number_of(self, what: str, label: int | str) -> int:
+        """The number that the store has for a label.
+
+        Args:
+            what: ``identity`` or ``camera``.
+            label: integers stand for themselves.
+
+        Raises:
+            InputError: no image has that name; some that there are are told.
+        """
+        if not isinstance(label, str):
+            return label
+        known = self.about.names.get(what, {})
+        number = next((number for number, name in known.items() if name == label), None)
+        if number is None:
+            some = ", ".join(sorted(known.values())[:8]) + (" …" if len(known) > 8 else "") if known else "none"
+            raise InputError(f"the gallery has no {what} {label!r} (it has {some})")
+        return number
 
     @property
     def about(self) -> About:
@@ -93,8 +131,11 @@ class Gallery:
         return self.store.keys_of(_names(paths)) >= 0
 
     def labels(self) -> Labels:
-        """Keys, identities, cameras, times and paths of all images. On a server, all of them are fetched."""
-        return self.store.labels()
+        """Keys, identities, cameras, times and paths of all images, as :class:`Matches` has them.
+
+        On a server, all of them are fetched.
+        """
+        return self._named(self.store.labels())
 
     @classmethod
     def build(
@@ -109,7 +150,7 @@ class Gallery:
         kind: str = "flat",
         shards: int = 1,
         at: str | Path | Place | None = None,
-        names: dict[str, dict[int, str]] | None = None,
+        names: Names | None = None,
         extras: dict[str, np.ndarray] | None = None,
         whole: bool = True,
         device: str = "cpu",
@@ -119,13 +160,15 @@ class Gallery:
         Args:
             features: ``(N, D)`` floats, array or tensor; normalised here.
             paths: N different names of images.
-            ids, cams, times: ``(N,)`` integers; ``None`` if not known. Times are seconds, -1 is not known.
+            ids, cams: ``(N,)`` integers or text; -1, "-1" or ``None`` is not known, ``None`` for all that none is.
+            times: ``(N,)`` integers, seconds, likewise.
             model: fingerprint of the model that made the features; only its features can be added and searched.
             kind: ``flat``, ``hnsw`` or ``ivfpq``.
             shards: parts of a faiss index, searched side by side.
             at: where it will be, see :func:`lreid.gallery.places.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
-            names, extras: see :class:`lreid.gallery.store.About`.
+            names: of integers, where these stand for names; see :class:`lreid.gallery.store.About`.
+            extras: see there.
             whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
             device: of :meth:`load`.
 
@@ -133,8 +176,8 @@ class Gallery:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         vectors = _unit_vectors(features, "gallery features")
-        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
         about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
+        labels, about.names = _check_labels(len(vectors), ids, cams, times, _names(paths), about.names)
         if at is None:
             return cls(FaissStore.build(vectors, labels, about))._on(device)
         place = place_of(at) if isinstance(at, (str, Path)) else at
@@ -143,7 +186,7 @@ class Gallery:
     def add(
         self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
     ) -> None:
-        """Adds images. The threshold stays; calibrate anew if the gallery has grown much.
+        """Adds images, arguments as of :meth:`build`. The threshold stays; calibrate anew if it has grown much.
 
         In Milvus they are kept when this returns, in a file when :meth:`save` does.
 
@@ -152,14 +195,15 @@ class Gallery:
         """
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "gallery features"))
-        labels = _check_labels(len(vectors), ids, cams, times, _names(paths))
+        labels, names = _check_labels(len(vectors), ids, cams, times, _names(paths), self.about.names)
         there = self.holds(labels.paths)
         if there.any():
             raise InputError(f"{labels.paths[there][0]}: is in the gallery already; remove it first")
+        self.about.names = names
         self.store.add(vectors, labels)
 
     def remove(self, paths: Files) -> None:
-        """Deletes images with their features.
+        """Deletes images with their features; the name of an identity goes with its last image.
 
         An ``hnsw`` gallery of faiss is built anew from what stays.
 
@@ -172,6 +216,10 @@ class Gallery:
         if missing is not None:
             raise InputError(f"{missing}: is not in the gallery; nothing was removed")
         self.store.remove(keys)
+        if self.about.names.get("identity"):
+            left = set(self.store.labels().ids.tolist())
+            names = self.about.names["identity"]
+            self.about.names["identity"] = {number: name for number, name in names.items() if number in left}
 
     def search(
         self,
@@ -190,7 +238,7 @@ class Gallery:
         Args:
             features: ``(Q, D)`` floats, array or tensor.
             k: images wanted; those beyond the gallery's size come out empty.
-            query_ids, query_cams: ``(Q,)`` integers, needed for ``exclude_same_camera`` only.
+            query_ids, query_cams: ``(Q,)`` integers or text, needed for ``exclude_same_camera`` only.
             model: fingerprint of the model that made the features.
             where: cameras, identities and times that may be found.
             exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
@@ -199,22 +247,24 @@ class Gallery:
                 comparable.
 
         Raises:
-            InputError: unusable input, or features of another model.
+            InputError: unusable input, features of another model, or a name in the filter that the gallery has not.
         """
         if not cross_model:
             self._check_model(model)
         if k < 1:
             raise ArgumentError("k", f"is {k}; ask for at least one image")
+        where = where.numbered(self.number_of)
         vectors = self._check_width(_unit_vectors(features, "query features"))
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where))
         if query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
-        cams = as_labels(query_cams, "query cameras", len(vectors))
+        names = self.about.names
+        cams = _numbers(as_names(query_cams, "query cameras", len(vectors)), names.get("camera", {}))
         if query_ids is None:
             filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
         else:
-            ids = as_labels(query_ids, "query identities", len(vectors))
+            ids = _numbers(as_names(query_ids, "query identities", len(vectors)), names.get("identity", {}))
             filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
         filters = [where if cam == UNKNOWN else each for each, cam in zip(filters, cams, strict=True)]
         return self._matches(*self._search_each(vectors, k, filters))
@@ -228,7 +278,7 @@ class Gallery:
 
         Args:
             features: ``(Q, D)`` floats, array or tensor; better not the gallery's own images.
-            ids: ``(Q,)`` integers; identities the gallery does not hold are welcome.
+            ids: ``(Q,)`` integers or text; identities the gallery does not hold are welcome.
             model: fingerprint of the model that made the features.
             false_accept_rate: in [0, 1). Use many more than 1 / rate images.
 
@@ -240,7 +290,8 @@ class Gallery:
         """
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "calibration features"))
-        ids = as_labels(ids, "calibration identities", len(vectors))
+        known = self.about.names.get("identity", {})
+        ids = _numbers(as_names(ids, "calibration identities", len(vectors)), known)
         if not self.store.count(Filter(not_identities=(UNKNOWN,))):
             raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids]
@@ -320,7 +371,15 @@ class Gallery:
         known = found
         if threshold is not None:  # calibrated on images with an identity, so it holds for these only
             known = found & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
-        return Matches(scores, **vars(labels), known=known)
+        return Matches(scores, **vars(self._named(labels)), known=known)
+
+    def _named(self, labels: Labels) -> Labels:
+        """The labels with names in the place of the numbers that have one."""
+        names = self.about.names
+        ids, cams = (
+            _as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
+        )
+        return replace(labels, ids=ids, cams=cams)
 
     def _check_model(self, model: str) -> None:
         if model != self.about.model:
@@ -345,15 +404,37 @@ def _names(paths: Files) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]) -> Labels:
-    """Labels of new images, whose keys are not known yet."""
+def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Labels, Names]:
+    """Labels of new images as the store has them, whose keys are not known yet, and the names with those of them."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
         raise ArgumentError("paths", "has a name twice; give every image a name of its own")
-    unknown = np.full(count, UNKNOWN)
-    identities, cameras, seconds = (
-        unknown if column is None else as_labels(column, f"gallery {name}", count)
-        for name, column in (("identities", ids), ("cameras", cams), ("times", times))
-    )
-    return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object))
+    unknown, columns, names = np.full(count, UNKNOWN), [], dict(names)
+    for what, plural, column in zip(LABELS, ("identities", "cameras"), (ids, cams), strict=True):
+        labels = unknown if column is None else as_names(column, f"gallery {plural}", count)
+        known = names.get(what, {})
+        columns.append(_numbers(labels, known))
+        if labels.dtype == object:
+            new = dict(zip(columns[-1].tolist(), labels.tolist(), strict=True))
+            names[what] = {number: name for number, name in (known | new).items() if number != UNKNOWN}
+    seconds = unknown if times is None else as_labels(times, "gallery times", count)
+    identities, cameras = columns
+    return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
+
+
+def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
+    """``(N,)`` int64 numbers of labels, of text that which it has or a hash; "-1" is not known."""
+    if labels.dtype == np.int64:
+        return labels
+    known = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
+    return np.array([known[label] if label in known else hash_of(label) for label in labels], dtype=np.int64)
+
+
+def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
+    """Labels as the gallery was given them: text (dtype object, None where it is not known) where there are names."""
+    if not names:
+        return numbers
+    given = np.empty(numbers.size, dtype=object)
+    given[:] = [None if number == UNKNOWN else names.get(number, number) for number in numbers.ravel().tolist()]
+    return given.reshape(numbers.shape)

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.gallery.faiss.faiss_store import FaissStore
+from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.gallery import Gallery
+from lreid.retrieval.arrays import unit_rows
 
 
 class GallerySearch:
@@ -19,7 +21,7 @@ class GallerySearch:
         depth: images that a query asks for; of a ``flat`` one in a file it gets all.
 
     Attributes:
-        labels: of all images. Where scores speak of rows of the gallery, these are meant.
+        labels: of all images, in numbers. Where scores speak of rows of the gallery, these are meant.
         seconds: None, nobody knows how long it took to make.
         megabytes: None.
     """
@@ -28,7 +30,7 @@ class GallerySearch:
     megabytes = None
 
     def __init__(self, gallery: Gallery, depth: int) -> None:
-        self.gallery, self.labels = gallery, gallery.labels()
+        self.gallery, self.labels = gallery, gallery.store.labels()
         everything = gallery.about.kind == "flat" and isinstance(gallery.store, FaissStore)
         self.depth = min(depth, len(self.labels))
         self.found = len(self.labels) if everything else self.depth
@@ -51,7 +53,8 @@ class GallerySearch:
             return None
 
     def _search(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        matches = self.gallery.search(queries, k, model=self.gallery.about.model)
-        found = matches.keys >= 0
-        rows = np.where(found, np.searchsorted(self.labels.keys, matches.keys), -1)
-        return np.where(found, matches.scores, 0), rows
+        vectors = unit_rows(queries.cpu().float(), "query features").numpy()
+        scores, labels = self.gallery.store.nearest(vectors, k, EVERYTHING)
+        found = labels.keys >= 0
+        rows = np.where(found, np.searchsorted(self.labels.keys, labels.keys), -1)
+        return np.where(found, scores, 0).astype(np.float32), rows

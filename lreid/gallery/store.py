@@ -49,7 +49,7 @@ class About:
         recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
         threshold: cosine similarity below which a search returns "unknown"; ``None`` before it is calibrated.
         false_accept_rate: share of impostors that the threshold accepts.
-        names: names of identities and cameras by their numbers, for whoever has names.
+        names: by ``identity`` and ``camera``, the names that numbers stand for. Other numbers stand for themselves.
         extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They
             are given when it is built and stay.
         shards: parts of a faiss index, searched side by side.

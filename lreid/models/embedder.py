@@ -105,6 +105,11 @@ class Embedder(nn.Module):
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
+    def __repr__(self) -> str:
+        parameters = sum(each.numel() for each in self.parameters()) / 1e6
+        sizes = f"{self.height} x {self.width} pixels to {self.dim} numbers, {parameters:.1f} M parameters"
+        return f"{type(self).__name__}({self.name}, {sizes}, {self.mean.device})"
+
     def forward(self, images: Tensor) -> Tensor:
         """Features (B, dim) of normalised images (B, 3, H, W): pooled and raw, not of unit length."""
         return self.pool(self._outputs(images))  # (B, dim)

@@ -75,8 +75,8 @@ def open_set_rates(
     Args:
         query_features: ``(Q, D)`` floats, array or tensor.
         gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)`` integers; gallery images of identity -1 are left out.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` integers; not needed without the camera filter.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, integers or text; gallery images of identity -1 are left out.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter.
         camera_filter: leave out images of the query's identity and camera.
         false_accept_rates: in [0, 1).
         device: where to compute; ``None`` is where the gallery features are.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.identities import JUNK
-from lreid.retrieval.arrays import as_all_labels, as_labels
+from lreid.retrieval.arrays import as_all_labels, as_names
 from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
@@ -38,7 +38,7 @@ def evaluate_image_to_track(
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
 
     Args:
-        gallery_tracks: ``(G,)`` integers, the track of each gallery image. The images of a track share identity
+        gallery_tracks: ``(G,)`` integers or text, the track of each gallery image. The images of a track share identity
             and camera. Tracks of equal score keep the order of their numbers.
         options: ``ap``, ``camera_filter``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are
             all other arguments.
@@ -48,7 +48,7 @@ def evaluate_image_to_track(
     """
     score = scores_of(query_features, gallery_features, metric, device, rerank, search)
     gallery_ids, gallery_cams, gallery_tracks = (
-        as_labels(labels, f"gallery {name}", score.shape[1])
+        as_names(labels, f"gallery {name}", score.shape[1])
         for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras"), (gallery_tracks, "tracks"))
     )
     tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)

@@ -23,7 +23,7 @@ from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
 AveragePrecision = Literal["rectangular", "trapezoidal"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """How well a gallery was searched. All figures are fractions in [0, 1].
 
@@ -45,6 +45,11 @@ class Evaluation:
     num_valid: int
     num_absent: int
     num_filtered: int
+
+    def __repr__(self) -> str:
+        ranks = "".join(f", Rank-{k} {100 * self.cmc[k - 1]:.1f}" for k in (1, 5, 10) if k <= len(self.cmc))
+        figures = f"mAP {100 * self.mAP:.1f}{ranks}, mINP {100 * self.mINP:.1f} per cent"
+        return f"Evaluation({figures}, {self.num_valid} of {len(self.ap)} queries with a match)"
 
     @property
     def warning(self) -> str:
@@ -88,8 +93,8 @@ def evaluate(
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 is computed as such, all else in float32.
         gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)`` integers.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` integers; not needed without the camera filter.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text. ``None`` and "-1" are -1, junk.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter.
         metric: ``cosine`` compares directions; a zero vector has cosine 0 with everything. ``euclidean`` and
             ``sqeuclidean`` give the same ranking.
         ap: ``rectangular`` averages the precision at the matches; means go over the queries with a match, as

@@ -302,3 +302,53 @@ def test_versions_lie_beside_each_other(new_place):
     assert Gallery.load(place.next()).about.model == "b2" and not place.previous().exists()
     place.next().delete()
     assert not place.next().exists()
+
+
+def test_names_come_back_as_they_went_in(new_place):
+    """Text or integers, in arrays or lists, None where they are not known; and from a gallery that was kept."""
+    place, features = new_place(), vectors(6)
+    people, doors = ["ann", "ann", "bob", 'e"v\ne', None, "-1"], np.array(["north"] * 3 + ["south"] * 3)
+    gallery = Gallery.build(features, names(6), people, doors, model="a1", at=place)
+    gallery.add(vectors(1, seed=1), ["new.jpg"], ["bob"], ["hall"], model="a1")
+    gallery.save()
+    for each in (gallery, Gallery.load(place)):
+        found = each.search(features, 1, model="a1")
+        assert found.ids[:, 0].tolist() == ["ann", "ann", "bob", 'e"v\ne', None, None]
+        assert found.cams[:, 0].tolist() == doors.tolist()
+        labels = each.labels()
+        assert dict(zip(labels.paths, labels.ids, strict=True))["new.jpg"] == "bob"
+
+        def among(where, each=each):
+            return set(each.search(features[:1], 7, model="a1", where=where).paths[0]) - {""}
+
+        assert among(Filter(identities=["bob"])) == {"00002.jpg", "new.jpg"}
+        assert among(Filter(not_identities=["ann"], cameras=["north"])) == {"00002.jpg"}
+        assert len(among(Filter(not_both=[("ann", "north")]))) == 5 == each.count(Filter(not_identities=["ann"]))
+        with pytest.raises(InputError, match="the gallery has no camera 'west' .it has hall, north, south"):
+            among(Filter(cameras=["west"]))
+        own = each.search(features[:1], 7, ["ann"], ["north"], model="a1", exclude_same_camera=True)
+        assert not {"00000.jpg", "00001.jpg"} & set(own.paths[0])
+    strangers = gallery.calibrate(features[:4], ["ann", "ann", "bob", "never seen"], model="a1", false_accept_rate=0.5)
+    assert strangers == Gallery.load(place).calibrate(
+        features[:4], ["ann", "ann", "bob", "x"], model="a1", false_accept_rate=0.5
+    )
+    gallery.remove(["00002.jpg", "00003.jpg"])
+    assert sorted(gallery.about.names["identity"].values()) == ["ann", "bob"]  # a name goes with its last image
+
+
+def test_integers_come_back_as_integers_beside_names(new_place):
+    gallery = small(at=new_place())
+    assert gallery.labels().ids.dtype == gallery.search(vectors(1), 2, model="a1").cams.dtype == np.int64
+    gallery.add(vectors(1, seed=1), ["new.jpg"], ["ann"], [1], model="a1")
+    found = gallery.search(vectors(1, seed=1), 13, model="a1")
+    assert found.ids[0, 0] == "ann" and set(found.ids[0, 1:].tolist()) == {0, 1, 2, 3} and found.cams.dtype == np.int64
+
+
+def test_a_gallery_and_matches_are_printed_in_a_line():
+    gallery = small()
+    assert str(gallery) == "Gallery(12 images, 8 numbers each, flat, model a1, no threshold)"
+    gallery.about.threshold = 2.0
+    assert str(gallery).endswith("threshold 2.000)")
+    assert (
+        str(gallery.search(vectors(3), 5, model="a1")) == "Matches(3 queries, 5 images each at most, 3 queries unknown)"
+    )

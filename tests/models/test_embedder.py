@@ -127,3 +127,7 @@ def test_pooling_against_a_loop(pooling: str) -> None:
 def test_unknown_pooling_is_named() -> None:
     with pytest.raises(ArgumentError, match="pooling is 'max'; it must be avg or gem"):
         Embedder("small", pooling="max")
+
+
+def test_a_model_is_printed_in_a_line(model: Embedder) -> None:
+    assert str(model) == "Embedder(small, 32 x 16 pixels to 256 numbers, 1.2 M parameters, cpu)"

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 
 from lreid.errors import InputError
-from lreid.retrieval import KReciprocal, average_evaluations, evaluate, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval import (
+    KReciprocal,
+    average_evaluations,
+    evaluate,
+    evaluate_image_to_track,
+    evaluate_single_shot,
+    open_set_rates,
+)
 
 
 def problem(seed, num_queries=8, num_gallery=10, num_ids=4):
@@ -126,3 +133,16 @@ def test_average_counts_every_split_the_same():
     assert mean.num_valid == first.num_valid + second.num_valid
     with pytest.raises(InputError, match="at least one"):
         average_evaluations([])
+
+
+def test_names_give_the_figures_of_their_numbers():
+    case = problem(0, num_queries=12, num_gallery=60, num_ids=6)
+    named = [*case[:2], *([f"id {number}" if number != -1 else "-1" for number in labels] for labels in case[2:])]
+    tracks = np.unique(np.stack([case[3], case[5]]), axis=1, return_inverse=True)[1].ravel()
+    one = evaluate_image_to_track(*case, tracks)
+    other = evaluate_image_to_track(*named, [f"track {number:03d}" for number in tracks])
+    np.testing.assert_array_equal(one.ap, other.ap)
+    one, other = evaluate_single_shot(*case), evaluate_single_shot(*named)
+    np.testing.assert_array_equal(one.ap, other.ap)
+    assert len(one.cmc) == len(other.cmc)  # the draws follow the order of the names
+    assert open_set_rates(*case) == open_set_rates(*named)

@@ -230,12 +230,12 @@ def test_names_the_filter_that_left_no_match():
         ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),
         ({"gallery_features": np.ones((0, 2))}, "gallery features: empty"),
         ({"query_ids": [1, 2]}, r"query identities: expected 3, one a feature row, got shape \(2,\)"),
-        ({"gallery_cams": [0.0, 1.0, 2.0]}, "gallery cameras: expected integers, got float64"),
-        ({"query_cams": None}, "camera filter needs cameras"),
+        ({"gallery_cams": [0.0, 1.0, 2.0]}, "gallery cameras: expected integers or text, got float64"),
+        ({"query_cams": None}, "camera_filter needs the cameras of queries and gallery"),
         ({"metric": "hamming"}, "metric 'hamming': unknown"),
         ({"ap": "circular"}, "ap 'circular': unknown"),
         ({"gallery_features": [[1.0, 2], [1.0], [1, 1]]}, r"gallery features: expected an \(N, D\) array"),
-        ({"gallery_ids": [[1], [2, 3], [1]]}, "gallery identities: expected a list of integers"),
+        ({"gallery_ids": [[1], [2, 3], [1]]}, "gallery identities: expected a list of integers or of text"),
         ({"block": -1}, "block = -1 must be at least 1"),
         ({"max_rank": -1}, "max_rank = -1 and block = None must be at least 1"),
     ],
@@ -312,3 +312,46 @@ def test_arrays_may_run_backwards():
             part = features[:rows][turned]
             own = ids[:rows][::-1][: len(part)]
             assert evaluate(part, part, own, own, camera_filter=False).mAP == 1
+
+
+@settings(max_examples=25)
+@given(problem=problems(), metric=st.sampled_from(["cosine", "euclidean"]), camera_filter=st.booleans())
+def test_names_give_the_figures_of_their_numbers(problem, metric, camera_filter):
+    """Whatever holds them; -1 stays junk, and so does None."""
+    features, numbers = [np.array(vectors, float) for vectors in problem[:2]], problem[2:]
+    named = [[f"{'abcdefghij'[number]} {number}" if number != -1 else None for number in each] for each in numbers]
+    forms = [numbers, [list(map(str, each)) for each in numbers], named, [np.array(each, object) for each in named]]
+    forms.append([[None if number == -1 else number for number in each] for each in numbers])
+    found = []
+    for form in forms:
+        try:
+            result = evaluate(*features, *form, metric=metric, camera_filter=camera_filter)
+            found.append((result.mAP, result.mINP, *result.cmc, *result.ap, result.num_absent, result.num_filtered))
+        except InputError as error:
+            found.append(str(error))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query_ids": ["a", "b"]}, "identities: those of the gallery are integers, those of the queries text; give"),
+        ({"gallery_cams": ["a", "b"]}, "cameras: those of the queries are integers, those of the gallery text; give"),
+        ({"query_ids": np.array(["a", 1], object)}, "query identities: expected integers or text, got both"),
+        ({"query_ids": [b"a", b"b"]}, "query identities: expected integers or text, got [|]S1"),
+        ({"query_ids": np.array([2**70, 1], object)}, "query identities: one is too large"),
+    ],
+)
+def test_labels_of_another_kind_are_named(change, message):
+    labels = {f"{which}_{what}": [1, 2] for which in ("query", "gallery") for what in ("ids", "cams")}
+    with pytest.raises(InputError, match=message):
+        evaluate(np.eye(2), np.eye(2), **(labels | change))
+
+
+def test_an_evaluation_is_printed_in_a_line():
+    labels = ["ann", "bob", "eve"], ["bob", "ann", "ann"], ["1", "1", "1"], ["2", "2", "2"]
+    result = evaluate(np.eye(3), np.eye(3), *labels)
+    assert str(result) == (
+        "Evaluation(mAP 54.2, Rank-1 0.0, Rank-5 100.0, Rank-10 100.0, mINP 58.3 per cent, 2 of 3 queries with a match)"
+    )

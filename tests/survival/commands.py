@@ -149,7 +149,7 @@ def galleries(folder: Path) -> Any:
                 place.load()
         for version in [place, *place.others()] if place.exists() else []:
             named = NamedGallery.load(version, unfinished=True)
-            labels, about = named.gallery.labels(), named.gallery.about
+            labels, about = named.gallery.store.labels(), named.gallery.about
             rows = sorted(zip(labels.paths, labels.ids.tolist(), strict=True))
             found[Path(str(version)).name] = (about.model, about.whole, about.threshold, tuple(rows))
     return found

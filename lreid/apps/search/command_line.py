@@ -6,8 +6,8 @@ import argparse
 
 from lreid.apps.search import commands, versions
 from lreid.apps.search.findings import verdict
-from lreid.apps.search.named_gallery import Narrowing
 from lreid.apps.search.own_images import list_images
+from lreid.gallery import Filter
 
 
 def run(args: argparse.Namespace) -> None:
@@ -76,8 +76,13 @@ def _query(args: argparse.Namespace) -> None:
         top=args.top,
         camera=args.camera,
         other_cameras=args.other_cameras,
-        only=Narrowing(
-            args.only_camera, args.not_camera, args.only_identity, args.not_identity, args.since, args.until
+        only=Filter(
+            args.only_camera or None,
+            args.not_camera,
+            args.only_identity or None,
+            args.not_identity,
+            args.since,
+            args.until,
         ),
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,

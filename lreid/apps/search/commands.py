@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lreid.apps.search.findings import findings, page_section, threshold_text
-from lreid.apps.search.named_gallery import NamedGallery, Narrowing, extract, flips, number_of
+from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import (
     OwnImage,
     absolute,
@@ -29,6 +29,7 @@ from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.files import write_text
 from lreid.gallery import Filter, Gallery
+from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.places import place_of
 from lreid.identities import UNKNOWN
 from lreid.loading import load_model
@@ -38,7 +39,6 @@ from lreid.report import ranked
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.places
-EVERYBODY = Narrowing()
 
 
 def build(
@@ -172,17 +172,16 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         versions += [NamedGallery.load(each, unfinished=True) for each in place.others()]
     removed: set[str] = set()
     for named in versions:
-        labels = named.gallery.labels()
+        labels = named.gallery.store.labels()
         named.keep_identities(labels.ids)  # an addition that was killed may have left names without images
         doomed = {absolute(path) for path in paths}
         if identity is not None and not (everywhere and identity not in named.identities.values()):
-            number = number_of(identity, named.identities, "identity", named.where)
+            number = named.gallery.number_of("identity", identity)
             doomed |= set(labels.paths[labels.ids == number].tolist())
         if everywhere:
             doomed &= set(labels.paths.tolist())
         if doomed:
             named.gallery.remove(sorted(doomed))
-            named.keep_identities(labels.ids[[path not in doomed for path in labels.paths]])
             named.gallery.save()
         removed |= doomed
     if not removed:
@@ -231,7 +230,7 @@ def calibrate(
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
     own = best.paths[:, 0] == np.array(paths_of(loaded), dtype=object)  # the image itself comes first
     rows, places = np.arange(len(own)), own.astype(int)
-    labels = gallery.labels()
+    labels = gallery.store.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
     present = np.array(
         [
@@ -239,7 +238,8 @@ def calibrate(
             for pid, path in zip(loaded.pids.tolist(), paths_of(loaded), strict=True)
         ]
     )
-    found = best.known[rows, places] & (best.ids[rows, places] == loaded.pids)
+    names = _inverted(identities)
+    found = best.known[rows, places] & (best.ids[rows, places] == [names[pid] for pid in loaded.pids.tolist()])
     gallery.save()
     tell_skipped(loaded)
     if 0 < false_accept_rate * len(loaded) < 1:
@@ -265,7 +265,7 @@ def query(
     top: int = 10,
     camera: str | None = None,
     other_cameras: bool = False,
-    only: Narrowing = EVERYBODY,
+    only: Filter = EVERYTHING,
     checkpoint: Path | None = None,
     cross_model: bool = False,
     blur: bool = False,
@@ -301,14 +301,14 @@ def query(
     gallery = named.gallery
     files = [each for path in images for each in (image_files(path) if path.is_dir() else [path])]
     if camera is not None:
-        number_of(camera, named.cameras, "camera", named.where)
+        gallery.number_of("camera", camera)
     cameras = [camera or camera_in(each.name) for each in files]
     nameless = next((str(each) for each, name in zip(files, cameras, strict=True) if name is None), None)
     if other_cameras and nameless is not None:
         raise InputError(
             f"{nameless}: --other-cameras needs the camera that took it; give --camera, or name files like 0002_c1.jpg"
         )
-    wanted = only.filter(named)
+    wanted = only.numbered(gallery.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, any_model=cross_model)
     own_model = fingerprint(model) == gallery.about.model
     if nameless is not None and own_model and named.norm and named.norm.cameras:
@@ -345,7 +345,7 @@ def query(
 def describe(where: Where) -> dict[str, Any]:
     """What a gallery holds, by name of the property, in words for people."""
     named = NamedGallery.load(where)
-    about, labels = named.gallery.about, named.gallery.labels()
+    about, labels = named.gallery.about, named.gallery.store.labels()
     norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
     place = place_of(where)
     size = place.bytes()

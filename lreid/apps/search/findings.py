@@ -10,6 +10,7 @@ from lreid.apps.search.named_gallery import NamedGallery
 from lreid.data.images import read_image
 from lreid.errors import InputError
 from lreid.gallery import Matches
+from lreid.identities import UNKNOWN
 from lreid.report import ranked
 
 
@@ -35,8 +36,8 @@ def _finding(named: NamedGallery, matches: Matches, row: int, path: str) -> dict
         {
             "rank": column + 1,
             "path": matches.paths[row, column],
-            "identity": (name := named.identities.get(int(matches.ids[row, column]))),
-            "camera": named.cameras.get(int(matches.cams[row, column])),
+            "identity": (name := _name(matches.ids[row, column])),
+            "camera": _name(matches.cams[row, column]),
             "score": float(matches.scores[row, column]),
             "known": bool(matches.known[row, column]) and name is not None if calibrated else None,
         }
@@ -46,6 +47,11 @@ def _finding(named: NamedGallery, matches: Matches, row: int, path: str) -> dict
     unknown = not any(match["known"] for match in found) if calibrated else None
     best = next((match["identity"] for match in found if match["known"] is not False), None)
     return {"image": path, "unknown": unknown, "identity": best, "matches": found}
+
+
+def _name(label: Any) -> str | None:
+    """A label as text; None where it is not known."""
+    return None if label is None or label == UNKNOWN else str(label)
 
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:

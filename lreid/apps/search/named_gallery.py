@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 from lreid.data.images import Images
 from lreid.devices import pick_device
 from lreid.errors import InputError
-from lreid.gallery import Filter, Gallery
+from lreid.gallery import Gallery
 from lreid.gallery.store import Place
 from lreid.loading import lasting_name, load_model, model_config
 from lreid.models import Embedder
@@ -111,56 +110,6 @@ class NamedGallery:
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
         """Features (n, D) in the way of the gallery."""
         return extract(model, images, self.flip, self.norm)
-
-
-@dataclass(frozen=True)
-class Narrowing:
-    """Which images a query may find, by name.
-
-    Attributes:
-        cameras, identities: only these; empty is all.
-        not_cameras, not_identities: none of these.
-        since, until: seconds, ``since <= time < until``; an image whose time is not known is never within.
-    """
-
-    cameras: Sequence[str] = ()
-    not_cameras: Sequence[str] = ()
-    identities: Sequence[str] = ()
-    not_identities: Sequence[str] = ()
-    since: int | None = None
-    until: int | None = None
-
-    def filter(self, named: NamedGallery) -> Filter:
-        """The same in numbers of a gallery.
-
-        Raises:
-            InputError: the gallery has no such name.
-        """
-
-        def numbers(names: Sequence[str], what: str, known: dict[int, str]) -> list[int]:
-            return [number_of(name, known, what, named.where) for name in names]
-
-        return Filter(
-            cameras=numbers(self.cameras, "camera", named.cameras) or None,
-            not_cameras=numbers(self.not_cameras, "camera", named.cameras),
-            identities=numbers(self.identities, "identity", named.identities) or None,
-            not_identities=numbers(self.not_identities, "identity", named.identities),
-            since=self.since,
-            until=self.until,
-        )
-
-
-def number_of(name: str, known: dict[int, str], what: str, where: str) -> int:
-    """The number of a name.
-
-    Raises:
-        InputError: it is not known; the message lists some that are.
-    """
-    number = next((number for number, other in known.items() if other == name), None)
-    if number is None:
-        some = ", ".join(sorted(known.values())[:8]) + (" …" if len(known) > 8 else "") if known else "none"
-        raise InputError(f"{where}: has no {what} {name!r} (it has {some})")
-    return number
 
 
 def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | None = None) -> np.ndarray:

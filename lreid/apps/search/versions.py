@@ -60,17 +60,17 @@ def reindex(
         beside.delete()
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
-    while work.catch_up(old.gallery.labels(), new, new.gallery.labels()):
+    while work.catch_up(old.gallery.store.labels(), new, new.gallery.store.labels()):
         old = NamedGallery.load(place)  # images may have come and gone meanwhile
         new.identities.update(old.identities)
         new.cameras.update(old.cameras)
-    before = new.gallery.labels()
+    before = new.gallery.store.labels()
     new.keep_identities(before.ids)
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
         now = NamedGallery.load(place)
-        work.catch_up(old.gallery.labels(), now, before)  # what others added in the moment before
+        work.catch_up(old.gallery.store.labels(), now, before)  # what others added in the moment before
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
@@ -97,7 +97,7 @@ class _Reindexing:
         return new
 
     def begin(self, beside: Place, old: NamedGallery, checkpoint: Path) -> NamedGallery:
-        labels, norm, flip = old.gallery.labels(), None, flips(checkpoint)
+        labels, norm, flip = old.gallery.store.labels(), None, flips(checkpoint)
         if not len(labels):
             raise InputError(f"{old.where}: holds no images; add some")
         if old.norm:
@@ -211,7 +211,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     if place.exists():
         raise InputError(f"{target}: is there already; choose another name")
     old = Gallery.load(source)
-    labels, about = old.labels(), old.about
+    labels, about = old.store.labels(), old.about
     if not len(labels):
         raise InputError(f"{source}: holds no images; add some")
 
@@ -234,7 +234,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     new.about.threshold, new.about.false_accept_rate = about.threshold, about.false_accept_rate
     same = _share_of_same_matches(old, new, labels)
     exact = about.kind == "flat"
-    if sorted(_rows(new.labels())) != sorted(_rows(labels)) or same < (1 if exact else 0.9):
+    if sorted(_rows(new.store.labels())) != sorted(_rows(labels)) or same < (1 if exact else 0.9):
         raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); nothing was made")
     new.finish()
     return {"images": len(labels), "same": same}

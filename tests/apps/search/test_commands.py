@@ -171,8 +171,7 @@ def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp
     named = NamedGallery.load(gallery)
     assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
     labels = named.gallery.labels()
-    for path, number in zip(labels.paths, labels.ids.tolist(), strict=True):
-        name = None if number < 0 else named.identities[number]
+    for path, name in zip(labels.paths, labels.ids, strict=True):
         assert name == (Path(path).parent.name if "people" in path else identity(path))
     path = next((world / "people").rglob("*.png"))
     answer = search.query(gallery, [path], tmp_path / "out", top=1, device="cpu")["queries"][0]
@@ -197,7 +196,7 @@ def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
 
 def test_a_name_goes_with_its_last_image(gallery: Path, world: Path) -> None:
     named = NamedGallery.load(gallery)
-    labels, names = named.gallery.labels(), dict(named.identities)
+    labels, names = named.gallery.store.labels(), dict(named.identities)
     first, second, *_ = names
     search.remove(gallery, identity=names[first])
     with pytest.raises(InputError, match=f"has no identity '{names[first]}'"):

@@ -12,11 +12,11 @@ from milvus_lite_server import require_milvus
 
 from lreid.apps import search
 from lreid.apps.search import versions
-from lreid.apps.search.named_gallery import NamedGallery, Narrowing
+from lreid.apps.search.named_gallery import NamedGallery
 from lreid.apps.search.versions import migrate, reindex, roll_back
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
-from lreid.gallery import Gallery
+from lreid.gallery import Filter, Gallery
 from lreid.gallery.places import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
@@ -58,7 +58,7 @@ def build(where: str, world: Path, count: int | None = None) -> NamedGallery:
 
 
 def features_by_path(gallery: Gallery) -> dict[str, np.ndarray]:
-    labels = gallery.labels()
+    labels = gallery.store.labels()
     return dict(zip(labels.paths, gallery.features(labels.keys), strict=True))
 
 
@@ -72,7 +72,7 @@ def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
     build(where, world)
 
     def found(**only):
-        results = search.query(where, [query], tmp_path / "out", top=50, only=Narrowing(**only), device="cpu")
+        results = search.query(where, [query], tmp_path / "out", top=50, only=Filter(**only), device="cpu")
         return results["queries"][0]["matches"]
 
     everything = search.list_images([world / "index.csv"], "gallery")
@@ -227,7 +227,7 @@ def test_reindexing_goes_on_where_only_bad_images_are_left(world, new_place, tmp
         reindex(where, world / "new.pt", skip_bad=True, device="cpu")
     assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 2, "extracted": 0}
     named = NamedGallery.load(where)
-    assert named.identities.keys() == set(named.gallery.labels().ids.tolist())  # no names of the others
+    assert named.identities.keys() == set(named.gallery.store.labels().ids.tolist())  # no names of the others
     for path in by_key:
         Path(path).unlink(missing_ok=True)
     with pytest.raises(InputError, match="not one of its images can be read any more; put them back"):
