@@ -13,6 +13,7 @@ from lreid.data.inventory import look, table
 from lreid.data.own import source_of
 from lreid.data.prepare import prepare
 from lreid.data.proposal import propose
+from lreid.data.tracks import Choice, from_tracks
 from lreid.errors import ArgumentError, InputError
 from lreid.files import write_text
 
@@ -21,6 +22,9 @@ def run(args: argparse.Namespace) -> None:
     """Prepares what is to be prepared and prints the table of what is there."""
     if args.action == "render":
         _render(args)
+        return
+    if args.action == "from-tracks":
+        _cut(args)
         return
     if args.action == "check":
         args.names = [name if name in specs() else _source(name) for name in args.names]
@@ -47,6 +51,14 @@ def run(args: argparse.Namespace) -> None:
     wrong = [finding.name for finding in findings if finding.status not in ("complete", "there")]
     if wrong and args.action != "list":
         raise InputError(f"not complete: {', '.join(wrong)}")
+
+
+def _cut(args: argparse.Namespace) -> None:
+    if not args.names or args.out is None:
+        raise InputError("from-tracks: name a video, or a folder of MOT Challenge, and a folder to make by --out")
+    choice = Choice(args.every, args.most, args.min_height, args.min_sharpness)
+    count = from_tracks(list(map(Path, args.names)), args.tracks, args.out, choice, same=args.same_identities)
+    print(f"{args.out}: {count} images; train on them by: lreid train {args.out}")
 
 
 def _source(name: str) -> str:

@@ -1,0 +1,375 @@
+"""Cut a re-identification set out of videos and what a tracker found in them, in the format of MOT Challenge."""
+
+from __future__ import annotations
+
+import configparser
+import csv
+import io
+import logging
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from lreid.data.images import read_image
+from lreid.data.layout import describe_folder, visible_images
+from lreid.data.listing import Listed
+from lreid.data.own import LIST, cameras_of, splits_of
+from lreid.data.writing import folder_at_once, write_image
+from lreid.errors import InputError
+from lreid.extras import Extra
+from lreid.files import write_text
+
+cv2 = Extra("cv2", "opencv")
+logger = logging.getLogger("lreid")
+
+RATE = 25.0  # frames a second where nothing tells
+PEDESTRIAN = 1  # class of MOT16 and later in gt.txt, whose lines have nine values
+INSIDE = 0.5  # of a box, at least, must be in the frame
+LISTS = ("gt/gt.txt", "mtsc/mtsc.txt")  # tracks of a MOT or MTMC folder
+
+
+class Box(NamedTuple):
+    """One line of a tracker's file: where somebody is in a frame, in pixels.
+
+    Attributes:
+        line: of the file, from 1.
+        frame: from 1.
+        track: the tracker's number of the person.
+    """
+
+    line: int
+    frame: int
+    track: int
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A video with its tracks.
+
+    Attributes:
+        name: of the camera.
+        frames: a video file, or a folder of images, one a frame in the order of their names.
+        tracks: file of the tracker.
+        rate: frames a second; None asks the video.
+    """
+
+    name: str
+    frames: Path
+    tracks: Path
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which boxes become images.
+
+    Attributes:
+        every: seconds; of each such stretch of a track the sharpest box is taken.
+        most: images of a track; of a longer one the stretches are longer.
+        height: least height of a box, pixels.
+        sharpness: least variance of the Laplacian of a box's grey values, 0 to 255.
+    """
+
+    every: float = 0.5
+    most: int = 20
+    height: int = 64
+    sharpness: float = 0.0
+
+    def __post_init__(self) -> None:
+        for option, value in (("every", self.every), ("most", self.most), ("min-height", self.height)):
+            if not value > 0:
+                raise InputError(f"--{option} is {value}; must be above 0")
+
+
+def from_tracks(
+    sources: Sequence[Path], tracks: Sequence[Path], out: Path, choice: Choice = Choice(), *, same: bool = False
+) -> int:
+    """Writes ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list ``out/index.csv``.
+
+    Every camera is a domain with identities of its own, divided as :func:`lreid.data.own.splits_of` does; the list has
+    no cameras then, as there is but one for each identity.
+
+    Args:
+        sources: videos, folders of frames, or folders of MOT Challenge (``img1``) and of MTMC (``vdo.avi``) with their
+            ``gt/gt.txt``, or folders of such folders.
+        tracks: a tracker's file for each of the sources; none takes those of the folders.
+        out: folder to be made.
+        choice: see there.
+        same: a number means the same person in all of them, as in MTMC: one domain, with cameras.
+
+    Returns:
+        How many images were written.
+
+    Raises:
+        InputError: something cannot be read, tracks do not fit the video, or not one box is fit to be an image.
+    """
+    if out.exists():
+        raise InputError(f"{out}: is there already; choose another --out, or delete it")
+    sequences = _sequences(sources, tracks)
+    rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
+    try:
+        with folder_at_once(out) as folder:
+            assert folder is not None  # it is not there
+            try:
+                shutil.rmtree(folder)  # of an attempt that was killed
+                for sequence in sequences:
+                    rows += _images(sequence, choice, folder)
+                write_text(folder / LIST, _list(sorted(rows), same))
+            except InputError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
+    return len(rows)
+
+
+def read_tracks(file: Path) -> list[Box]:
+    """The boxes of a file in the format of MOT Challenge, by frame.
+
+    A line holds frame, track, left, top, width, height and perhaps confidence and more, divided by commas or spaces.
+    What has the confidence 0 is to be ignored, and so are other classes than pedestrians where ``gt.txt`` names them.
+
+    Raises:
+        InputError: it cannot be read, or a line is faulty: numbers are missing, a frame is before the first one, a box
+            ends before it starts, or a track is in two places at once.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
+    boxes: list[Box] = []
+    places: dict[tuple[int, int], int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        box = _box(f"{file}:{number}", number, line)
+        if box is None:
+            continue
+        if (box.frame, box.track) in places:
+            raise InputError(
+                f"{file}:{number}: track {box.track} is in frame {box.frame} on line "
+                f"{places[box.frame, box.track]}, too; nobody is in two places at once"
+            )
+        places[box.frame, box.track] = number
+        boxes.append(box)
+    if not boxes:
+        raise InputError(f"{file}: holds no tracks; expected lines of frame,track,left,top,width,height,confidence")
+    return sorted(boxes, key=lambda box: (box.frame, box.track))
+
+
+def _box(where: str, number: int, line: str) -> Box | None:
+    """A line as a box; None where it is to be ignored."""
+    try:
+        values = [float(value) for value in line.replace(",", " ").split()]
+    except ValueError:
+        values = []
+    if len(values) < 6 or not all(map(math.isfinite, values)):
+        raise InputError(f"{where}: no line of frame,track,left,top,width,height; found {line[:60]!r}")
+    frame, track, left, top, width, height, *more = values
+    if (more and more[0] == 0) or (len(values) == 9 and more[1] > 0 and more[1] != PEDESTRIAN):
+        return None
+    if frame < 1 or frame != int(frame) or track != int(track):
+        raise InputError(f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1")
+    if track < 0:
+        raise InputError(f"{where}: track {track:g}: these are detections; run a tracker on them and name its file")
+    if width <= 0 or height <= 0:
+        raise InputError(
+            f"{where}: the box of track {track:g} ends before it starts ({width:g} x {height:g} pixels); it is left, "
+            "top, width and height, not two corners"
+        )
+    return Box(number, int(frame), int(track), left, top, width, height)
+
+
+def sharpness(image: np.ndarray) -> float:
+    """Variance of the Laplacian of the grey values of an image (H, W, 3) uint8, 0 to 255; 0 of one below 3 x 3."""
+    grey = image @ np.array([0.299, 0.587, 0.114])  # (H, W)
+    if min(grey.shape) < 3:
+        return 0.0
+    laplacian = grey[:-2, 1:-1] + grey[2:, 1:-1] + grey[1:-1, :-2] + grey[1:-1, 2:] - 4 * grey[1:-1, 1:-1]
+    return float(laplacian.var())
+
+
+def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]:
+    """Every video with its tracks, each under a name of its own."""
+    if tracks and len(tracks) != len(sources):
+        raise InputError(
+            f"{len(sources)} videos and {len(tracks)} --tracks; name one file of tracks for each, in order"
+        )
+    found = []
+    for place, source in enumerate(sources):
+        if not source.exists():
+            raise InputError(f"{source}: no such video or folder; check the path")
+        if tracks:
+            folder = source.is_dir()
+            inside = _frames_in(source) if folder else source
+            name, rate = (source.resolve().name, _rate_in(source)) if folder else (source.stem, None)
+            found.append(Tracked(name, inside or source, tracks[place], rate))
+            continue
+        folders = [source, *sorted(each for each in source.iterdir() if each.is_dir())] if source.is_dir() else []
+        known = [(each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))]
+        if not known:
+            told = f" ({describe_folder(source)})" if source.is_dir() else ""
+            raise InputError(f"{source}: no tracks beside its frames{told}; name a tracker's file by --tracks")
+        found += [Tracked(each.resolve().name, frames, file, _rate_in(each)) for each, frames, file in known]
+    twice = [name for name, count in Counter(each.name for each in found).items() if count > 1]
+    if twice:
+        raise InputError(f"two videos are called {twice[0]}; rename one, as names tell cameras apart")
+    return found
+
+
+def _frames_in(folder: Path) -> Path | None:
+    """The frames of a MOT or MTMC folder."""
+    if (folder / "img1").is_dir():
+        return folder / "img1"
+    return next((file for file in sorted(folder.glob("vdo.*"))), None)
+
+
+def _list_in(folder: Path) -> Path | None:
+    return next((folder / name for name in LISTS if (folder / name).is_file()), None)
+
+
+def _rate_in(folder: Path) -> float | None:
+    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells."""
+    told = configparser.ConfigParser(interpolation=None)
+    try:
+        told.read(folder / "seqinfo.ini", encoding="utf-8-sig")
+        rate = told.getfloat("Sequence", "frameRate", fallback=RATE)
+    except (configparser.Error, ValueError, OSError):
+        return None
+    return rate if math.isfinite(rate) and rate > 0 else None
+
+
+def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
+    """Frames a second, and the frames (H, W, 3) uint8 RGB, decoded one by one.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    source = sequence.frames
+    if source.is_dir():
+        files = visible_images(source)
+        if not files:
+            raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
+        return sequence.rate or RATE, (read_image(file) for file in files)
+    video = cv2.VideoCapture(str(source))
+    if not video.isOpened():
+        raise InputError(
+            f"{source}: cannot be read as a video (damaged, or of a kind that OpenCV does not know); convert it, for "
+            "instance by ffmpeg, or name a folder of its frames"
+        )
+    rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
+
+    def frames() -> Iterator[np.ndarray]:
+        try:
+            while True:
+                read, frame = video.read()
+                if not read:
+                    return
+                yield np.ascontiguousarray(frame[..., ::-1])
+        finally:
+            video.release()
+
+    return rate if math.isfinite(rate) and rate > 0 else RATE, frames()
+
+
+def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
+    """Writes the images of a video and tells how many, see :func:`_cut`."""
+    found = list(_cut(sequence, choice, folder))
+    if not found:
+        raise InputError(
+            f"{sequence.tracks}: not one box is {choice.height} pixels high and as sharp as {choice.sharpness:g} "
+            "within the frames; set --min-height or --min-sharpness lower"
+        )
+    logger.info("%s: %d images of %d tracks", sequence.name, len(found), len({row[1] for row in found}))
+    return found
+
+
+def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
+    """Writes the images of a video; gives path in the folder, identity, camera and second of each."""
+    boxes = read_tracks(sequence.tracks)
+    rate, frames = _open(sequence)
+    stretches = _stretches(boxes, choice, rate)
+    waiting = iter(boxes)
+    box = next(waiting, None)
+    best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, sharpness, frame, pixels
+    number = 0
+
+    def write(track: int) -> tuple[str, str, str, int]:
+        _, _, frame, pixels = best.pop(track)
+        path = Path("images", sequence.name, str(track), f"{frame:06d}.jpg")
+        write_image(folder / path, Image.fromarray(pixels), "JPEG")
+        return path.as_posix(), str(track), sequence.name, int((frame - 1) / rate)
+
+    for number, frame in enumerate(frames, start=1):
+        while box is not None and box.frame == number:
+            pixels, stretch = _crop(frame, box), stretches(box)
+            if box.track in best and best[box.track][0] != stretch:
+                yield write(box.track)
+            if pixels is not None and box.height >= choice.height:
+                sharp = sharpness(pixels)
+                if sharp >= choice.sharpness and (box.track not in best or sharp > best[box.track][1]):
+                    best[box.track] = (stretch, sharp, number, pixels)
+            box = next(waiting, None)
+        if box is None:
+            break
+    if number == 0:
+        raise InputError(f"{sequence.frames}: not one frame can be read; convert it, for instance by ffmpeg")
+    if box is not None:
+        beyond = sum(each.frame > number for each in boxes)
+        fault = f"{beyond} of {len(boxes)} boxes come after the video's end, frame {number}"
+        if beyond == len(boxes):
+            raise InputError(f"{sequence.tracks}:{box.line}: {fault}; name the tracks of {sequence.frames}")
+        logger.warning("%s: %s", sequence.tracks, fault)
+    for track in sorted(best):
+        yield write(track)
+
+
+def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
+    """Which stretch of its track a box is in, from 0; a track has no more of them than images."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for box in boxes:  # by frame
+        first.setdefault(box.track, box.frame)
+        last[box.track] = box.frame
+    length = {
+        track: max(round(choice.every * rate), 1, math.ceil((last[track] - start + 1) / choice.most))
+        for track, start in first.items()
+    }
+    return lambda box: (box.frame - first[box.track]) // length[box.track]
+
+
+def _crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
+    """What a frame (H, W, 3) shows of a box; None where too little of it is in the frame."""
+    top, left = max(round(box.top), 0), max(round(box.left), 0)
+    pixels = frame[top : max(round(box.top + box.height), 0), left : max(round(box.left + box.width), 0)]
+    seen = pixels.shape[0] * pixels.shape[1]
+    return pixels.copy() if seen and seen >= INSIDE * box.width * box.height else None
+
+
+def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
+    """The list of the images, CSV."""
+    images = [Listed(path, track, camera if same else None) for path, track, camera, _ in rows]
+    cameras = same and bool(cameras_of(images))
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["path", "pid", "split", "time", *(["camid"] if cameras else []), *([] if same else ["domain"])])
+    for domain in dict.fromkeys("" if same else camera for _, _, camera, _ in rows):
+        here = [row for row in rows if same or row[2] == domain]
+        # Numbers of one camera mean nothing at another one, so neither may the hashes that divide them.
+        listed = [Listed(p, track if same else f"{domain}-{track}", c if cameras else None) for p, track, c, _ in here]
+        for image, split, (_, _, camera, second) in zip(listed, splits_of(listed), here, strict=True):
+            labels = [*([camera] if cameras else []), *([] if same else [camera])]
+            table.writerow([image.path, image.identity, split, second, *labels])
+    return text.getvalue()

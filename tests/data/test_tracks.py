@@ -1,0 +1,194 @@
+"""A re-identification set out of videos and tracks: who is cut out, when, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from lreid.data import csv_dataset
+from lreid.data.tracks import Choice, from_tracks, read_tracks, sharpness
+from lreid.errors import InputError
+
+COLOURS = {1: (220, 30, 30), 2: (30, 200, 30), 3: (40, 40, 220), 4: (200, 200, 40), 5: (40, 200, 200)}
+HEIGHT, WIDTH, FRAMES, RATE = 120, 240, 20, 10
+
+
+def box(track: int, frame: int) -> tuple[int, int, int, int]:
+    """Left, top, width and height."""
+    return 4 + 46 * (track - 1) + frame // 4, 10, 36, 80
+
+
+def frame_of(number: int, tracks=COLOURS) -> np.ndarray:
+    """A frame (H, W, 3), RGB: bars with fine stripes, which are blurred in all but every fifth frame."""
+    frame = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+    for track in tracks:
+        left, top, width, height = box(track, number)
+        frame[top : top + height, left : left + width] = COLOURS[track]
+        if number % 5 == 0:
+            frame[top : top + height : 4, left : left + width] //= 2
+    return frame
+
+
+def lines(tracks=COLOURS, frames=range(1, FRAMES + 1), end: str = "1,-1,-1,-1") -> list[str]:
+    return [",".join(map(str, (f, t, *box(t, f)))) + f",{end}" for f in frames for t in tracks]
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> tuple[Path, Path]:
+    """A video and its tracks."""
+    video, tracks = tmp_path / "gate.avi", tmp_path / "gate.txt"
+    writer = cv2.VideoWriter(str(video), cv2.VideoWriter_fourcc(*"MJPG"), RATE, (WIDTH, HEIGHT))
+    for number in range(1, FRAMES + 1):
+        writer.write(frame_of(number)[..., ::-1])
+    writer.release()
+    tracks.write_text("\n".join(lines()))
+    return video, tracks
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "index.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_each_track_gives_its_sharpest_image_of_every_stretch(gate, tmp_path: Path) -> None:
+    video, tracks = gate
+    assert from_tracks([video], [tracks], tmp_path / "set", Choice(every=0.5)) == 20
+    rows = table(tmp_path / "set")
+    assert Counter(row["pid"] for row in rows) == {f"gate-{track}": 4 for track in COLOURS}
+    assert {Path(row["path"]).name for row in rows} == {f"{number:06d}.jpg" for number in (5, 10, 15, 20)}
+    assert {row["domain"] for row in rows} == {"gate"}
+    assert [row["time"] for row in rows if row["pid"] == "gate-1"] == ["0", "0", "1", "1"]
+    for row in rows:
+        image = np.array(Image.open(tmp_path / "set" / row["path"]))
+        assert image.shape == (80, 36, 3)
+        whole = image[2::4].mean((0, 1))  # JPEG, twice
+        assert np.abs(whole - COLOURS[int(row["pid"].rpartition("-")[2])]).max() < 45
+    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    assert len(data_set.train) == 12 and len(data_set.query) == 2 and len(data_set.gallery) == 6
+
+
+def test_a_long_track_is_thinned_evenly(gate, tmp_path: Path) -> None:
+    from_tracks([gate[0]], [gate[1]], tmp_path / "set", Choice(every=0.1, most=2))
+    frames = [int(Path(row["path"]).stem) for row in table(tmp_path / "set") if row["pid"] == "gate-1"]
+    assert len(frames) == 2 and frames[0] <= 10 < frames[1]
+
+
+def test_small_and_cut_boxes_are_left_out(gate, tmp_path: Path) -> None:
+    video, tracks = gate
+    small, outside = [f"{n},8,5,5,20,40,1" for n in range(1, 9)], [f"{n},9,230,5,40,80,1" for n in range(1, 9)]
+    tracks.write_text("\n".join([*lines(), *small, *outside]))
+    from_tracks([video], [tracks], tmp_path / "set", Choice(height=41))
+    assert {row["pid"] for row in table(tmp_path / "set")} == {f"gate-{track}" for track in COLOURS}
+    with pytest.raises(InputError, match="gate.txt: not one box is 81 pixels high and as sharp as 0 within the frames"):
+        from_tracks([video], [tracks], tmp_path / "none", Choice(height=81))
+    with pytest.raises(InputError, match="as sharp as 1e[+]06 within"):
+        from_tracks([video], [tracks], tmp_path / "none", Choice(sharpness=1e6))
+    assert not list(tmp_path.glob("none*"))
+
+
+def mot(folder: Path, tracks, *, rate: int = RATE, end: str = "1,1,1") -> Path:
+    """A folder as those of MOT Challenge."""
+    (folder / "img1").mkdir(parents=True)
+    (folder / "gt").mkdir()
+    for number in range(1, FRAMES + 1):
+        Image.fromarray(frame_of(number, tracks)).save(folder / "img1" / f"{number:06d}.png")
+    (folder / "gt/gt.txt").write_text("\n".join(lines(tracks, end=end)))
+    (folder / "seqinfo.ini").write_text(f"[Sequence]\nname=x\nframeRate={rate}\n")
+    return folder
+
+
+def test_folders_of_mot_are_cameras_with_people_of_their_own(tmp_path: Path) -> None:
+    north, south = mot(tmp_path / "all/north", (1, 2, 3, 4, 5)), mot(tmp_path / "all/south", (1, 2), rate=20)
+    with open(north / "gt/gt.txt", "a") as file:
+        file.write("\n1,77,5,5,40,80,0,1,1\n1,78,5,5,40,80,1,3,1\n")  # to be ignored; a car
+    from_tracks([tmp_path / "all"], [], tmp_path / "set")
+    found = Counter((row["domain"], row["pid"]) for row in table(tmp_path / "set"))
+    assert found == {("north", f"north-{t}"): 4 for t in COLOURS} | {("south", f"south-{t}"): 2 for t in (1, 2)}
+    assert "camid" not in table(tmp_path / "set")[0]
+    from_tracks([south], [], tmp_path / "one")
+    assert {row["domain"] for row in table(tmp_path / "one")} == {"south"}
+
+
+def test_with_the_same_people_everywhere_cameras_tell_them_apart(tmp_path: Path) -> None:
+    for camera in ("c001", "c002"):
+        mot(tmp_path / "S01" / camera, COLOURS, end="1,-1,-1,-1")
+    from_tracks([tmp_path / "S01"], [], tmp_path / "set", same=True)
+    rows = table(tmp_path / "set")
+    assert Counter((row["pid"], row["camid"]) for row in rows) == {
+        (str(track), camera): 4 for track in COLOURS for camera in ("c001", "c002")
+    }
+    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    assert data_set.query and {record.camid for record in data_set.query} == {0, 1}
+
+
+def test_spaces_divide_as_commas_do_and_the_order_is_that_of_frames(tmp_path: Path) -> None:
+    file = tmp_path / "t.txt"
+    file.write_text("2 1 3 4 5 6\n1, 1, 3.5, 4, 5, 6, 0.9\n\n")
+    assert [tuple(each)[1:] for each in read_tracks(file)] == [(1, 1, 3.5, 4, 5, 6), (2, 1, 3, 4, 5, 6)]
+
+
+def test_sharpness_is_the_variance_of_the_laplacian() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
+    grey = image.astype(float) @ [0.299, 0.587, 0.114]
+    wanted = [
+        grey[y - 1, x] + grey[y + 1, x] + grey[y, x - 1] + grey[y, x + 1] - 4 * grey[y, x]
+        for y in range(1, 8)
+        for x in range(1, 6)
+    ]
+    assert sharpness(image) == pytest.approx(np.var(wanted))
+    assert sharpness(np.full((9, 9, 3), 7, np.uint8)) == 0 == sharpness(image[:2])
+
+
+FAULTS = {
+    "1,1,5,5,-20,40": "t.txt:1: the box of track 1 ends before it starts .-20 x 40 pixels.; it is left, top, width",
+    "1,1,5,5,20,0": "t.txt:1: the box of track 1 ends before it starts",
+    "0,1,5,5,20,40": "t.txt:1: frame 0, track 1; both are whole numbers, and frames count from 1",
+    "1.5,1,5,5,20,40": "t.txt:1: frame 1.5, track 1",
+    "1,-1,5,5,20,40": "t.txt:1: track -1: these are detections; run a tracker",
+    "1,1,5,5,20": "t.txt:1: no line of frame,track,left,top,width,height; found '1,1,5,5,20'",
+    "a,b,c,d,e,f": "t.txt:1: no line of frame",
+    "1,1,nan,5,20,40": "t.txt:1: no line of frame",
+    "1,1,5,5,20,40\n\n1,1,9,5,20,40": "t.txt:3: track 1 is in frame 1 on line 1, too",
+    "1,1,5,5,20,40,0": "t.txt: holds no tracks",
+    "": "t.txt: holds no tracks",
+}
+
+
+@pytest.mark.parametrize("text", FAULTS, ids=range(len(FAULTS)))
+def test_faulty_tracks_are_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(text)
+    with pytest.raises(InputError, match=FAULTS[text]):
+        read_tracks(tmp_path / "t.txt")
+
+
+def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    video, tracks = gate
+    (tmp_path / "text.mp4").write_text("no video")
+    with pytest.raises(InputError, match="text.mp4: cannot be read as a video .*; convert it, for instance by ffmpeg"):
+        from_tracks([tmp_path / "text.mp4"], [tracks], tmp_path / "set")
+    (tmp_path / "cut.avi").write_bytes(video.read_bytes()[:300])
+    with pytest.raises(InputError, match="cut.avi: (cannot be read as a video|not one frame can be read)"):
+        from_tracks([tmp_path / "cut.avi"], [tracks], tmp_path / "set")
+    with pytest.raises(InputError, match="gone.mp4: no such video or folder"):
+        from_tracks([tmp_path / "gone.mp4"], [tracks], tmp_path / "set")
+    with pytest.raises(InputError, match="gate.avi: no tracks beside its frames; name a tracker's file by --tracks"):
+        from_tracks([video], [], tmp_path / "set")
+    with pytest.raises(InputError, match="2 videos and 1 --tracks; name one file of tracks for each"):
+        from_tracks([video, video], [tracks], tmp_path / "set")
+    with pytest.raises(InputError, match="two videos are called gate; rename one"):
+        from_tracks([video, video], [tracks, tracks], tmp_path / "set")
+    tracks.write_text("\n".join(lines(frames=range(30, 40))))
+    with pytest.raises(InputError, match=r"gate.txt:1: 50 of 50 boxes come after the video's end, frame 20; name the"):
+        from_tracks([video], [tracks], tmp_path / "set")
+    assert not list(tmp_path.glob("set*"))
+    tracks.write_text("\n".join(lines(frames=range(16, 26))))
+    from_tracks([video], [tracks], tmp_path / "set")
+    assert "25 of 50 boxes come after the video's end, frame 20" in caplog.text
+    with pytest.raises(InputError, match="set: is there already; choose another --out"):
+        from_tracks([video], [tracks], tmp_path / "set")
