@@ -84,6 +84,7 @@ class Results(TypedDict, total=False):
     rank10: list[list[float]]
     mINP: list[list[float]]
     identity_ap: dict[str, dict[str, Any]]  # by gallery: ids, and for each task the AP of each
+    identity_names: dict[str, dict[str, str]]  # by gallery, of ids as text; those without one are their own names
     summary: dict[str, float | None]
     accuracy: dict[str, dict[str, list[list[float]]]]  # of classification: a matrix for each classifier
     accuracy_summary: dict[str, dict[str, Any]]
@@ -138,6 +139,7 @@ def start(
     tasks: Sequence[str],
     task_identities: Sequence[int],
     galleries: Sequence[Gallery],
+    identity_names: Mapping[str, dict[str, str]],
     skipped: Sequence[str],
     versions: dict[str, str | None],
 ) -> Results:
@@ -157,6 +159,7 @@ def start(
         "galleries": list(galleries),
         **matrices,
         "identity_ap": {},
+        "identity_names": dict(identity_names),
         "summary": {},
         "accuracy": {},
         "accuracy_summary": {},
@@ -422,6 +425,7 @@ FORM = {
     "content?": {str: [str]},
     "config?": {},
     "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
+    "identity_names?": {str: {str: str}},
     "seconds?": {str: NUMBER},
     "images_per_second?": NUMBER,
     "peak_memory_mib?": NUMBER,

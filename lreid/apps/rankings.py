@@ -20,7 +20,6 @@ def page_section(
     images: tuple[Images, Images],
     rankings: Sequence[Ranking],
     figures: dict[str, Any],
-    names: dict[int, str] | None,
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
@@ -31,7 +30,6 @@ def page_section(
         images: of queries and gallery.
         rankings: of :func:`lreid.evaluation.scoring.hardest_rankings`.
         figures: of :func:`lreid.evaluation.scoring.score`.
-        names: of identities by number; None where the numbers are their names.
         blur: blur the images.
         look: gives the image (H, W, 3) uint8 of a path.
     """
@@ -39,9 +37,9 @@ def page_section(
     looked_for = {record.pid for record in query}
 
     def tile(record: Record) -> ranked.Tile:
-        name = str(record.pid) if names is None else names.get(record.pid, "unknown")
-        who = "distractor" if record.pid == DISTRACTOR and DISTRACTOR not in looked_for else f"id {name}"
-        labels = (who, f"cam {record.camid}") if record.camid >= 0 else (who,)
+        nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*looked_for, *test.names.identities}
+        who = "distractor" if nobody else test.names.identity(record.pid)
+        labels = (who, test.names.camera(record.camid)) if record.camid >= 0 else (who,)
         return ranked.Tile(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
 
     def verdict(record: Record, pid: int) -> ranked.Verdict:

@@ -177,9 +177,14 @@ def score_checkpoints(
             )
             if name == last:
                 rankings = hardest_rankings(test, images, features, **protocol, count=SHOWN)
-                sections.append(page_section(test, images, rankings, variants[0], suite.names(test), blur))
+                sections.append(page_section(test, images, rankings, variants[0], blur))
                 hardest[test.name] = [
-                    {"query": images[0].records[each.query].path, "ap": each.ap, "first_match": each.first_match}
+                    {
+                        "query": (query := images[0].records[each.query]).path,
+                        "identity": test.names.identities.get(query.pid, str(query.pid)),
+                        "ap": each.ap,
+                        "first_match": each.first_match,
+                    }
                     for each in rankings
                 ]
 
@@ -265,10 +270,6 @@ class _Suite:
             "ap": evaluation.AP,
             "camera_filter": evaluation.CAMERA_FILTER and self.has_cameras(test),
         }
-
-    def names(self, test: QueryGallery) -> dict[int, str] | None:
-        """Names of identities by number; None where the numbers are their names."""
-        return self.own[test.name].names if test.name in self.own else None
 
     @property
     def skipped(self) -> list[str]:

@@ -73,10 +73,10 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Ma
         features = query, gallery
         figures = score(test, images, features, **protocol, open_set=False)
         found = hardest_rankings(test, images, features, **protocol, count=RANKINGS)
-        shown = page_section(test, images, found, figures, None, blur)
+        shown = page_section(test, images, found, figures, blur)
         rankings.append(replace(shown, title=f"Ranked matches, {test.name}{where}"))
         if (attended := _Attended(model)).has_maps:
-            shown = page_section(test, images, found[:LOOKED_INTO], figures, None, blur, look=attended)
+            shown = page_section(test, images, found[:LOOKED_INTO], figures, blur, look=attended)
             note = (
                 "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
                 "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
@@ -159,7 +159,7 @@ def _feature_maps(
     test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str
 ) -> Markup:
     """The section with identities of a test set in the plane, by each model."""
-    query = images[0]
+    query, names = images[0], test.names
     everybody = sorted(set(query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
     rows = [
@@ -176,8 +176,8 @@ def _feature_maps(
     charts = []
     for title, places in zip(models, points, strict=True):
         dots = [
-            Dot(x, y, colour, cameras.index(record.camid), f"id {record.pid}, cam {record.camid}")
-            for (x, y), (colour, _, record) in zip(places.tolist(), rows, strict=True)
+            Dot(x, y, colour, cameras.index(camid), f"{names.identity(pid)}, {names.camera(camid)}")
+            for (x, y), (colour, _, (_, pid, camid)) in zip(places.tolist(), rows, strict=True)
         ]
         charts.append(Chart(title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images")))
     note = (
@@ -185,8 +185,8 @@ def _feature_maps(
         f"Features of unit length, on two principal components, the same for all maps; {100 * share:.0f} % of the "
         "variance is along these."
     )
-    legend = dot_keys([f"id {pid}" for pid in identities], shapes=False)
-    legend += dot_keys([f"cam {camera}" for camera in cameras], shapes=True)
+    legend = dot_keys([names.identity(pid) for pid in identities], shapes=False)
+    legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
     title = f"Map of features, {test.name}{where}"
     return render("charts.html", title=title, note=note, legend=legend, charts=charts, table=None)
 

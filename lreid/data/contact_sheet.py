@@ -12,7 +12,7 @@ from jinja2 import Template
 from PIL import Image
 
 from lreid.data.images import read_image
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 
 Item = TypeVar("Item")
@@ -34,8 +34,10 @@ def contact_sheet(data_sets: Sequence[DataSet], *, identities: int = 12, images:
         {
             "name": data_set.name,
             "splits": [
-                _split("train", {"train": data_set.train}, identities, images),
-                _split("test", {"query": data_set.query, "gallery": data_set.gallery}, identities, images),
+                _split("train", {"train": data_set.train}, data_set.names, identities, images),
+                _split(
+                    "test", {"query": data_set.query, "gallery": data_set.gallery}, data_set.names, identities, images
+                ),
             ],
         }
         for data_set in data_sets
@@ -43,19 +45,19 @@ def contact_sheet(data_sets: Sequence[DataSet], *, identities: int = 12, images:
     return template.render(data_sets=shown)
 
 
-def _split(name: str, lists: dict[str, Sequence[Record]], identities: int, images: int) -> dict[str, Any]:
+def _split(name: str, lists: dict[str, Sequence[Record]], names: Names, identities: int, images: int) -> dict[str, Any]:
     people: dict[int, list[tuple[str, Record]]] = {}
     for part, records in lists.items():
         for record in records:
             people.setdefault(record.pid, []).append((part, record))
     chosen = [
         {
-            "pid": pid,
+            "name": names.identities.get(pid, pid),
             "count": len(people[pid]),
             "images": [
                 {
                     "name": Path(record.path).name,
-                    "caption": f"{part}, camera {record.camid}",
+                    "caption": f"{part}, camera {names.cameras.get(record.camid, record.camid)}",
                     "jpeg": _jpeg(record.path),
                 }
                 for part, record in _spread(people[pid], images)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 from lreid.identities import JUNK
 
@@ -88,7 +88,9 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
         for split in SPLITS
     }
     tested = dict.fromkeys(("query", "gallery"), file) if splits["query"] or splits["gallery"] else {}
-    return require_splits(DataSet(domain, **splits), tested)
+    cameras_named = {rank: name for name, rank in camids.items() if name}
+    names = Names({rank: name for name, rank in pids.items()}, cameras_named)
+    return require_splits(DataSet(domain, **splits, names=names), tested)
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
 
@@ -99,6 +99,7 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
         gallery,
         held_out=tuple(sorted((*query, *gallery))),
         classes=tuple(sorted(pids, key=pids.__getitem__)),
+        names=Names({pid: label for label, pid in pids.items()}),
     )
 
 

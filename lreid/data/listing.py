@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lreid.data import csv_dataset
 from lreid.data.layout import SUFFIXES, visible_images
-from lreid.data.records import QueryGallery, Record
+from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
 
@@ -41,12 +41,10 @@ class OwnTest:
 
     Attributes:
         test: queries and gallery; identities are numbered from 1, cameras from 1, both by ascending name.
-        names: of the identities, by number.
         has_cameras: whether the camera of every image is known. Without, it is -1 throughout.
     """
 
     test: QueryGallery
-    names: dict[int, str]
     has_cameras: bool
 
 
@@ -202,8 +200,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
             for image in images
         )
 
-    test = QueryGallery(name, "unseen", records(query), records(gallery))
-    return OwnTest(test, {number: name for name, number in pids.items()}, has_cameras)
+    names = Names(*({number: name for name, number in numbers.items()} for numbers in (pids, cameras)))
+    return OwnTest(QueryGallery(name, "unseen", records(query), records(gallery), names=names), has_cameras)
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:

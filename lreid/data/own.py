@@ -13,7 +13,7 @@ from lreid.data import csv_dataset
 from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import CameraPolicy, cameras_of_test
 from lreid.data.listing import Listed, image_files, list_folder, named_as_market
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 
 PREFIX = "own:"
@@ -220,4 +220,5 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
         if image.identity is not None or split == "gallery":
             found[split].append(Record(image.path, pids[image.identity], camera))
     records: dict[str, Any] = {split: tuple(each) for split, each in found.items()}
-    return OwnSet(DataSet(name, **records), tuple(cameras), tuple(notes))
+    names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
+    return OwnSet(DataSet(name, **records, names=names), tuple(cameras), tuple(notes))

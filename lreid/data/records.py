@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 
@@ -21,12 +22,37 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Names:
+    """What the numbers of identities and cameras stand for. One without a name stands for itself."""
+
+    identities: Mapping[int, str] = field(default_factory=dict)
+    cameras: Mapping[int, str] = field(default_factory=dict)
+
+    def identity(self, pid: int) -> str:
+        """For people: ``car_0002``, or ``id 0002`` where the name is a number."""
+        name = self.identities.get(pid, str(pid))
+        return f"id {name}" if name.isdecimal() else name
+
+    def camera(self, camid: int) -> str:
+        """For people: ``cam north``, ``cam 2``."""
+        return f"cam {self.cameras.get(camid, camid)}"
+
+    def behind(self, other: Names, pid_offset: int, camid_offset: int) -> Names:
+        """These and those of another data set, whose numbers are moved."""
+        return Names(
+            {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
+            {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
+        )
+
+
+@dataclass(frozen=True)
 class DataSet:
     """One data set as its loader found it: three lists of records with the ids of its authors.
 
     ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
     :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
-    tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``.
+    tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``. ``names``
+    are those of data whose identities and cameras are no numbers.
     """
 
     name: str
@@ -37,6 +63,7 @@ class DataSet:
     single_shot: bool = False
     held_out: tuple[Record, ...] = ()
     classes: tuple[str, ...] = ()
+    names: Names = field(default_factory=Names, compare=False)
 
 
 @dataclass(frozen=True)
@@ -83,6 +110,7 @@ class QueryGallery:
             Empty: images are ranked. A test set has tracks or splits, not both.
         single_shot: the CMC curve is that of galleries with one image an identity, drawn at random (the first
             protocol of CUHK03).
+        names: of the ids.
     """
 
     name: str
@@ -93,6 +121,7 @@ class QueryGallery:
     splits: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     tracks: tuple[int, ...] = ()
     single_shot: bool = False
+    names: Names = field(default_factory=Names, compare=False)
 
 
 @dataclass(frozen=True)

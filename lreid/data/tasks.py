@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.data.datasets import load_datasets, splits_of
 from lreid.data.layout import CameraPolicy
-from lreid.data.records import Benchmark, DataSet, QueryGallery, Record, Task
+from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
 from lreid.errors import ArgumentError
 
 BEFORE = "before"  # the task that stands for all that was learned before a run
@@ -148,7 +148,13 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
     first = versions[0]
     if len(versions) == 1:
         return QueryGallery(
-            first.name, kind, first.query, first.gallery, tracks=first.tracks, single_shot=first.single_shot
+            first.name,
+            kind,
+            first.query,
+            first.gallery,
+            tracks=first.tracks,
+            single_shot=first.single_shot,
+            names=first.names,
         )
     query = tuple(sorted({record for version in versions for record in version.query}))
     gallery = tuple(sorted({record for version in versions for record in version.gallery}))
@@ -157,7 +163,9 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
         (tuple(in_query[r] for r in version.query), tuple(in_gallery[r] for r in version.gallery))
         for version in versions
     )
-    return QueryGallery(first.name, kind, query, gallery, splits=splits, single_shot=first.single_shot)
+    return QueryGallery(
+        first.name, kind, query, gallery, splits=splits, single_shot=first.single_shot, names=first.names
+    )
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
@@ -203,16 +211,18 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
+    names = Names()
     for data_set in data_sets:
         records = [*data_set.train, *data_set.query, *data_set.gallery]
         for split, merged in splits.items():
             merged += [
                 Record(path, pid + pid_offset, camid + camid_offset) for path, pid, camid in getattr(data_set, split)
             ]
+        names = names.behind(data_set.names, pid_offset, camid_offset)
         pid_offset += max(record.pid for record in records) + 1
         camid_offset += max(record.camid for record in records) + 1
     pooled: dict[str, Any] = {split: tuple(merged) for split, merged in splits.items()}
-    return DataSet(name, **pooled)
+    return DataSet(name, **pooled, names=names)
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:

@@ -171,9 +171,10 @@ def _hardest(runs: Sequence[Results], where: str) -> Markup:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
         for gallery, history in run.get("identity_ap", {}).items():
             if gallery in own and history["ap"]:
+                names = run.get("identity_names", {}).get(gallery, {})
                 best = map(max, zip(*history["ap"], strict=True))
                 for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
-                    people.setdefault((gallery, identity), []).append((now, top))
+                    people.setdefault((gallery, names.get(str(identity), identity)), []).append((now, top))
     if not people:
         return Markup()
     means = [

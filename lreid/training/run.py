@@ -292,6 +292,11 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
             }
             for test in benchmark.tests
         ],
+        identity_names={
+            test.name: {str(pid): names[pid] for pid in sorted({record.pid for record in test.query}) if pid in names}
+            for test in benchmark.tests
+            if (names := test.names.identities)
+        },
         skipped=evaluator.skipped,
         versions={"python": platform.python_version(), "lreid": installed_version("lreid")}
         | {name: found for name in packages if (found := installed_version(name)) is not None},

@@ -141,7 +141,8 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     assert results["tests"] == [{"name": "g", "queries": 10, "gallery": 11, "camera_filter": False}]
     assert "g: cameras are not known, so the camera filter is off" in results["notes"]
     page = (tmp_path / "ranked.html").read_text()
-    assert "id person-" in page and "<span>distractor</span>" in page and ", cam" not in page
+    assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
+    assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
     with pytest.raises(InputError, match="--adapt-norm camera: the cameras of g are not known"):
         score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm="camera")
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import html
 import re
 
 from PIL import Image
 
 from lreid.data.contact_sheet import contact_sheet
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.data.synthetic import load_synthetic
 
 
@@ -28,3 +29,12 @@ def test_names_are_escaped_and_bad_images_are_grey(tmp_path):
     assert '"><b' not in page
     assert page.count('class="bad"') == 3
     assert page.count("<img ") == 3
+
+
+def test_identities_and_cameras_keep_their_names():
+    records = (Record("synthetic:plaza/0/1/1/0", 0, 0), Record("synthetic:plaza/0/1/2/0", 0, 1))
+    names = Names({0: 'car_0002, "red" <b>'}, {0: "north", 1: "بوابة"})
+    page = html.unescape(contact_sheet([DataSet("cars", records, records[:1], records[1:], names=names)]))
+    assert page.count('<h3>car_0002, "red" <b> <small>') == 2
+    for caption in ("train, camera north", "query, camera north", "gallery, camera بوابة"):
+        assert f">{caption}<" in page

@@ -50,6 +50,17 @@ def test_relabels_other_ids_as_text(write):
     assert short(data_set.query + data_set.gallery) == [("c.jpg", 2, 3), ("d.jpg", 2, 2)]  # 2 < 10
 
 
+def test_identities_and_cameras_keep_their_names(write):
+    strange = 'a "b", <c>\nd'
+    quoted = strange.replace('"', '""')
+    rows = ["a.jpg,0007,01,train", f'c.jpg,"{quoted}",بوابة,query', f'd.jpg,"{quoted}",01,gallery']
+    (data_set,) = csv_dataset.load(write(rows))
+    names, (query,), (gallery,) = data_set.names, data_set.query, data_set.gallery
+    assert names.identity(query.pid) == names.identity(gallery.pid) == strange
+    assert (names.camera(query.camid), names.camera(gallery.camid)) == ("cam بوابة", "cam 01")
+    assert names.identity(data_set.train[0].pid) == "id 0007"
+
+
 def test_identity_zero_is_a_person_like_any_other(write):
     rows = ["a.jpg,0,0,train", "c.jpg,1,0,query", "d.jpg,1,1,gallery"]
     (data_set,) = csv_dataset.load(write(rows))

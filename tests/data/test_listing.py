@@ -90,7 +90,7 @@ def test_two_folders_by_name(tmp_path: Path) -> None:
     query = touch(tmp_path / "q", "0010_c2_a.jpg", "0002_c7_a.jpg")
     gallery = touch(tmp_path / "g", "0002_c10_b.jpg", "0000_c2_b.jpg", "0010_c7_b.jpg", "-1_c1_b.jpg")
     own = folders_test(query, gallery)
-    assert own.has_cameras and own.names == {1: "2", 2: "10"} and own.test.name == "g"
+    assert own.has_cameras and own.test.names.identities == {1: "2", 2: "10"} and own.test.name == "g"
     assert own.test.query == (Record(str(query / "0002_c7_a.jpg"), 1, 2), Record(str(query / "0010_c2_a.jpg"), 2, 1))
     assert own.test.gallery == (
         Record(str(gallery / "0000_c2_b.jpg"), 0, 1),
@@ -104,7 +104,7 @@ def test_two_folders_agree_on_how_they_are_labelled(tmp_path: Path) -> None:
     query = touch(tmp_path / "q", "anna/0002_c1.jpg")
     gallery = touch(tmp_path / "g", "zoe/z.jpg", "anna/a.jpg", "stray.jpg")
     own = folders_test(query, gallery)
-    assert not own.has_cameras and own.names == {1: "anna", 2: "zoe"}
+    assert not own.has_cameras and own.test.names.identities == {1: "anna", 2: "zoe"}
     assert [(record.pid, record.camid) for record in own.test.query] == [(1, -1)]
     assert [(record.pid, record.camid) for record in own.test.gallery] == [(1, -1), (0, -1), (2, -1)]
 
@@ -117,7 +117,7 @@ def test_csv_by_domain(tmp_path: Path) -> None:
     )
     north, south = csv_tests(file)
     assert (north.test.name, south.test.name) == ("north", "south")
-    assert north.names == {1: "9", 2: "10"} and north.has_cameras
+    assert north.test.names.identities == {1: "9", 2: "10"} and north.has_cameras
     assert north.test.query == (Record(str(tmp_path / "q.jpg"), 2, 1),)
     assert north.test.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),)
     assert south.test.gallery == (Record(str(tmp_path / "t.jpg"), 1, 2),)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plain_benchmark import PLAIN
 
 from lreid.data import tasks
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet, Names, Record
 from lreid.data.tasks import build_benchmark, merge_tasks, pool_data_sets, split_identities
 from lreid.errors import ArgumentError
 
@@ -317,6 +317,18 @@ def test_pool_offsets():
     assert pooled.train == (("a", 4, 1), ("a", 12, 4))
     assert pooled.query == (("b", 7, 2), ("b", 15, 5))
     assert pooled.gallery == (("c", 7, 0), ("c", 15, 3))
+
+
+def test_names_of_data_sets_come_along():
+    """Into the pooled one, its test set and that of several splits."""
+    names = Names({7: "ann", 4: "4"}, {2: "north"})
+    one = DataSet("one", (Record("a", 4, 1),), (Record("b", 7, 2),), (Record("c", 7, 0),), names=names)
+    pooled = pool_data_sets("both", [one, one])
+    for test in (tasks.query_gallery([pooled], "seen"), tasks.query_gallery([pooled, pooled], "unseen")):
+        told = [(test.names.identity(pid), test.names.camera(camid)) for _, pid, camid in test.query + test.gallery]
+        assert told == [("ann", "cam north"), ("ann", "cam north"), ("ann", "cam 0"), ("ann", "cam 3")]
+    assert [pooled.names.identity(pid) for _, pid, _ in pooled.train] == ["id 4", "id 4"]
+    assert pooled.names.identity(99) == "id 99"
 
 
 def test_pool_of_one_is_itself(build):

@@ -90,6 +90,13 @@ def test_hardest_identities_come_first(results, run_folder):
     assert people[3] == ["72", "mall", "28.0", "28.0"]
 
 
+def test_hardest_identities_have_the_names_of_their_data_set(results, run_folder):
+    run = results(rows=2) | {"identity_names": {"plaza": {"71": "car_0002 <b>"}, "mall": {}}}
+    page = read(run_folder(run))
+    start = next(place for place, line in enumerate(page.lines) if line[0].strip() == "identity")
+    assert [line[0].strip() for line in page.lines[start + 1 : start + 4]] == ["car_0002 <b>", "71", "71"]
+
+
 def test_every_name_is_escaped(results, run_folder):
     evil = '<script>alert("x")</script>&amp;\'"'
     run = results(method=evil, benchmark=evil, seen=(evil, "b"), tasks=[evil] * 4, ap=evil)

@@ -261,6 +261,10 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
     results = train(of_files(people, DATA__CACHE_GIB=0.0), out, resume=True)  # not to resume either
     assert results["tasks"] == ["a", "b", "c"] and len(results["mAP"]) == 3
     assert len(set(deleted)) == 48 and not list(people.glob("train*.png"))
+    names = results["identity_names"]  # as they are in the file
+    assert all(name.startswith("False-") for each in names.values() for name in each.values())
+    for test in "abc":
+        assert list(names[test]) == [str(pid) for pid in results["identity_ap"][test]["ids"]]
 
 
 @pytest.mark.parametrize(
