@@ -12,7 +12,7 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import naming_keys
-from lreid.evaluation import AccuracyEvaluator, Evaluator
+from lreid.evaluation import AccuracyEvaluator, Evaluator, PastGalleries
 from lreid.loading import network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
@@ -93,13 +93,14 @@ def index_of(cfg: CfgNode) -> FaissIndex | None:
     return FaissIndex(cfg.EVAL.INDEX, cfg.EVAL.INDEX_DEPTH) if cfg.EVAL.BACKEND == "faiss" else None
 
 
-def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0) -> Evaluator:
+def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0, past: PastGalleries | None = None) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark.
 
     Args:
         cfg: the config.
         benchmark: that has them.
         dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
+        past: where galleries of past tasks are kept; None keeps none.
     """
     with naming_keys("EVAL"):
         return Evaluator(
@@ -111,6 +112,7 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0) -> Evaluator:
             flip=cfg.EVAL.FLIP,
             index=index_of(cfg),
             dim=dim,
+            past=past,
         )
 
 

@@ -239,6 +239,9 @@ KEYS = {
     ),
     "EVAL.CAMERA_FILTER": Key(True, "leave out gallery images of the query's identity and camera"),
     "EVAL.FLIP": Key(False, "add the features of the flipped image"),
+    "EVAL.CROSS_MODEL": Key(
+        False, "also search, after each task, the galleries of all earlier ones; keeps their features on disk"
+    ),
     "EVAL.DRIFT_STEPS": Key(0, "after a task switch: how far old images move in so many steps; slow", least=0),
     "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
     "EVAL.CURVE_IMAGES": Key(

@@ -83,6 +83,10 @@ class Results(TypedDict, total=False):
     rank5: list[list[float]]
     rank10: list[list[float]]
     mINP: list[list[float]]
+    cross_model: dict[
+        str, dict[str, list[list[float]]]
+    ]  # by gallery and metric: a row for each task, of its queries in
+    # the gallery of the model after each task up to it
     identity_ap: dict[str, dict[str, Any]]  # by gallery: ids, and for each task the AP of each
     identity_names: dict[str, dict[str, str]]  # by gallery, of ids as text; those without one are their own names
     summary: dict[str, float | None]
@@ -123,6 +127,10 @@ class Figures(Protocol):
     def num_valid(self) -> int:
         """Queries that have a match."""
 
+    @property
+    def cross_model(self) -> Sequence[Mapping[str, float]]:
+        """``metrics`` in the galleries of the models so far; empty where they were not searched."""
+
 
 # ---------------------------------------------------------------- while a run goes on
 
@@ -158,6 +166,7 @@ def start(
         "task_identities": list(task_identities),
         "galleries": list(galleries),
         **matrices,
+        "cross_model": {},
         "identity_ap": {},
         "identity_names": dict(identity_names),
         "summary": {},
@@ -232,6 +241,10 @@ def add_task(results: Results, figures: Sequence[Figures]) -> None:
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
     for gallery, figure in zip(results["galleries"], figures, strict=True):
         gallery["valid_queries"] = figure.num_valid
+        if figure.cross_model:
+            crossed = results["cross_model"].setdefault(gallery["name"], {name: [] for name in names_of(results)})
+            for name, rows in crossed.items():
+                rows.append([round(metrics[name], 4) for metrics in figure.cross_model])
         history = results["identity_ap"].setdefault(gallery["name"], {"ids": list(figure.identity_ap), "ap": []})
         history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
     seconds = results["seconds"]["train"]
@@ -339,6 +352,10 @@ def summary(results: Results) -> dict[str, float | None]:
         * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without any;
         * ``merged_mAP``, ``merged_rank1`` …: of the merged unseen gallery beside them, after the last task (Table 2 of
           DwoPP, BMVC 2022, and AKA, CVPR 2021); there is no such key without one;
+        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: of the last model's queries in each seen gallery as the model
+          right after its domain was first trained had extracted it, mean over these galleries (RFL-ReID of Bi-C2R,
+          TPAMI 2026, with the identity for a map between the two); there is no such key where past galleries were not
+          searched;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: the seen mean, averaged over all tasks;
         * ``forgetting`` (0 or less), ``plasticity`` (0 or more): means of :func:`task_changes`; None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
@@ -354,6 +371,8 @@ def summary(results: Results) -> dict[str, float | None]:
             found[f"{kind}_{metric}"] = average(results, metric, last, kind)
         if columns(results, last, "merged"):
             found[f"merged_{metric}"] = average(results, metric, last, "merged")
+        if crossed := results.get("cross_model"):
+            found[f"reindex_free_{metric}"] = _reindex_free(results, crossed, metric)
         over_tasks = [each for each in curve(results, metric, "seen") if each is not None]
         found[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks)) if over_tasks else None
     changes = [each for each in task_changes(results) if each is not None]
@@ -366,6 +385,24 @@ def summary(results: Results) -> dict[str, float | None]:
     found["backward_transfer"] = float(np.mean(transfers)) if transfers else None
     found["forward_transfer"] = float(np.mean(before)) if before else None
     return found
+
+
+def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
+    """A metric of the queries of the model after task ``row`` in the galleries of the one after task ``past``.
+
+    Mean over the seen galleries whose domain had been trained by then; None where there are none.
+    """
+    names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
+    values = [results["cross_model"][name][metric][row][past] for name in names]
+    return float(np.mean(values)) if values else None
+
+
+def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
+    """Mean over the seen galleries of a metric after the last task, each as it was when its domain was trained."""
+    last = len(results["mAP"]) - 1
+    seen = [results["galleries"][column] for column in columns(results, last, "seen")]
+    values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
+    return float(np.mean(values)) if values else None
 
 
 def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
@@ -424,6 +461,7 @@ FORM = {
     "protocol?": str,
     "content?": {str: [str]},
     "config?": {},
+    "cross_model?": {str: {str: [[NUMBER]]}},
     "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
     "identity_names?": {str: {str: str}},
     "seconds?": {str: NUMBER},
@@ -495,6 +533,8 @@ def fault(results: Any) -> str | None:
     for name, kinds in results.get("accuracy", {}).items():
         if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
             return f"accuracy of {name!r} has rows that do not grow with the tasks"
+    if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
+        return reason
     for name, history in results.get("identity_ap", {}).items():
         rows = history["ap"]
         if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
@@ -502,6 +542,18 @@ def fault(results: Any) -> str | None:
     for entry in results.get("loss_history", []):
         if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
             return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
+    return None
+
+
+def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | None:
+    names = [gallery["name"] for gallery in results["galleries"]]
+    if sorted(crossed) != sorted(names):
+        return "cross_model is not of the galleries"
+    wanted = list(range(1, len(results["mAP"]) + 1))
+    for gallery, matrices in crossed.items():
+        for metric in names_of(results):  # type: ignore[arg-type]
+            if [len(row) for row in matrices.get(metric, [])] != wanted:
+                return f"cross_model of {gallery!r} has no {metric} whose rows grow with the tasks"
     return None
 
 

@@ -9,6 +9,7 @@ from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.gradients import GradientRecorder, gradient_norms
 from lreid.evaluation.observer import Observer
+from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.evaluation.switch import SwitchObserver
 
@@ -19,6 +20,7 @@ __all__ = [
     "Evaluator",
     "GradientRecorder",
     "Observer",
+    "PastGalleries",
     "SwitchObserver",
     "TeacherDivergence",
     "TestFigures",

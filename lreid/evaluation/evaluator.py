@@ -14,10 +14,11 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
+from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
 from lreid.models import Embedder
 from lreid.results import MAX_RANK, figures_of
-from lreid.retrieval import FaissIndex, average_evaluations
+from lreid.retrieval import Evaluation, FaissIndex, average_evaluations
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
 
@@ -30,6 +31,8 @@ class TestFigures:
         metrics: all of :data:`lreid.results.METRICS` by name.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
         num_valid: queries that have a match in the gallery of some split.
+        cross_model: ``metrics`` of the same queries in the gallery of the model after each task up to this one; empty
+            where they are not asked for.
     """
 
     __test__ = False  # pytest: not a test
@@ -37,6 +40,7 @@ class TestFigures:
     metrics: dict[str, float]
     identity_ap: dict[int, float]
     num_valid: int
+    cross_model: tuple[dict[str, float], ...] = ()
 
 
 class Evaluator:
@@ -53,6 +57,7 @@ class Evaluator:
         disk: where those images are kept that do not fit into memory.
         index: search galleries through it; None compares with every image.
         dim: width of the models' features, to try the index beforehand; 0 does not try it.
+        past: where galleries are kept after every task, and searched after later ones, too; None does neither.
 
     Raises:
         InputError: an image cannot be read, not one query of a test set has a match, or an index cannot be made of a
@@ -75,8 +80,9 @@ class Evaluator:
         disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
         index: FaissIndex | None = None,
         dim: int = 0,
+        past: PastGalleries | None = None,
     ) -> None:
-        self.tests, self.index = tests, index
+        self.tests, self.index, self.past = tests, index, past
         self.protocol: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter}
         self.extraction: dict[str, Any] = {"flip": flip, "batch_size": batch_size}
         self.images: list[tuple[Images, Images]] = []
@@ -98,31 +104,35 @@ class Evaluator:
         return [path for pair in self.images for images in pair for path in images.skipped]
 
     def evaluate(
-        self, model: Embedder, *, once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score()
+        self,
+        model: Embedder,
+        *,
+        once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score(),
+        task: int | None = None,
     ) -> list[TestFigures]:
         """The figures of every test set, in order.
 
         Args:
             model: whose features are compared.
             once: calls what it is given; where several processes extract together, in one of them only.
+            task: from 0, whose gallery is kept and after which past ones are searched, too; None does neither.
+
+        Raises:
+            InputError: a gallery of an earlier task is gone.
         """
         figures = []
-        for test, images in zip(self.tests, self.images, strict=True):
+        for place, images in enumerate(self.images):
             query, gallery = images
             features = model.extract(query, **self.extraction), model.extract(gallery, **self.extraction)
-            figures.append(once(partial(self._figures, test, images, features, model.mean.device)))
+            figures.append(once(partial(self._figures, place, features, model.mean.device, task)))
         return figures
 
     def _figures(
-        self,
-        test: QueryGallery,
-        images: tuple[Images, Images],
-        features: tuple[np.ndarray, np.ndarray],
-        device: torch.device,
+        self, place: int, features: tuple[np.ndarray, np.ndarray], device: torch.device, task: int | None
     ) -> TestFigures:
+        test, images = self.tests[place], self.images[place]
         query = images[0]
-        searches = searches_of(self.index, test, images, features[1], self.protocol["metric"])
-        results = evaluate_splits(test, images, features, searches, max_rank=MAX_RANK, device=device, **self.protocol)
+        results = self._ranked(place, features, device)
         identity_aps: dict[int, list[float]] = {int(pid): [] for pid in np.unique(query.pids)}
         valid = np.zeros(len(query), dtype=bool)
         for (rows, _), result in zip(split_rows(test, *images), results, strict=True):
@@ -130,11 +140,27 @@ class Evaluator:
             for pid, ap in zip(query.pids[rows], result.ap, strict=True):
                 if not np.isnan(ap):
                     identity_aps[int(pid)].append(ap)
+        metrics = figures_of(average_evaluations(results))
+        crossed: list[dict[str, float]] = []
+        if self.past is not None and task is not None:
+            self.past.keep(task, place, features[1])
+            for earlier in range(task):
+                gallery = self.past.read(earlier, place, features[1].shape)
+                ranked = self._ranked(place, (features[0], gallery), device)
+                crossed.append(figures_of(average_evaluations(ranked)))
+            crossed.append(metrics)
         return TestFigures(
-            figures_of(average_evaluations(results)),
+            metrics,
             {pid: 100 * float(np.mean(aps)) for pid, aps in identity_aps.items() if aps},
             int(valid.sum()),
+            tuple(crossed),
         )
+
+    def _ranked(self, place: int, features: tuple[np.ndarray, np.ndarray], device: torch.device) -> list[Evaluation]:
+        """The splits of a test set, by features of queries (Q, D) and gallery (G, D)."""
+        test, images = self.tests[place], self.images[place]
+        searches = searches_of(self.index, test, images, features[1], self.protocol["metric"])
+        return evaluate_splits(test, images, features, searches, max_rank=MAX_RANK, device=device, **self.protocol)
 
 
 def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera_filter: bool) -> None:

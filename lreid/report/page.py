@@ -26,6 +26,7 @@ from lreid.report.table_sections import (
     cost,
     differing_keys,
     hardest,
+    past_galleries,
     protocol,
     results_matrix,
     settings,
@@ -39,6 +40,7 @@ MOST_NAMED = 4  # methods whose names have room in a title
 SECTIONS = (
     learning_curves,
     results_matrix,
+    past_galleries,
     gallery_curves,
     accuracy,
     alignment,

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Row, Table, render
 from lreid.report.tables import COST, FIGURES, Column, counted, group_figures, number, spread_text
-from lreid.results import KINDS, Results, average, is_trained, matrix
+from lreid.results import KINDS, Results, average, cross_average, is_trained, matrix
 
 HARDEST = 15  # identities listed
 PLAIN = (
@@ -25,6 +25,8 @@ PLAIN = (
     ("unseen_rank1", "Rank-1, unseen"),
     ("merged_mAP", "mAP, unseen merged"),
     ("merged_rank1", "Rank-1, unseen merged"),
+    ("reindex_free_mAP", "mAP, old galleries"),
+    ("reindex_free_rank1", "Rank-1, old galleries"),
     ("mean_over_tasks_mAP", "mAP, mean over tasks"),
     ("forward_transfer", "forward transfer"),
 )
@@ -114,6 +116,32 @@ def results_matrix(groups: Sequence[Group], where: str) -> Markup:
     ]
     note = "mAP after every task, Rank-1 below it. Dashed and slanted: before the domain was trained."
     return render("matrix.html", title=f"Results matrix{where}", note=note, matrices=matrices, several=several)
+
+
+def past_galleries(groups: Sequence[Group], where: str) -> Markup:
+    """New queries in old galleries, of each group with ``EVAL.CROSS_MODEL``: the mean over its runs."""
+    sections = []
+    for group, label in zip(groups, labels(groups), strict=True):
+        runs = [run for run in group.runs if run.get("cross_model")]
+        tasks = min((len(run["mAP"]) for run in runs), default=0)
+        if tasks < 2:
+            continue
+        title = f"Queries in past galleries{where}" + (f", {label}" if len(groups) > 1 else "")
+        lines = []
+        for row in range(tasks):
+            cells: list[str | Cell] = [f"{row + 1} {runs[0]['tasks'][row]}"]
+            for past in range(tasks):
+                found = [cross_average(run, "mAP", row, past) for run in runs] if past <= row else []
+                known = [each for each in found if each is not None]
+                cells.append(Cell(number(fmean(known)), fmean(known)) if known else Cell("", None))
+            lines.append(Row(group.name, cells))
+        note = (
+            "mAP of the queries of the model after the row's task in the galleries that the model after the column's "
+            "task had extracted, without extracting them anew; mean over the test sets it had been trained on."
+        )
+        heads = ["after task", *(f"gallery of {past + 1}" for past in range(tasks))]
+        sections.append(render("table.html", title=title, note=note, table=Table(title, heads, lines)))
+    return Markup("\n").join(sections)
 
 
 def mean_results(runs: Sequence[Results]) -> Results:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
-from lreid.results import KINDS, METRICS, Results, average, is_trained
+from lreid.results import KINDS, METRICS, Results, average, cross_average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -33,10 +33,13 @@ FIGURES = (
     Column("unseen_rank1", "unseen R1"),
     Column("merged_mAP", "merged mAP"),
     Column("merged_rank1", "merged R1"),
+    Column("reindex_free_mAP", "re-index-free mAP"),
+    Column("reindex_free_rank1", "re-index-free R1"),
     Column("mean_over_tasks_mAP", "mean mAP"),
     Column("forgetting", "forgetting", signed=True),
     Column("plasticity", "plasticity", signed=True),
 )
+OPTIONAL = ("merged_", "reindex_free_")  # figures that some runs have
 COST = (
     Column("exemplars", "exemplars", digits=0),
     Column("train_seconds", "train s", digits=0),
@@ -104,7 +107,32 @@ def task_table(results: Results) -> str:
     ]
     if changes:
         lines.append(", ".join(changes))
+    if results.get("cross_model") and len(rows) > 1:
+        lines += ["", past_gallery_table(results)]
     return "\n".join(lines)
+
+
+def past_gallery_table(results: Results) -> str:
+    """The mAP of every model's queries (rows) in the galleries of every model up to it (columns).
+
+    Means over the seen test sets whose domain the model of the column had been trained on.
+
+    Args:
+        results: of a run with ``EVAL.CROSS_MODEL``.
+    """
+    rows = [
+        [
+            f"{row + 1} {results['tasks'][row]}",
+            *(number(cross_average(results, "mAP", row, past)) for past in range(row + 1)),
+        ]
+        for row in range(len(results["mAP"]))
+    ]
+    free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
+    return (
+        "mAP, queries of the row's model in the seen galleries of the column's model\n\n"
+        + text_table(["after task", *(str(row + 1) for row in range(len(rows)))], rows)
+        + f"\nevery gallery as its domain's own model left it: {' / '.join(free)}"
+    )
 
 
 def comparison_table(
@@ -143,7 +171,7 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     known = {key for run in runs for key in run["summary"]}
-    figures = tuple(column for column in FIGURES if column.key in known or not column.key.startswith("merged_"))
+    figures = tuple(column for column in FIGURES if column.key in known or not column.key.startswith(OPTIONAL))
     columns = figures + (COST if cost else ()) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]

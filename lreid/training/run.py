@@ -27,7 +27,7 @@ from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import keep_freed_memory, pick_device
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation import CurveObserver, Evaluator, Observer, SwitchObserver, TeacherDivergence
+from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
 from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
@@ -113,7 +113,8 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
-    evaluator = evaluator_of(cfg, benchmark, method.model.dim)
+    past = PastGalleries(folder.path / "galleries") if cfg.EVAL.CROSS_MODEL else None
+    evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
     accuracy = accuracy_evaluator_of(cfg, benchmark)
     results = new_results(cfg, benchmark, protocol, evaluator)
     results["exemplars"] = method.exemplars

@@ -212,7 +212,7 @@ class Trainer:
 
     def _evaluate(self, task: Task) -> None:
         started = time.perf_counter()
-        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
+        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
         if self.accuracy is not None:
             ledger.add_accuracies(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
             self.results["alignment"].append(self.accuracy.alignment(self.method, task))

@@ -1,0 +1,50 @@
+"""Galleries as earlier models saw them, for retrieval without re-indexing: new queries in old galleries.
+
+Source of the task: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from lreid.errors import InputError
+from lreid.files import write_atomically
+
+
+class PastGalleries:
+    """Features of the galleries after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
+
+    Args:
+        folder: made where it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, task: int, test: int, features: np.ndarray) -> None:
+        """Those (G, D) of a test set after a task, both from 0."""
+        write_atomically(self._path(task, test), lambda file: np.save(file, features))
+
+    def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
+        """What :meth:`keep` was given.
+
+        Raises:
+            InputError: the file is missing, damaged or of another shape.
+        """
+        path = self._path(task, test)
+        try:
+            features = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
+            raise InputError(
+                f"{path}: {reason}; EVAL.CROSS_MODEL searches the galleries of earlier tasks: put the file back, or "
+                "start again with another --out"
+            ) from None
+        if features.shape != shape or features.dtype != np.float32:
+            raise InputError(f"{path}: holds features of another gallery or network; start again with another --out")
+        return features
+
+    def _path(self, task: int, test: int) -> Path:
+        return self.folder / f"task-{task + 1:02d}-test-{test + 1}.npy"

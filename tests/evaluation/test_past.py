@@ -1,0 +1,88 @@
+"""New queries in old galleries: the figures of every pair of models, kept over a break."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import broken_off, tiny_config
+
+from lreid.apps.test import score_checkpoints
+from lreid.errors import InputError
+from lreid.evaluation import PastGalleries
+from lreid.report.tables import past_gallery_table
+from lreid.results import cross_average, fault
+from lreid.training.run import train
+
+TWO = {"BENCHMARK.TRAIN": ["synthetic:plaza", "synthetic:campus"], "BENCHMARK.TASKS_PER_DATASET": 1}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    out = tmp_path_factory.mktemp("past") / "run"
+    return out, train(tiny_config(TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2), out)
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
+    """The test tool extracts everything anew."""
+    out, results = run
+    tested = {each["test"]: each for each in score_checkpoints([out], cross_model=True)["cross_model"]}
+    for gallery, metrics in results["cross_model"].items():
+        for metric in ("mAP", "rank1"):
+            whole = tested[gallery][metric]
+            expected = [row[: place + 1] for place, row in enumerate(whole)]
+            assert [len(row) for row in metrics[metric]] == [1, 2]
+            for found, wanted in zip(metrics[metric], expected, strict=True):
+                assert found == pytest.approx(wanted, abs=1e-3)
+    columns = {gallery["name"]: place for place, gallery in enumerate(results["galleries"])}
+    for gallery, metrics in results["cross_model"].items():  # in its own gallery a model has its plain figure
+        assert [row[-1] for row in metrics["mAP"]] == [row[columns[gallery]] for row in results["mAP"]]
+
+
+@pytest.mark.slow
+def test_the_summary_takes_every_gallery_as_its_own_model_left_it(run: tuple[Path, dict]) -> None:
+    _, results = run
+    crossed = results["cross_model"]
+    for metric in ("mAP", "rank1"):
+        wanted = (crossed["plaza"][metric][1][0] + crossed["campus"][metric][1][1]) / 2
+        assert results["summary"][f"reindex_free_{metric}"] == pytest.approx(wanted)
+    assert cross_average(results, "mAP", 1, 0) == crossed["plaza"]["mAP"][1][0]
+    assert "queries of the row's model" in past_gallery_table(results)
+    assert "gallery of 2" in (run[0] / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_broken_run_goes_on_to_the_same_figures(run: tuple[Path, dict], tmp_path: Path) -> None:
+    cfg = tiny_config(TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2)
+    broken_off(cfg, tmp_path / "run", 3)
+    resumed = train(cfg, tmp_path / "run", resume=True)
+    assert resumed["cross_model"] == run[1]["cross_model"] and resumed["summary"] == run[1]["summary"]
+
+
+def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
+    past = PastGalleries(tmp_path)
+    features = np.ones((3, 2), np.float32)
+    past.keep(0, 1, features)
+    assert np.array_equal(past.read(0, 1, (3, 2)), features)
+    file = tmp_path / "task-01-test-2.npy"
+    with pytest.raises(InputError, match=f"^{re.escape(str(file))}: holds features of another gallery or network"):
+        past.read(0, 1, (3, 4))
+    for content in (b"half a fi", np.lib.format.magic(1, 0)):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=r"task-01-test-2.npy: cannot be read \("):
+            past.read(0, 1, (3, 2))
+    file.unlink()
+    with pytest.raises(InputError, match="task-01-test-2.npy: no such file; EVAL.CROSS_MODEL searches the galleries"):
+        past.read(0, 1, (3, 2))
+
+
+@pytest.mark.slow
+def test_damaged_matrices_are_told(run: tuple[Path, dict]) -> None:
+    _, results = run
+    assert fault(results) is None
+    one_row = {"plaza": results["cross_model"]["plaza"], "campus": {"mAP": [[1.0]]}}
+    assert "cross_model of 'campus'" in str(fault(results | {"cross_model": one_row}))
+    assert "is not of the galleries" in str(fault(results | {"cross_model": {"plaza": {}}}))
