@@ -26,21 +26,25 @@ class Metric(NamedTuple):
     Attributes:
         name: its key in ``results.json``, and behind ``seen_`` and ``unseen_`` in the summary.
         title: heading in tables.
+        label: the same in words.
         of: takes a :class:`lreid.retrieval.Evaluation`, gives a fraction in [0, 1].
+        main: it stands in tables for a terminal and for print, and has a learning curve.
     """
 
     name: str
     title: str
+    label: str
     of: Callable[[Any], float]
+    main: bool = False
 
 
 # Whatever is added here is computed after every task, averaged, saved, checked and shown.
 METRICS = (
-    Metric("mAP", "mAP", lambda ranked: ranked.mAP),
-    Metric("mINP", "mINP", lambda ranked: ranked.mINP),
-    Metric("rank1", "R1", lambda ranked: ranked.cmc[0]),
-    Metric("rank5", "R5", lambda ranked: ranked.cmc[4]),
-    Metric("rank10", "R10", lambda ranked: ranked.cmc[9]),
+    Metric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
+    Metric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),
+    Metric("rank1", "R1", "Rank-1", lambda ranked: ranked.cmc[0], main=True),
+    Metric("rank5", "R5", "Rank-5", lambda ranked: ranked.cmc[4]),
+    Metric("rank10", "R10", "Rank-10", lambda ranked: ranked.cmc[9]),
 )
 MAX_RANK = 10  # length of the CMC curve that these need
 
@@ -74,6 +78,10 @@ class Results(TypedDict, total=False):
     content: dict[str, list[str]]  # fingerprints of the images of each of "tasks" and "galleries"
     seed: int
     config: dict[str, Any]  # of all keys those that tell runs apart
+    command: str  # that trains the same
+    changed: dict[
+        str, Any
+    ]  # by key of the config what the files of method and benchmark set, where the run has another
     ap: str  # convention of average precision
     tasks: list[str]
     task_identities: list[int]  # how many each task has
@@ -143,6 +151,8 @@ def start(
     content: dict[str, list[str]],
     seed: int,
     config: dict[str, Any],
+    command: str,
+    changed: dict[str, Any],
     ap: str,
     tasks: Sequence[str],
     task_identities: Sequence[int],
@@ -161,6 +171,8 @@ def start(
         "content": content,
         "seed": seed,
         "config": config,
+        "command": command,
+        "changed": changed,
         "ap": ap,
         "tasks": list(tasks),
         "task_identities": list(task_identities),
@@ -462,6 +474,8 @@ FORM = {
     "content?": {str: [str]},
     "config?": {},
     "cross_model?": {str: {str: [[NUMBER]]}},
+    "command?": str,
+    "changed?": {},
     "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
     "identity_names?": {str: {str: str}},
     "seconds?": {str: NUMBER},
@@ -476,6 +490,7 @@ FORM = {
     "gradient_norms?": [{"task": int, str: [FIGURE]}],
     "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
     "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}},
+    "accuracy_curve?": [{"images": int, "accuracy": {str: {"class": NUMBER, "task": NUMBER}}}],
     "alignment?": [{str: NUMBER}],
     "versions?": {str: str},
 }

@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from markupsafe import Markup
-
 from lreid.apps.sweep import read_run
 from lreid.apps.visual import image_sections
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
 from lreid.report.groups import grouped, require_one_run_a_seed
+from lreid.report.page import links_in
+from lreid.report.rendering import Panel
 from lreid.results import Results
 
 
@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> None:
         write_report(folder)
     if args.html or args.images:
         sections = _images_of_runs(folders, runs, args.blur) if args.images else []
-        write_page(args.html or folders[0] / "report.html", runs, more=sections)
+        path = args.html or folders[0] / "report.html"
+        write_page(path, runs, folders=folders, more=sections, links=links_in(path.parent) if len(runs) == 1 else ())
 
 
 def _folders(named: list[Path]) -> list[Path]:
@@ -54,10 +55,10 @@ def _folders(named: list[Path]) -> list[Path]:
     return list(folders.values())
 
 
-def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> list[Markup]:
+def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> list[Panel]:
     """Sections about the first run of each group."""
     groups = grouped(runs)
-    sections: list[Markup] = []
+    sections: list[Panel] = []
     for group in groups:
         folder = next(each for each, run in zip(folders, runs, strict=True) if run is group.runs[0])
         where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""

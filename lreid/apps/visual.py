@@ -12,7 +12,6 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import torch
-from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
@@ -29,7 +28,7 @@ from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
 from lreid.report import ranked
 from lreid.report.chart_sections import Chart
-from lreid.report.rendering import render
+from lreid.report.rendering import Panel, panel
 from lreid.report.svg import Dot, common_box, dot_keys, scatter
 from lreid.retrieval.arrays import unit_rows
 
@@ -38,7 +37,7 @@ ON_THE_MAP = 10  # identities
 PER_IDENTITY = 12  # images of each, at most
 
 
-def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Markup]:
+def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Panel]:
     """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 
     Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
@@ -48,9 +47,6 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Ma
         run: a run folder with checkpoints; its data must be there.
         where: behind the titles, to tell runs apart.
         blur: blur the images.
-
-    Returns:
-        HTML.
 
     Raises:
         InputError: there is no checkpoint, or the data is not there.
@@ -83,7 +79,7 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Ma
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}{where}", note=note))
         maps.append(_feature_maps(test, images, models, where))
-    return [ranked.ranked_sections(rankings), *maps]
+    return [*map(ranked.ranked_panel, rankings), *maps]
 
 
 @torch.inference_mode()
@@ -157,7 +153,7 @@ class _Attended:
 
 def _feature_maps(
     test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str
-) -> Markup:
+) -> Panel:
     """The section with identities of a test set in the plane, by each model."""
     query, names = images[0], test.names
     everybody = sorted(set(query.pids.tolist()))
@@ -188,7 +184,7 @@ def _feature_maps(
     legend = dot_keys([names.identity(pid) for pid in identities], shapes=False)
     legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
     title = f"Map of features, {test.name}{where}"
-    return render("charts.html", title=title, note=note, legend=legend, charts=charts, table=None)
+    return panel("charts.html", title, note, legend=legend, charts=charts, table=None)
 
 
 def _last_checkpoints(run: Path) -> dict[int, Path]:

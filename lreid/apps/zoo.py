@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import json
 import logging
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
-from lreid.config import CONFIGS, FREE_KEYS, differing_keys, leaves, load_config, method_title
+from lreid.config import leaves
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
 from lreid.devices import pick_device
@@ -29,6 +28,7 @@ from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
 from lreid.results import read as read_results
+from lreid.training.command import command_of
 from lreid.training.run import recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
@@ -269,27 +269,6 @@ class TestSets:
         if protocol != card.protocol:
             faults.append(f"tested on other images ({protocol}, on the card {card.protocol})")
         return figures, faults
-
-
-def command_of(cfg: CfgNode) -> str:
-    """The command that trains what a config describes, from the top of the source tree."""
-    cfg = with_method_defaults(cfg)
-    files = [
-        file
-        for file in (
-            CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml",
-            CONFIGS / "methods" / f"{method_title(cfg)}.yaml",
-        )
-        if file.exists()
-    ]
-    base, values = with_method_defaults(load_config(files)), dict(leaves(cfg))
-    changed = [key for key in differing_keys(cfg, base) if key not in FREE_KEYS and key != "SEED"]
-    words = ["python", "tools/train.py"]
-    for file in files:
-        words += ["--config", str(file.relative_to(CONFIGS.parent))]
-    for key in ("SEED", *changed):
-        words += [key, str(values[key])]
-    return shlex.join(words)
 
 
 def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:

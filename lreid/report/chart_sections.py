@@ -1,7 +1,7 @@
 """Sections of charts: figures after every task, terms of the loss, first updates of a task. A group of runs is a line.
 
-Every section takes the groups of one benchmark and what stands behind its title to tell benchmarks apart, and is empty
-where nothing was measured.
+Every function takes the groups of one benchmark and what stands behind a title to tell benchmarks apart, and gives its
+section in a list, which is empty where nothing was measured.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from lreid.report.groups import Group, labels
-from lreid.report.rendering import Cell, Row, Table, render
+from lreid.report.rendering import Cell, Panel, Row, Table, panel
 from lreid.report.svg import Line, line_chart, line_keys, line_style, spread_ticks
 from lreid.report.tables import mean_and_std, spread_text
-from lreid.results import KINDS, Kind, Results, curve, falls_and_rises, identity_changes, task_changes
+from lreid.results import KINDS, METRICS, Kind, Results, curve, falls_and_rises, identity_changes, task_changes
 
-METRICS = (("mAP", "mAP"), ("rank1", "Rank-1"))
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
 SIDES = ("forgetting", "plasticity")
 GALLERY_FIGURES = ("first mAP", "best mAP", "last mAP", *SIDES)
@@ -40,28 +39,28 @@ class Chart(NamedTuple):
 # ---------------------------------------------------------------- after every task
 
 
-def learning_curves(groups: Sequence[Group], where: str) -> Markup:
+def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
     One group has both averages in a chart, several have a chart for each. Methods that learn all tasks at once are
     level lines.
     """
     charts = []
-    for metric, title in METRICS:
+    for metric in filter(lambda each: each.main, METRICS):
         lines: dict[str, list[Line]] = {
-            kind: lines_of(groups, partial(_averages, metric=metric, kind=kind)) for kind in KINDS
+            kind: lines_of(groups, partial(_averages, metric=metric.name, kind=kind)) for kind in KINDS
         }
-        charts += task_charts(groups, title, {kind: each for kind, each in lines.items() if each})
+        charts += task_charts(groups, metric.label, {kind: each for kind, each in lines.items() if each})
     note = "Seen: mean over the test sets whose domain has been trained by then." + band_note(groups)
     return chart_section(groups, f"Learning curve{where}", note, charts)
 
 
-def gallery_curves(groups: Sequence[Group], where: str) -> Markup:
+def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision on each of several test sets; an upright line stands where its domain is trained."""
     known = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in known}
     if len(kinds) < 2:
-        return Markup()
+        return []
     charts = []
     for name, kind in kinds.items():
         first = max(gallery["first_task"] or 0 for gallery in known if gallery["name"] == name)
@@ -71,7 +70,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> Markup:
     return chart_section(groups, f"Every test set{where}", note, charts)
 
 
-def accuracy(groups: Sequence[Group], where: str) -> Markup:
+def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
     """Accuracy of each classifier after every task, mean over the tasks so far, where ``EVAL.ACCURACY`` measured it.
 
     One group has all classifiers in a chart, several have a chart for each.
@@ -91,7 +90,35 @@ def accuracy(groups: Sequence[Group], where: str) -> Markup:
     return chart_section(groups, f"Classification{where}", note, charts)
 
 
-def alignment(groups: Sequence[Group], where: str) -> Markup:
+def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Accuracy of each classifier against the images of the stream, where ``EVAL.CURVE_IMAGES`` measured it."""
+    runs = [run for group in groups for run in group.runs]
+    points = [point for run in runs for point in entries(run, "accuracy_curve")]
+    charts = []
+    for kind, title in CLASSIFICATIONS.items():
+        for name in dict.fromkeys(name for point in points for name in point["accuracy"]):
+            chart = line_chart(
+                lines_of(groups, partial(_while_learning, name=name, kind=kind)),
+                x_range=(0, max(point["images"] for point in points)),
+                x_label="images seen",
+                x_ticks=_image_ticks(max(point["images"] for point in points)),
+                title=f"{name.replace('_', ' ')}, {title}, by images seen",
+                dots=True,
+                y_max=100,
+            )
+            charts.append(Chart(f"{name.replace('_', ' ')}, {title}", chart))
+    note = (
+        "Accuracy in per cent on held-out images of the classes so far, mean over tasks, whenever so many more images "
+        "of the stream were seen (Contrast Scoring, Figs. 3-6)." + band_note(groups)
+    )
+    return chart_section(groups, f"Learning curve within tasks{where}", note, charts)
+
+
+def _image_ticks(last: int) -> list[tuple[float, str]]:
+    return [(last * part / 4, f"{round(last * part / 4):,}") for part in range(5)]
+
+
+def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
     """How near held-out images come to the stored ones of their class, mean over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
@@ -102,12 +129,12 @@ def alignment(groups: Sequence[Group], where: str) -> Markup:
     return chart_section(groups, f"Stored and held-out images{where}", note, charts)
 
 
-def forgetting(groups: Sequence[Group], where: str) -> Markup:
+def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     """What every task takes from test identities and what it gives them: charts over the tasks, a table by test set."""
     lines = {key: lines_of(groups, partial(_changes, side=side)) for side, key in enumerate(SIDES)}
     lines = {key: each for key, each in lines.items() if each}
     if not lines:
-        return Markup()
+        return []
     if len(groups) == 1:
         charts = [_forgetting_chart(groups, "Points of AP", one_group(lines))]
     else:
@@ -148,7 +175,7 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 # ---------------------------------------------------------------- while training
 
 
-def losses(groups: Sequence[Group], where: str) -> Markup:
+def losses(groups: Sequence[Group], where: str) -> list[Panel]:
     """A chart for each term of the loss, as their sizes differ."""
     total = total_tasks(groups)
     charts = []
@@ -165,7 +192,7 @@ def losses(groups: Sequence[Group], where: str) -> Markup:
     return chart_section(groups, f"Loss{where}", note, charts)
 
 
-def drift(groups: Sequence[Group], where: str) -> Markup:
+def drift(groups: Sequence[Group], where: str) -> list[Panel]:
     """How far features of stored and of test images move in the first updates after a task switch."""
     charts = [
         chart
@@ -177,7 +204,7 @@ def drift(groups: Sequence[Group], where: str) -> Markup:
     return chart_section(groups, f"Drift{where}", note, charts)
 
 
-def feature_gradients(groups: Sequence[Group], where: str) -> Markup:
+def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
     """Norm of the gradient of the loss by features of stored and of incoming images, in the same updates."""
     charts = [
         chart
@@ -209,16 +236,16 @@ def _switch_charts(groups: Sequence[Group], key: str, path: tuple[str, ...], tit
 
 def chart_section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
-) -> Markup:
-    """Charts side by side, of several groups below the legend of their lines, and a table; empty without charts."""
+) -> list[Panel]:
+    """Charts side by side, of several groups below the legend of their lines, and a table; nothing without charts."""
     if not charts:
-        return Markup()
+        return []
     names = [
         Line(group.name, (), line_style(place), label=label)
         for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True))
     ]
     legend = line_keys(names) if len(groups) > 1 else ""
-    return render("charts.html", title=title, note=note, legend=legend, charts=charts, table=table)
+    return [panel("charts.html", title, note, legend=legend, charts=charts, table=table)]
 
 
 def task_charts(groups: Sequence[Group], title: str, lines: dict[str, list[Line]]) -> list[Chart]:
@@ -337,6 +364,11 @@ def _anytime(runs: Sequence[Results], name: str, kind: str) -> Points:
     summaries = [run["accuracy_summary"] for run in runs if run.get("accuracy_summary")]
     rows = [summary[name][kind]["anytime_accuracy"] for summary in summaries if name in summary]
     return enumerate(zip(*rows, strict=False), start=1)
+
+
+def _while_learning(runs: Sequence[Results], name: str, kind: str) -> Points:
+    for points in zip(*(entries(run, "accuracy_curve") for run in runs), strict=False):
+        yield points[0]["images"], [point["accuracy"].get(name, {}).get(kind) for point in points]
 
 
 def _alignment(runs: Sequence[Results]) -> Points:

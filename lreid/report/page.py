@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-
-from markupsafe import Markup
+from typing import NamedTuple
+from urllib.parse import quote
 
 from lreid.files import write_text
 from lreid.report.chart_sections import (
     accuracy,
+    accuracy_within_tasks,
     alignment,
     drift,
     feature_gradients,
@@ -19,19 +22,20 @@ from lreid.report.chart_sections import (
     losses,
 )
 from lreid.report.groups import grouped
-from lreid.report.rendering import render
+from lreid.report.rendering import Panel, anchored, panel, render
 from lreid.report.table_sections import (
     cards,
     comparison,
     cost,
     differing_keys,
     hardest,
+    made_by,
     past_galleries,
     protocol,
     results_matrix,
     settings,
 )
-from lreid.report.tables import counted
+from lreid.report.tables import counted, duration
 from lreid.results import Results
 from lreid.results import read as read_results
 
@@ -43,15 +47,43 @@ SECTIONS = (
     past_galleries,
     gallery_curves,
     accuracy,
+    accuracy_within_tasks,
     alignment,
     forgetting,
     losses,
     drift,
     feature_gradients,
     hardest,
+    made_by,
     differing_keys,
     protocol,
 )
+OPEN = 2  # of the sections of several runs
+REFRESH = 20  # seconds
+BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run
+Links = Sequence[tuple[str, str]]  # text and address
+
+
+class Progress(NamedTuple):
+    """How far a run is that goes on.
+
+    Attributes:
+        task, tasks: the one at hand, from 1, and how many there are.
+        epoch, epochs: of the task, those that are done.
+        left: seconds to the end of the run as far as one can tell, None before that.
+        at: time of day.
+    """
+
+    task: int
+    tasks: int
+    epoch: int
+    epochs: int
+    left: float | None
+    at: str
+
+    def __str__(self) -> str:
+        left = "" if self.left is None else f", {duration(self.left)} left"
+        return f"task {self.task} of {self.tasks}, epoch {self.epoch} of {self.epochs}{left}"
 
 
 def write_report(run_dir: str | Path) -> Path:
@@ -67,11 +99,29 @@ def write_report(run_dir: str | Path) -> Path:
         InputError: there are no results to read, or the page cannot be written.
     """
     path = Path(run_dir) / "report.html"
-    write_page(path, [read_results(Path(run_dir) / "results.json")])
+    write_page(path, [read_results(Path(run_dir) / "results.json")], links=links_in(path.parent))
     return path
 
 
-def write_page(path: Path, runs: Sequence[Results], *, more: Sequence[Markup] = ()) -> None:
+def links_in(folder: Path) -> Links:
+    """Links from the page of a run to what else its folder holds: files of :data:`BESIDE`, pages of ``lreid test``."""
+    found = [(name, name) for name in BESIDE if (folder / name).exists()]
+    for page in sorted(folder.glob("test/**/ranked.html")):
+        below = page.relative_to(folder)
+        name = "/".join(below.parts[1:-1])
+        found.append((f"ranked images{', ' * bool(name)}{name}", quote(below.as_posix())))
+    return found
+
+
+def write_page(
+    path: Path,
+    runs: Sequence[Results],
+    *,
+    folders: Sequence[Path] = (),
+    more: Sequence[Panel] = (),
+    links: Links = (),
+    progress: Progress | None = None,
+) -> None:
     """Writes a page about runs.
 
     The page is whole in itself, readable on a phone and without JavaScript, and follows the reader's light or dark
@@ -81,31 +131,56 @@ def write_page(path: Path, runs: Sequence[Results], *, more: Sequence[Markup] = 
     Args:
         path: of the page.
         runs: contents of ``results.json``; of unfinished runs too.
-        more: sections with images, HTML.
+        folders: of each of them, which the page leads to; or none.
+        more: sections with images.
+        links: to other files.
+        progress: of a run that goes on; the page renews itself until it is written without.
 
     Raises:
         InputError: the page cannot be written.
     """
     groups = grouped(runs)
     names = list(dict.fromkeys(group.benchmark for group in groups))
+    tables = [*comparison(groups), *cost(groups)] if len(runs) > 1 else []
     benchmarks = []
     for name in names:
         here = [group for group in groups if group.benchmark == name]
         where = f", {name}" if len(names) > 1 else ""
-        sections = filter(None, (make(here, where) for make in SECTIONS))
-        benchmarks.append(("; ".join(group.name for group in here), list(sections)))
+        benchmarks.append(
+            ("; ".join(group.name for group in here), [each for make in SECTIONS for each in make(here, where)])
+        )
+    facts = [*settings(runs), *_folders(path, runs, folders)]
+    everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])
+    left = iter(everything)
     page = render(
         "report.html",
         title=_title(runs),
         intro=_intro(runs),
-        unfinished=_unfinished(runs),
+        links=links,
+        state=f"Running: {progress}. Written {progress.at}; this page renews itself."
+        if progress
+        else _unfinished(runs),
+        refresh=REFRESH if progress else 0,
         cards=cards(runs[0]) if len(runs) == 1 else [],
-        tables=[comparison(groups), cost(groups)] if len(runs) > 1 else [],
-        benchmarks=benchmarks,
-        more=more,
-        settings=settings(runs),
+        tables=list(islice(left, len(tables))),
+        benchmarks=[(name, list(islice(left, len(panels)))) for name, panels in benchmarks],
+        more=list(islice(left, len(more))),
+        facts=list(left),
+        all=everything,
+        open=OPEN if len(groups) > 1 else len(everything),
     )
     write_text(path, page)
+
+
+def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
+    """Links from a page about several runs to theirs."""
+    known = []
+    for run, folder in zip(runs, folders, strict=len(folders) > 0):
+        below = Path(os.path.relpath(folder, page.parent))
+        inside = [("report", "report.html"), *links_in(folder)]
+        links = [(text, f"{quote(below.as_posix())}/{address}") for text, address in inside]
+        known.append((f"{run['method']} on {run['benchmark']}, seed {run['seed']}", links))
+    return [panel("runs.html", "Runs", "", runs=known)] if len(known) > 1 else []
 
 
 def _title(runs: Sequence[Results]) -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from markupsafe import Markup
 from PIL import Image, ImageFilter
 
 from lreid.files import write_text
-from lreid.report.rendering import render
+from lreid.report.rendering import Panel, anchored, render
 
 HEIGHT = 144  # pixels of a thumbnail
 
@@ -99,7 +98,9 @@ class Section:
     wide: bool = False
 
 
-def write_ranked(path: Path, title: str, intro: Sequence[str], sections: Sequence[Section]) -> None:
+def write_ranked(
+    path: Path, title: str, intro: Sequence[str], sections: Sequence[Section], *, links: Sequence[tuple[str, str]] = ()
+) -> None:
     """Writes the page, through a temporary file.
 
     Args:
@@ -107,18 +108,21 @@ def write_ranked(path: Path, title: str, intro: Sequence[str], sections: Sequenc
         title: heading and title of the page.
         intro: lines below the heading.
         sections: see :class:`Section`.
+        links: to other files, text and address each.
 
     Raises:
         InputError: the page cannot be written; one that was there stays.
     """
-    write_text(path, render("ranked.html", title=title, intro=intro, sections=ranked_sections(sections)))
+    panels = anchored(map(ranked_panel, sections))
+    write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
 
 
-def ranked_sections(sections: Sequence[Section]) -> Markup:
-    """The legend of the verdicts and the sections, HTML."""
-    found = {match.verdict for section in sections for each in section.rankings for match in each.matches}
+def ranked_panel(section: Section) -> Panel:
+    """The section of a page, with the legend of its verdicts."""
+    found = {match.verdict for each in section.rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in found]
-    return render("ranked_sections.html", verdicts=VERDICTS, used=used, sections=sections)
+    body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)
+    return Panel(section.title, section.note, body, section.wide)
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,38 @@ class Table(NamedTuple):
     def is_number(self, column: int) -> bool:
         """Whether a column holds nothing but numbers."""
         return all(isinstance(row.cells[column], Cell) for row in self.rows)
+
+
+class Panel(NamedTuple):
+    """A section of a page, which can be opened and closed.
+
+    Attributes:
+        title: heading.
+        note: a line about what it shows, or empty.
+        body: what it shows.
+        wide: the images in it are wider than high, as those of vehicles.
+    """
+
+    title: str
+    note: str
+    body: Markup
+    wide: bool = False
+
+
+def panel(template: str, title: str, note: str, **values: Any) -> Panel:
+    """A section whose body is made by a template, see :func:`render`."""
+    return Panel(title, note, render(template, title=title, **values))
+
+
+def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
+    """Each section with a name that links can lead to."""
+    named: dict[str, Panel] = {}
+    for each in panels:
+        name = re.sub(r"\W+", "-", each.title.lower()).strip("-") or "section"
+        while name in named:
+            name += "-"
+        named[name] = each
+    return list(named.items())
 
 
 def render(template: str, **values: Any) -> Markup:

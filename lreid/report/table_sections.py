@@ -1,7 +1,7 @@
 """Sections of figures and facts: tables of all groups, results matrices, the hardest identities, protocol, settings.
 
-Those that take ``where`` are about the groups of one benchmark; it stands behind the title to tell benchmarks apart. A
-section is empty where there is nothing to show.
+Those that take ``where`` are about the groups of one benchmark; it stands behind the title to tell benchmarks apart.
+All give sections in a list, which is empty where there is nothing to show.
 """
 
 from __future__ import annotations
@@ -10,23 +10,15 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from lreid.report.groups import Group, labels
-from lreid.report.rendering import Cell, Row, Table, render
-from lreid.report.tables import COST, FIGURES, Column, counted, group_figures, number, spread_text
-from lreid.results import KINDS, Results, average, cross_average, is_trained, matrix
+from lreid.report.rendering import Cell, Panel, Row, Table, panel
+from lreid.report.tables import COST, FIGURES, Column, counted, duration, group_figures, number, spread_text
+from lreid.results import KINDS, METRICS, Results, average, cross_average, is_trained, matrix
 
 HARDEST = 15  # identities listed
+SETS = {"seen": "seen", "unseen": "unseen", "merged": "unseen merged", "reindex_free": "old galleries"}
 PLAIN = (
-    ("seen_mAP", "mAP, seen"),
-    ("seen_rank1", "Rank-1, seen"),
-    ("unseen_mAP", "mAP, unseen"),
-    ("unseen_rank1", "Rank-1, unseen"),
-    ("merged_mAP", "mAP, unseen merged"),
-    ("merged_rank1", "Rank-1, unseen merged"),
-    ("reindex_free_mAP", "mAP, old galleries"),
-    ("reindex_free_rank1", "Rank-1, old galleries"),
+    *((f"{key}_{each.name}", f"{each.label}, {title}") for key, title in SETS.items() for each in METRICS),
     ("mean_over_tasks_mAP", "mAP, mean over tasks"),
     ("forward_transfer", "forward transfer"),
 )
@@ -55,21 +47,21 @@ def cards(results: Results) -> list[Card]:
     return shown
 
 
-def comparison(groups: Sequence[Group]) -> Markup:
+def comparison(groups: Sequence[Group]) -> list[Panel]:
     """The figures after the last task."""
     note = (
         "After the last task; mean ± standard deviation over seeds (n - 1). Runs of another protocol, config or AP "
         "convention stand in lines of their own. forgetting and plasticity: per task."
     )
-    return render("table.html", title="Comparison", note=note, table=_group_table("Comparison", groups, FIGURES))
+    return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
 
 
-def cost(groups: Sequence[Group]) -> Markup:
+def cost(groups: Sequence[Group]) -> list[Panel]:
     """Exemplars, time and memory."""
     if all(mean is None for spreads in group_figures(groups, COST) for mean, _ in spreads):
-        return Markup()
+        return []
     note = "Times are of the processor where a run has them, else of the clock."
-    return render("table.html", title="Cost", note=note, table=_group_table("Cost", groups, COST))
+    return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, COST))]
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
@@ -90,7 +82,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
     return Table(title, list(cells), rows, compared=columns is FIGURES)
 
 
-def results_matrix(groups: Sequence[Group], where: str) -> Markup:
+def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
     """The matrix of each group, the mean over its runs; of several groups each can be opened."""
     known = [
         (group, label, mean_results(group.runs))
@@ -98,7 +90,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> Markup:
         if any(group.runs[0]["mAP"])  # a row a task, empty where nothing is tested on
     ]
     if not known:
-        return Markup()
+        return []
     largest = max(max(row) for *_, results in known for row in results["mAP"]) or 1
     several = len(groups) > 1
     matrices = [
@@ -115,12 +107,12 @@ def results_matrix(groups: Sequence[Group], where: str) -> Markup:
         for group, label, results in known
     ]
     note = "mAP after every task, Rank-1 below it. Dashed and slanted: before the domain was trained."
-    return render("matrix.html", title=f"Results matrix{where}", note=note, matrices=matrices, several=several)
+    return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
 
 
-def past_galleries(groups: Sequence[Group], where: str) -> Markup:
+def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
     """New queries in old galleries, of each group with ``EVAL.CROSS_MODEL``: the mean over its runs."""
-    sections = []
+    panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
         tasks = min((len(run["mAP"]) for run in runs), default=0)
@@ -140,8 +132,8 @@ def past_galleries(groups: Sequence[Group], where: str) -> Markup:
             "task had extracted, without extracting them anew; mean over the test sets it had been trained on."
         )
         heads = ["after task", *(f"gallery of {past + 1}" for past in range(tasks))]
-        sections.append(render("table.html", title=title, note=note, table=Table(title, heads, lines)))
-    return Markup("\n").join(sections)
+        panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
+    return panels
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
@@ -179,20 +171,23 @@ def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, 
     return cells
 
 
-def hardest(groups: Sequence[Group], where: str) -> Markup:
+def hardest(groups: Sequence[Group], where: str) -> list[Panel]:
     """The identities with the lowest AP after the last task, mean over the finished runs of all groups.
 
     Conventions of AP have lists of their own. Merged test sets are left out: their people are in other ones too.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
-    return Markup("\n").join(
-        _hardest([run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else ""))
+    return [
+        each
         for ap in conventions
-    )
+        for each in _hardest(
+            [run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else "")
+        )
+    ]
 
 
-def _hardest(runs: Sequence[Results], where: str) -> Markup:
+def _hardest(runs: Sequence[Results], where: str) -> list[Panel]:
     runs = [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
     people: dict[tuple[str, Any], list[tuple[float, float]]] = {}  # AP now, best AP of each run
     for run in runs:
@@ -204,7 +199,7 @@ def _hardest(runs: Sequence[Results], where: str) -> Markup:
                 for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
                     people.setdefault((gallery, names.get(str(identity), identity)), []).append((now, top))
     if not people:
-        return Markup()
+        return []
     means = [
         {
             "gallery": gallery,
@@ -217,10 +212,31 @@ def _hardest(runs: Sequence[Results], where: str) -> Markup:
     means.sort(key=lambda person: person["now"])
     over = f", mean over {len(runs)} runs" if len(runs) > 1 else ""
     note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
-    return render("hardest.html", title=f"Hardest identities{where}", note=note, people=means[:HARDEST])
+    return [panel("hardest.html", f"Hardest identities{where}", note, people=means[:HARDEST])]
 
 
-def differing_keys(groups: Sequence[Group], where: str) -> Markup:
+def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
+    """The command of each group, and of a single one the keys of its config that are not those of its files."""
+    commands = [
+        (label, group.runs[0]["command"])
+        for label, group in zip(labels(groups), groups, strict=True)
+        if group.runs[0].get("command")
+    ]
+    if not commands:
+        return []
+    run = groups[0].runs[0]
+    changed = run.get("changed", {}) if len(groups) == 1 else {}
+    rows = [Row("", [key, _told(run["config"].get(key)), _told(value)]) for key, value in changed.items()]
+    table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
+    note = "The command trains the same." + (" It sets these keys to other values than the files." if rows else "")
+    return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
+
+
+def _told(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
     """The keys of the config in which the groups of a benchmark differ."""
     configs = [group.runs[0].get("config") or {} for group in groups]
     keys = dict.fromkeys(key for config in configs for key in config)
@@ -230,14 +246,14 @@ def differing_keys(groups: Sequence[Group], where: str) -> Markup:
         if key != "METHOD.NAME" and any(config.get(key) != configs[0].get(key) for config in configs)
     ]
     if not rows or len(groups) < 2:
-        return Markup()
+        return []
     title = "Config keys that differ"
     note = "Keys of the config whose values are not the same in all runs; a dash where a run does not have the key."
     table = Table(title, ["key", *labels(groups)], rows)
-    return render("table.html", title=f"{title}{where}", note=note, table=table)
+    return [panel("table.html", f"{title}{where}", note, table=table)]
 
 
-def protocol(groups: Sequence[Group], where: str) -> Markup:
+def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
     """What was tested and how: runs are to be compared where all of this is the same."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
@@ -260,7 +276,7 @@ def protocol(groups: Sequence[Group], where: str) -> Markup:
     return _facts(f"Protocol{where}", entries)
 
 
-def settings(runs: Sequence[Results]) -> Markup:
+def settings(runs: Sequence[Results]) -> list[Panel]:
     """What was run and with which versions; of one run also what it cost."""
     entries: list[tuple[str, Any]] = [
         ("method", _distinct(run["method"] for run in runs)),
@@ -274,8 +290,8 @@ def settings(runs: Sequence[Results]) -> Markup:
         entries += [
             ("stored exemplars", run.get("exemplars")),
             ("skipped images", run.get("skipped_images")),
-            ("training time", _duration(seconds.get("train"))),
-            ("evaluation time", _duration(seconds.get("evaluate"))),
+            ("training time", duration(seconds["train"]) if "train" in seconds else None),
+            ("evaluation time", duration(seconds["evaluate"]) if "evaluate" in seconds else None),
             ("training speed", _rate(run.get("images_per_second"))),
             ("peak memory", f"{memory} MiB" if memory else None),
         ]
@@ -284,10 +300,10 @@ def settings(runs: Sequence[Results]) -> Markup:
     return _facts("Settings and versions", entries)
 
 
-def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> Markup:
+def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
     """What is known of the entries."""
     known = [(name, value) for name, value in entries if value is not None]
-    return render("facts.html", title=title, note="", facts=known) if known else Markup()
+    return [panel("facts.html", title, "", facts=known)] if known else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:
@@ -304,14 +320,6 @@ def _searched(config: dict[str, Any]) -> str | None:
 
 def _switch(value: bool | None) -> str | None:
     return None if value is None else "on" if value else "off"
-
-
-def _duration(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _rate(images_per_second: float | None) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.report.groups import Group, grouped
-from lreid.results import KINDS, METRICS, Results, average, cross_average, is_trained
+from lreid.results import KINDS, METRICS, Metric, Results, average, cross_average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -26,20 +26,23 @@ class Column(NamedTuple):
     signed: bool = False
 
 
-FIGURES = (
-    Column("seen_mAP", "seen mAP"),
-    Column("seen_rank1", "seen R1"),
-    Column("unseen_mAP", "unseen mAP"),
-    Column("unseen_rank1", "unseen R1"),
-    Column("merged_mAP", "merged mAP"),
-    Column("merged_rank1", "merged R1"),
-    Column("reindex_free_mAP", "re-index-free mAP"),
-    Column("reindex_free_rank1", "re-index-free R1"),
-    Column("mean_over_tasks_mAP", "mean mAP"),
-    Column("forgetting", "forgetting", signed=True),
-    Column("plasticity", "plasticity", signed=True),
-)
+# Of which test sets the metrics are, by what stands before their names in the summary.
+SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
 OPTIONAL = ("merged_", "reindex_free_")  # figures that some runs have
+
+
+def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
+    """Of test sets of every kind the metrics after the last task, and what the tasks changed."""
+    return (
+        *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
+        Column("mean_over_tasks_mAP", "mean mAP"),
+        Column("forgetting", "forgetting", signed=True),
+        Column("plasticity", "plasticity", signed=True),
+    )
+
+
+FIGURES = _figures(METRICS)
+MAIN_FIGURES = _figures([each for each in METRICS if each.main])
 COST = (
     Column("exemplars", "exemplars", digits=0),
     Column("train_seconds", "train s", digits=0),
@@ -151,8 +154,8 @@ def comparison_table(
 
     Args:
         runs: contents of ``results.json``.
-        format: ``text``, ``markdown``, ``csv`` (mean and deviation in columns of their own), or ``latex`` (a
-            booktabs ``tabular``).
+        format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
+            (a booktabs ``tabular``).
         each: one line a run instead.
         cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step. The times
             are of the processor where the run has them, which is truer on a busy machine, else of the clock.
@@ -171,7 +174,8 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     known = {key for run in runs for key in run["summary"]}
-    figures = tuple(column for column in FIGURES if column.key in known or not column.key.startswith(OPTIONAL))
+    wanted = FIGURES if format == "csv" else MAIN_FIGURES
+    figures = tuple(column for column in wanted if column.key in known or not column.key.startswith(OPTIONAL))
     columns = figures + (COST if cost else ()) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
@@ -380,3 +384,10 @@ def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 test set``, ``2 test sets``."""
     return f"{count} {noun}" + "s" * (count != 1)
+
+
+def duration(seconds: float) -> str:
+    """``1 h 2 min``, ``3 min 5 s``, ``7 s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -32,6 +32,7 @@ from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
 from lreid.training.batches import Batching
+from lreid.training.command import changed_by, command_of, commit
 from lreid.training.run_folder import RunFolder
 from lreid.training.schedule import Schedule
 from lreid.training.signals import StopSignals
@@ -278,6 +279,8 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
         },
         seed=cfg.SEED,
         config=recorded_config(dict(leaves(cfg))),
+        command=command_of(cfg),
+        changed=changed_by(cfg),
         ap=cfg.EVAL.AP,
         tasks=[task.name for task in benchmark.tasks],
         task_identities=[
@@ -300,6 +303,7 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
         },
         skipped=evaluator.skipped,
         versions={"python": platform.python_version(), "lreid": installed_version("lreid")}
+        | ({"commit": source} if (source := commit()) else {})
         | {name: found for name in packages if (found := installed_version(name)) is not None},
     )
 

@@ -15,7 +15,8 @@ from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
 from lreid.extras import Extra
 from lreid.files import lock, remove_leftovers, write_atomically, write_text
-from lreid.report import learning_curve, task_table, write_report
+from lreid.report import Progress, learning_curve, task_table, write_page, write_report
+from lreid.report.page import links_in
 from lreid.results import Results
 
 logger = logging.getLogger("lreid")
@@ -49,6 +50,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
         self.writer: Any = None  # of TensorBoard
         self.handler: logging.Handler | None = None  # of log.txt
+        self.live: Results | None = None  # what the page shows of a task at hand, which is in no file yet
         if not writes:
             logger.setLevel(logging.WARNING)
             return
@@ -86,6 +88,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def close(self) -> None:
         """Lets others have the folder."""
+        if self.live is not None:  # the run has broken off: the page waits no more
+            with suppress(InputError):
+                write_page(self.path / "report.html", [self.live], links=links_in(self.path))
         if self.handler is not None:
             logger.removeHandler(self.handler)
             with suppress(OSError):  # a full disk is told by what cannot be saved, not by the log of it
@@ -148,6 +153,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Prints the table of the tasks so far and renews learning curve and report."""
         if not self.writes:
             return
+        self.live = None
         logger.info("\n%s\n", task_table(results))
         figure = learning_curve([results])
         write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
@@ -158,6 +164,17 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 if value is not None:
                     self.writer.add_scalar(f"summary/{name}", value, step)
             self.writer.flush()
+
+    def show_progress(self, results: Results, progress: Progress) -> None:
+        """A line in log.txt and a page that shows how far the run is; one that cannot be written is left out."""
+        if self.handler is None:
+            return
+        self.handler.handle(logging.makeLogRecord({"msg": str(progress), "levelname": "INFO"}))
+        self.live = results
+        try:
+            write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
+        except InputError as error:  # what is wrong with the disk is told by what must be saved
+            logger.debug("%s", error)
 
     def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
         """Loss terms and learning rate of an epoch, for TensorBoard."""

@@ -25,6 +25,7 @@ from lreid.devices import peak_memory_mib
 from lreid.errors import Stopped
 from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, accuracy_line
 from lreid.methods import Method
+from lreid.report import Progress
 from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.history import History
@@ -34,6 +35,8 @@ from lreid.training.signals import StopSignals
 from lreid.training.updates import Updates
 
 logger = logging.getLogger("lreid")
+
+SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ class Trainer:
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
         self.bar = tqdm(disable=True)
+        self.begun, self.shown_at = time.monotonic(), 0.0
+        self.steps_then = 0  # those done when the run was begun or taken up again
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.clock = (time.perf_counter(), time.process_time())
 
@@ -150,6 +155,7 @@ class Trainer:
             for task in left:
                 require_files(task.records)
         self.bar = self._progress()
+        self.begun, self.steps_then = time.monotonic(), self._steps_done
         with logging_redirect_tqdm(), self.bar:
             if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
                 self._report()
@@ -190,6 +196,7 @@ class Trainer:
                 for observer in self.observers.values():
                     observer.after_epoch(self.at.epoch, epochs, updates.rate)
                 self._show_losses()
+                self._show_progress()
                 if self.at.epoch < epochs:
                     self._save_if_due(updates)
             for observer in self.observers.values():
@@ -290,10 +297,34 @@ class Trainer:
 
     def _progress(self) -> tqdm:
         """One bar for the whole run, so that the time left is that of all tasks; none without a terminal."""
-        at, steps = self.at, [epochs * steps for epochs, steps in zip(self.epochs, self.epoch_steps, strict=True)]
-        done = sum(steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
         quiet = True if not self.folder.writes else None
-        return tqdm(total=sum(steps), initial=done, unit="step", disable=quiet, leave=False)
+        return tqdm(total=sum(self._task_steps), initial=self._steps_done, unit="step", disable=quiet, leave=False)
+
+    @property
+    def _task_steps(self) -> list[int]:
+        return [epochs * steps for epochs, steps in zip(self.epochs, self.epoch_steps, strict=True)]
+
+    @property
+    def _steps_done(self) -> int:
+        at = self.at
+        return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
+
+    def _show_progress(self) -> None:
+        """Tells the log and the page how far the run is, now and then."""
+        if time.monotonic() - self.shown_at < SHOWN_EVERY:
+            return
+        done = self._steps_done - self.steps_then
+        left = (time.monotonic() - self.begun) / done * (sum(self._task_steps) - self._steps_done) if done else None
+        at = Progress(
+            self.at.task + 1,
+            len(self.epochs),
+            self.at.epoch,
+            self.epochs[self.at.task],
+            left,
+            time.strftime("%Y-%m-%d %H:%M:%S"),
+        )
+        self.folder.show_progress(self.results, at)
+        self.shown_at = time.monotonic()
 
     def _show_losses(self) -> None:
         """The last loss terms, behind the bar."""

@@ -18,6 +18,7 @@ from PIL import Image
 from lreid.apps.visual import activation_maps, common_plane, image_sections, overlay
 from lreid.errors import InputError
 from lreid.models import Embedder
+from lreid.report.rendering import Panel
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sections(run: Path) -> list[str]:
+def sections(run: Path) -> list[Panel]:
     return image_sections(run, ", mine")
+
+
+def text_of(sections: list[Panel]) -> str:
+    return "".join(f"{each.title} {each.note} {each.body}" for each in sections)
 
 
 def test_maps_are_norms_over_channels() -> None:
@@ -93,11 +98,10 @@ def test_the_plane_does_not_turn_over() -> None:
     assert share == pytest.approx(values[-2:].sum() / values.sum())
 
 
-def test_sections_of_a_run(sections: list[str]) -> None:
-    text = "".join(sections)
+def test_sections_of_a_run(sections: list[Panel]) -> None:
     titles = [f"{title}, plaza, mine" for title in ("Ranked matches", "Activation maps", "Map of features")]
-    assert re.findall("<h2>(.*?)</h2>", text) == titles
-    ranked, attended, plane = text.split("<section")[1:]
+    assert [each.title for each in sections] == titles
+    ranked, attended, plane = (f"{each.note}{each.body}" for each in sections)
     assert 'class="tile right"' in ranked and 'class="tile wrong"' in ranked
     names = [re.findall(r'<figure class="tile \w*" title="([^"]*)"', part) for part in (ranked, attended)]
     assert names[1] and names[1] == names[0][: len(names[1])]  # the same images
@@ -107,14 +111,14 @@ def test_sections_of_a_run(sections: list[str]) -> None:
 
 def test_a_single_task_has_one_map(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoints" / "task-01.pt")
-    assert re.findall("<figcaption>(After .*?)</figcaption>", "".join(image_sections(tmp_path))) == ["After task 1"]
+    assert re.findall("<figcaption>(After .*?)</figcaption>", text_of(image_sections(tmp_path))) == ["After task 1"]
 
 
-def test_blur_takes_the_details_of_all_images(run: Path, sections: list[str]) -> None:
-    def details(parts: list[str]) -> list[float]:
+def test_blur_takes_the_details_of_all_images(run: Path, sections: list[Panel]) -> None:
+    def details(parts: list[Panel]) -> list[float]:
         images = [
             np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"), float)
-            for data in re.findall(r"base64,([^\"]*)", "".join(parts))
+            for data in re.findall(r"base64,([^\"]*)", text_of(parts))
         ]
         return [float(np.abs(np.diff(image, axis=1)).mean()) for image in images]
 
@@ -128,7 +132,7 @@ def test_blur_takes_the_details_of_all_images(run: Path, sections: list[str]) ->
 def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoints" / "task-01.pt", DEVICE="cuda:7")
     (tmp_path / "checkpoints" / "task-best.pt").write_text("a copy by hand")
-    assert "After task 1" in "".join(image_sections(tmp_path))
+    assert "After task 1" in text_of(image_sections(tmp_path))
 
 
 def test_no_checkpoint_no_images(tmp_path: Path) -> None:

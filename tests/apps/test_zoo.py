@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,8 @@ from tiny import TINY
 
 import lreid
 from lreid import zoo
-from lreid.apps import zoo as publishing
-from lreid.apps.zoo import TestSets, command_of, publish, stored
-from lreid.build import with_method_defaults
-from lreid.config import differing_keys, load_config
+from lreid.apps.zoo import TestSets, publish, stored
+from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
@@ -120,26 +116,3 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
     refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     refused("task-03.pt: no such file")
-
-
-@pytest.mark.parametrize(
-    ("files", "overrides", "begin"),
-    [
-        ([], ["SEED", "3"], "--config configs/benchmarks/synthetic-10.yaml --config configs/methods/dwopp.yaml SEED 3"),
-        (
-            ["benchmarks/synthetic-domains", "methods/dwpp"],
-            ["TRAIN.EPOCHS", "7", "METHOD.TEMPERATURE", "2.5", "BENCHMARK.TRAIN", "['synthetic:plaza','csv:a b.csv']"],
-            "--config configs/benchmarks/synthetic-domains.yaml --config configs/methods/dwpp.yaml SEED 0",
-        ),
-        (["methods/joint"], ["BENCHMARK.NAME", "mine"], "--config configs/methods/joint.yaml SEED 0"),
-    ],
-)
-def test_the_command_makes_the_same_config(files: list[str], overrides: list[str], begin: str) -> None:
-    cfg = load_config([publishing.CONFIGS / f"{file}.yaml" for file in files], overrides)
-    command = command_of(cfg)
-    assert command.startswith(f"python tools/train.py {begin}")
-    words = shlex.split(command)[2:]
-    named = [word for option, word in pairwise(words) if option == "--config"]
-    pairs = words[2 * len(named) :]
-    again = load_config([publishing.CONFIGS.parent / file for file in named], pairs)
-    assert differing_keys(with_method_defaults(again), with_method_defaults(cfg)) == []

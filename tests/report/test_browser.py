@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layout import WIDTHS, faults_of
 
 from lreid.report import write_page
 
+COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE 0.123456789"
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
 
@@ -36,6 +38,8 @@ def page_of(browser: Any, results: Any, tmp_path: Path) -> Iterator[Any]:
             method=method,
             benchmark=benchmark,
             shift=shift + seed,
+            command=COMMAND,
+            config={"METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE": shift},
             drift=[{"task": 1, "buffer": {"step": [0.1, 0.2], "since_switch": [0.1, 0.3]}}],
         )
         for benchmark, methods in (("market", {"dwopp": 9, "a-joint": 20, "zeta": 4}), ("veri", {"dwopp": 1}))
@@ -92,7 +96,8 @@ def test_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
 
 def test_a_head_is_reached_by_tab_and_shows_it(page_of: Any) -> None:
     page = page_of()
-    for _ in range(3):  # the filter, the box of the table, its first head
+    page.get_by_label("Filter").focus()
+    for _ in range(3):  # the section, the box of its table, its first head
         page.keyboard.press("Tab")
     focused = page.evaluate(
         "[document.activeElement.tagName, document.activeElement.textContent,"
@@ -103,6 +108,7 @@ def test_a_head_is_reached_by_tab_and_shows_it(page_of: Any) -> None:
 
 def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
     page = page_of()
+    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     box = page.get_by_label("Filter")
     box.fill("DWOPP veri")
     assert column(page, 0) == ["dwopp"] and page.locator("output").text_content() == "1 of 4 shown"
@@ -117,12 +123,45 @@ def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
     assert len(column(page, 0)) == 4 and page.locator("output").text_content() == ""
 
 
-def test_a_phone_need_not_scroll_sideways(page_of: Any) -> None:
+@pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
+def test_nothing_is_cut_off_and_the_page_does_not_scroll_sideways(page_of: Any, wide: int) -> None:
+    page = page_of(viewport={"width": wide, "height": 844})
+    assert faults_of(page) == []
+
+
+def test_a_text_that_is_cut_off_would_be_found(page_of: Any) -> None:
+    page = page_of()
+    page.add_style_tag(content="th { max-width: 20px; overflow: hidden; white-space: nowrap }")
+    assert any(fault.startswith("cut off: TH") for fault in faults_of(page))
+    page.add_style_tag(content="h1 { width: 3000px }")
+    assert any(fault.startswith("the page scrolls sideways") for fault in faults_of(page))
+
+
+def test_what_is_wide_scrolls_by_itself(page_of: Any) -> None:
     page = page_of(viewport={"width": 390, "height": 844})
-    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
-    assert width(page) <= 390
     boxes = page.eval_on_selector_all(".scroll", "all => all.map(each => each.scrollWidth > each.clientWidth)")
-    assert any(boxes)  # what is wide scrolls by itself
+    assert any(boxes)
+
+
+def test_a_section_that_was_opened_is_open_when_the_page_comes_again(page_of: Any) -> None:
+    page = page_of()
+    section = page.locator("section", has=page.get_by_role("heading", name="Forgetting and plasticity, market"))
+    assert not section.locator("svg").first.is_visible()
+    section.locator("summary").first.click()
+    page.reload()
+    assert section.locator("svg").first.is_visible()
+    link = page.get_by_role("link", name="Loss, market")
+    link.click()
+    assert page.locator("#loss-market svg").first.is_visible()
+    assert page.evaluate("document.querySelector('#loss-market').getBoundingClientRect().top") < 300
+
+
+def test_a_command_is_copied(page_of: Any) -> None:
+    page = page_of(permissions=["clipboard-read", "clipboard-write"])
+    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
+    page.get_by_role("button", name="copy").first.click()
+    page.get_by_role("button", name="copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == COMMAND
 
 
 def test_dark_mode_is_dark(page_of: Any) -> None:
@@ -142,7 +181,7 @@ def test_without_javascript_all_is_there(page_of: Any) -> None:
 
 def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
     page = page_of(color_scheme="dark")
-    cell = page.locator("details td").first
+    cell = page.locator("details details td").first
     assert not cell.is_visible()
     page.emulate_media(media="print")
     assert cell.is_visible() and not page.locator(".filter").is_visible()

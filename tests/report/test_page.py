@@ -7,6 +7,7 @@ import pytest
 from lreid import report
 from lreid.errors import InputError
 from lreid.report import write_page, write_report
+from lreid.results import METRICS
 
 VOID = {"meta", "path", "input", "br"}
 
@@ -107,6 +108,7 @@ def test_every_name_is_escaped(results, run_folder):
     names = {"class", "style", "title", "role", "aria-label", "viewbox", "lang", "charset", "name", "content", "scope"}
     names |= {"d", "x", "y", "cx", "cy", "r", "text-anchor", "points", "tabindex", "data-name", "data-value"}
     names |= {"id", "for", "type", "placeholder", "autocomplete", "aria-live"}  # of the filter
+    names |= {"open", "href"}  # of sections, and of the links to them
     for page in pages:
         assert [attributes for tag, attributes in page.tags if tag == "script"] == [{}]
         assert {name for _, attributes in page.tags for name in attributes} <= names
@@ -137,9 +139,11 @@ def test_page_needs_no_network(results, run_folder):
     text = (folder / "report.html").read_text()
     assert "//" not in text and "url(" not in text and "@import" not in text
     assert not {tag for tag, _ in page.tags} & {"link", "iframe", "img"}
-    assert not any(name in attributes for _, attributes in page.tags for name in ("src", "href"))
+    assert not any("src" in attributes for _, attributes in page.tags)
+    addresses = [attributes["href"] for _, attributes in page.tags if "href" in attributes]
+    assert addresses and all(re.match(r"#|[\w.]+$", address) for address in addresses)  # on the page or in its folder
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
-    for name in ("style.css", "script.js"):
+    for name in ("style.css", "script.js", "copy.js"):
         assert (Path(report.__file__).parent / "static" / name).read_text() in text
 
 
@@ -286,3 +290,62 @@ def test_no_results_no_page(tmp_path):
     with pytest.raises(InputError, match="results.json"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_and_what_it_changes(results, tmp_path):
+    made = {"command": "python tools/train.py SEED 0 TRAIN.LR 0.1", "config": {"TRAIN.LR": 0.1, "NEW": "<b>"}}
+    one = results(**made, changed={"TRAIN.LR": 0.001, "NEW": None})
+    page = read_page(tmp_path / "a.html", [one])
+    assert "python tools/train.py SEED 0 TRAIN.LR 0.1" in page.text
+    assert ["TRAIN.LR", "0.1", "0.001"] in strip(page) and ["NEW", "<b>", "–"] in strip(page)
+    page = read_page(tmp_path / "b.html", [one, results(command="python tools/train.py SEED 9", method="other")])
+    assert "TRAIN.LR 0.1" in page.text and "SEED 9" in page.text and "0.001" not in page.text
+
+
+def test_all_metrics_are_compared_and_on_cards(results, tmp_path):
+    run = results()
+    run["summary"] |= {f"seen_{metric.name}": 50.0 + place for place, metric in enumerate(METRICS)}
+    card = read_page(tmp_path / "a.html", [run]).text
+    heads = next(
+        line for line in strip(read_page(tmp_path / "b.html", [run, run | {"seed": 1}])) if line[0] == "method"
+    )
+    for place, metric in enumerate(METRICS):
+        assert f"5{place}.0{metric.label}, seen" in card and f"seen {metric.title}" in heads
+
+
+def test_accuracy_within_tasks_is_a_curve_by_images(results, tmp_path):
+    points = [
+        {"task": 0, "images": images, "accuracy": {"nearest_mean": {"class": 70.0 - place, "task": 90.0}}}
+        for place, images in enumerate((100, 200, 400))
+    ]
+    assert "Learning curve within tasks" in read_page(tmp_path / "a.html", [results(accuracy_curve=points)]).text
+    chart = (
+        (tmp_path / "a.html").read_text().split("<figcaption>nearest mean, class-incremental")[1].split("</figure>")[0]
+    )
+    first, second, third = (float(x.split(",")[0]) for x in re.search(r'points="([^"]*)"', chart)[1].split())
+    assert third - second == pytest.approx(2 * (second - first), abs=0.2)
+    assert all(f"{value}</title>" in chart for value in ("70.00", "69.00", "68.00"))
+
+
+def test_links_lead_to_files_that_are_there(results, run_folder, tmp_path):
+    folder = run_folder(results())
+    for name in ("log.txt", "test/market one/ranked.html", "test/ranked.html"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    addresses = [attributes["href"] for tag, attributes in read(folder).tags if tag == "a"]
+    files = [address for address in addresses if not address.startswith("#")]
+    assert files == ["results.json", "log.txt", "test/market%20one/ranked.html", "test/ranked.html"]
+    (tmp_path / "pages").mkdir()
+    write_page(tmp_path / "pages" / "a.html", [results(), results(seed=1)], folders=[folder, folder])
+    assert 'href="../report.html"' in (tmp_path / "pages" / "a.html").read_text()
+
+
+def test_contents_lead_to_sections(results, tmp_path):
+    page = read_page(tmp_path / "many.html", [results(), results(benchmark="other", method="b")])
+    named = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    links = [attributes["href"][1:] for tag, attributes in page.tags if tag == "a"]
+    assert links == named and len(set(named)) == len(named) > 10
+    opened = [attributes for tag, attributes in page.tags if tag == "details" and "open" in attributes]
+    assert len(opened) < len(named) / 2
+    page = read_page(tmp_path / "one.html", [results()])
+    assert all("open" in attributes for tag, attributes in page.tags if tag == "details")

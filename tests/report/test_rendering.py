@@ -4,7 +4,7 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from lreid.report.rendering import Cell, Row, Table, render
+from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 
 
 def table(*columns):
@@ -13,9 +13,15 @@ def table(*columns):
 
 
 def test_words_are_escaped_and_html_is_not():
-    page = render("facts.html", title="<b>", note=Markup("<i>note</i>"), facts=[("'", '"')])
+    facts = panel("facts.html", "<b>", Markup("<i>note</i>"), facts=[("'", '"')])
+    page = render("ranked.html", title="", intro=[], links=[], panels=anchored([facts]))
     assert isinstance(page, Markup)
     assert "<h2>&lt;b&gt;</h2>" in page and "<i>note</i>" in page and "<dt>&#39;</dt><dd>&#34;</dd>" in page
+
+
+def test_sections_of_one_title_have_names_of_their_own():
+    names = [name for name, _ in anchored([Panel(title, "", Markup()) for title in ("Añ, b!", "añ b", "…", "…")])]
+    assert names == ["añ-b", "añ-b-", "section", "section-"]
 
 
 def test_a_number_is_sorted_by_its_value_and_none_by_nothing():

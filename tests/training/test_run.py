@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from yacs.config import CfgNode
 import lreid
 from lreid.build import benchmark_of, method_of
 from lreid.checkpoint import load_checkpoint
+from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
@@ -29,6 +31,7 @@ from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.report import task_table
 from lreid.results import read as read_results
+from lreid.training import trainer
 from lreid.training.run import batching_of, run_folder_for, train
 from lreid.training.run_folder import RunFolder
 
@@ -398,6 +401,35 @@ def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) ->
 def test_a_diverging_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="the loss is not finite in epoch .* lower TRAIN.LR"):
         train(config(TRAIN__LR=1e30), tmp_path / "run")
+
+
+class PageReader(Observer):
+    """Keeps the page as it is whenever a task begins to learn from a batch."""
+
+    def __init__(self, page: Path) -> None:
+        self.page, self.seen = page, set()
+
+    def before_loss(self, batch: Batch) -> None:
+        if self.page.exists():
+            self.seen.add(self.page.read_text(encoding="utf-8"))
+
+
+def test_page_and_log_tell_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "SHOWN_EVERY", 0.0)
+    reader = PageReader(tmp_path / "run" / "report.html")
+    train(config(), tmp_path / "run", observers={"reader": reader})
+    lines = re.findall(r"task (\d) of 3, epoch (\d) of 3, (.*) left", (tmp_path / "run" / "log.txt").read_text())
+    assert [(task, epoch) for task, epoch, _ in lines] == [(task, epoch) for task in "123" for epoch in "123"]
+    running = [text for text in reader.seen if "Running: task 2 of 3, epoch 1 of 3" in text]
+    assert running and all('http-equiv="refresh"' in text for text in running)
+    assert "http-equiv" not in reader.page.read_text() and "Running" not in reader.page.read_text()
+
+
+def test_the_page_of_a_run_that_broke_off_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "SHOWN_EVERY", 0.0)
+    broken_off(config(), tmp_path / "run", epochs=4)
+    text = (tmp_path / "run" / "report.html").read_text()
+    assert "Unfinished: 1 of 3 tasks" in text and "http-equiv" not in text
 
 
 def test_tensorboard_on_request(tmp_path: Path) -> None:

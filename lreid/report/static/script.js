@@ -34,3 +34,21 @@ if (filter) {
     told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
   });
 }
+/* Sections stay open or closed where a page renews itself, and a link to one opens it. */
+const sections = [...document.querySelectorAll("section > details")], kept = `open ${location.pathname}`;
+const closed = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
+for (const each of sections) {
+  const name = each.parentElement.id;
+  if (name in closed) each.open = closed[name];
+  each.addEventListener("toggle", () => {
+    closed[name] = each.open;
+    sessionStorage.setItem(kept, JSON.stringify(closed));
+  });
+}
+const opened = () => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  target?.querySelector("details")?.setAttribute("open", "");
+};
+addEventListener("hashchange", opened);
+opened();
+for (const link of document.querySelectorAll(".contents a")) link.addEventListener("click", () => setTimeout(opened));
