@@ -180,6 +180,10 @@ class _Gather(torch.autograd.Function):
 def _with_global_norms(module: nn.Module) -> nn.Module:
     """A network whose BatchNorms take the statistics of all processes; the parameters are the same ones."""
     if next(module.parameters()).is_cuda:
+        if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
+            from timm.layers import convert_sync_batchnorm
+
+            return convert_sync_batchnorm(module)
         return nn.SyncBatchNorm.convert_sync_batchnorm(module)
     norms: list[Any] = [each for each in module.modules() if isinstance(each, _BatchNorm)]
     for norm in norms:
@@ -213,7 +217,9 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
         running_mean.lerp_(mean, momentum)
         running_var.lerp_(variance * count / (count - 1), momentum)
     scale = norm.weight * (variance + norm.eps).rsqrt()
-    return (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
+    outputs = (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
+    activate: Any = getattr(norm, "act", nn.Identity())  # timm's do that, too
+    return activate(outputs)
 
 
 class _Sum(torch.autograd.Function):
