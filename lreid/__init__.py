@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lreid.gallery import Gallery
     from lreid.loading import load_model
+    from lreid.models.crops import CropEmbedder
     from lreid.models.fingerprint import fingerprint
     from lreid.retrieval import evaluate
 
-__all__ = ["Gallery", "evaluate", "fingerprint", "load_model"]
+__all__ = ["CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"]
 
 _HOMES = {
+    "CropEmbedder": "lreid.models.crops",
     "Gallery": "lreid.gallery",
     "evaluate": "lreid.retrieval",
     "fingerprint": "lreid.models.fingerprint",

@@ -12,12 +12,15 @@ from torch import nn
 from yacs.config import CfgNode
 
 from lreid import zoo
-from lreid.checkpoint import load_checkpoint, load_model_state
+from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
 from lreid.errors import InputError, naming_keys
+from lreid.extras import Extra
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.weights import load_neck
+
+HUB = "hub:"  # before the name of a repository
 
 
 def load_model(source: str | Path) -> Embedder:
@@ -25,12 +28,14 @@ def load_model(source: str | Path) -> Embedder:
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
-            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; or an ``.onnx`` file of
-            :func:`lreid.apps.export.export`.
+            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; an ``.onnx`` file of
+            :func:`lreid.apps.export.export`; the folder of a run, or one that holds a single one of the last two; or
+            ``hub:OWNER/NAME``, such a folder as a repository of Hugging Face's hub, ``hub:OWNER/NAME@REVISION``.
 
     Raises:
         InputError: there is no such file or entry, it is damaged, or no model of lreid.
     """
+    source = single_file(source)
     if _is_onnx(source):
         return OnnxEmbedder(source).eval()
     entry = _entry(source)
@@ -92,6 +97,7 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     Raises:
         InputError: as :func:`load_model`, or an override does not fit.
     """
+    source = single_file(source)
     config = OnnxEmbedder(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
     return config_from_text(config, str(source), overrides)
 
@@ -107,6 +113,7 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     Raises:
         InputError: as :func:`load_model`.
     """
+    source = single_file(source)
     entry = _entry(source)
     if isinstance(entry, zoo.Published):
         return {"model": _published_model(entry).state_dict(), "config": yaml.safe_dump(entry.config)}
@@ -119,10 +126,51 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     return {"model": state, "config": yaml.safe_dump(card.config)}
 
 
+def single_file(source: str | Path) -> str | Path:
+    """The file that a folder or a repository of the hub stands for; what is neither stays as it is.
+
+    Raises:
+        InputError: it holds no model of lreid, or several, or cannot be downloaded.
+    """
+    if str(source).startswith(HUB):
+        folder = _from_hub(str(source).removeprefix(HUB))
+    elif os.path.isdir(source):
+        folder = Path(source)
+    else:
+        return source
+    if tasks := task_checkpoints(folder / "checkpoints"):
+        return tasks[max(tasks)]
+    found = sorted(each for suffix in ("*.safetensors", "*.onnx") for each in folder.glob(suffix))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(f"{source}: holds {len(found)} models ({found[0].name}, {found[1].name} …); name one of them")
+    raise InputError(
+        f"{source}: holds no model of lreid; name the folder of a run that finished a task, of lreid zoo publish, or "
+        "with an .onnx file of lreid export"
+    )
+
+
+def _from_hub(name: str) -> Path:
+    """A repository of the hub in the cache of huggingface_hub, which downloads what is not there yet."""
+    repository, _, revision = name.partition("@")
+    hub = Extra("huggingface_hub", "hub").load()
+    try:
+        patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # nothing that runs code when it is loaded
+        return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+    except Exception as error:  # of the network, of names, of terms to accept
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(
+            f"{HUB}{name}: cannot be had from the hub ({reason}); download it and name its folder"
+        ) from None
+
+
 def lasting_name(source: str | Path) -> str:
     """What names the same model from any folder: the absolute path of a file, ``zoo:NAME`` of an entry."""
+    if str(source).startswith(HUB):
+        return str(source)
     if not _is_entry(source):
-        return os.path.abspath(source)
+        return os.path.abspath(single_file(source))
     name = str(source).removeprefix(zoo.PREFIX)
     return zoo.PREFIX + (os.path.abspath(name) if name.endswith(".json") else name)
 

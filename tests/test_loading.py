@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_what_there_is_not(world: Path) -> None:
         ("min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
         ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
         ("gone.safetensors", "gone.json: no such card"),
-        ("zoo", "zoo: is a folder"),
+        (".", r"\.: holds no model of lreid; name the folder of a run"),
     ):
         with pytest.raises(InputError, match=message):
             lreid.load_model(source)
@@ -115,6 +116,47 @@ def test_images_that_no_network_takes_are_told(world: Path, key: str, value: str
         with pytest.raises(InputError, match=rf"odd.pt: its config is not that of a trained model: INPUT.{key} is "):
             use(world / "odd.pt")
     assert not Path("people.gallery").exists()
+
+
+def test_a_folder_stands_for_the_one_model_in_it(world: Path) -> None:
+    wanted = fingerprint(lreid.load_model("zoo:mine"))
+    assert fingerprint(lreid.load_model(world / "zoo")) == wanted  # as lreid zoo publish makes it
+    assert lasting_name("zoo") == lasting_name(next((world / "zoo").glob("*.safetensors")))
+    (world / "run/checkpoints").mkdir(parents=True)
+    for task in ("task-09.pt", "task-10.pt"):
+        write_checkpoint(world / "run/checkpoints" / task)
+    (world / "run/checkpoints/task-09.pt").write_bytes(b"no model")
+    assert fingerprint(lreid.load_model("run/")) == fingerprint(lreid.load_model("model.pt"))
+    assert model_config("run/") == model_config("model.pt")
+    (world / "zoo/other.onnx").touch()
+    with pytest.raises(InputError, match=r"zoo: holds 2 models \(mine.*safetensors, other.onnx …\); name one of them"):
+        lreid.load_model(world / "zoo")
+
+
+def test_a_repository_of_the_hub_is_such_a_folder(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Hub:
+        @staticmethod
+        def snapshot_download(repository: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+            asked.append((repository, revision))
+            assert not {"*.pt", "*.py", "*.bin", "*"} & set(allow_patterns)
+            if repository != "somebody/mine":
+                raise OSError("404 Client Error\nRepository Not Found")
+            return str(world / "zoo")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
+    assert fingerprint(lreid.load_model("hub:somebody/mine")) == fingerprint(lreid.load_model("zoo:mine"))
+    lreid.load_model("hub:somebody/mine@v2")
+    assert asked == [("somebody/mine", None), ("somebody/mine", "v2")]
+    assert lasting_name("hub:somebody/mine@v2") == "hub:somebody/mine@v2"
+    with pytest.raises(
+        InputError, match="hub:somebody/gone: cannot be had from the hub .404 Client Error Repository Not"
+    ):
+        lreid.load_model("hub:somebody/gone")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"huggingface_hub cannot be imported .* pip install 'lreid\[hub\]'"):
+        lreid.load_model("hub:somebody/mine")
 
 
 def test_lasting_names(world: Path) -> None:

@@ -12,8 +12,9 @@ import io
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -42,8 +43,16 @@ def run(args: argparse.Namespace) -> None:
     for name in ("onnxscript", "onnx_ir"):  # torch's exporter tells its passes by them
         logging.getLogger(name).setLevel(logging.WARNING)
     model, config = load_model(args.model), model_config(args.model).dump()
-    difference = export(model, args.out, form=args.format, normalise=args.normalise, opset=args.opset, config=config)
-    size = args.out.stat().st_size / 2**20
+    if args.tool:
+        from lreid.apps.trackers import export_for
+
+        difference = export_for(args.tool, model, args.out, config=config, source=args.model, opset=args.opset)
+    else:
+        difference = export(
+            model, args.out, form=args.format, normalise=args.normalise, opset=args.opset, config=config
+        )
+    parts = args.out.glob("*.safetensors") if args.out.is_dir() else [args.out]
+    size = sum(each.stat().st_size for each in parts) / 2**20
     print(f"{args.out}: {model.name}, {model.height} x {model.width} pixels to {model.dim} numbers, {size:.1f} MiB;")
     print(f"its features differ from the model's by {difference:.0e} of the largest one")
 
@@ -93,19 +102,43 @@ def export(
     if isinstance(model, OnnxEmbedder):
         raise InputError(f"{model.file}: is exported already; name the model that it was made of")
     if form == "onnx":
-        _check_onnx(opset)
+        check_onnx(opset)
     raw = normalise == "inside"
-    network = ImagesToFeatures(model, raw=raw)
     properties = _properties(model, raw, config)
+
+    def convert(program: ExportedProgram) -> tuple[bytes, Network]:
+        return _to_onnx(program, properties, opset) if form == "onnx" else _to_torch(program, properties)
+
+    return write_traced(ImagesToFeatures(model, raw=raw), partial(_images, model, raw), file, convert)
+
+
+def write_traced(
+    network: nn.Module,
+    images: Callable[[int], Tensor],
+    file: Path,
+    convert: Callable[[ExportedProgram], tuple[bytes, Network]],
+) -> float:
+    """Traces a network, converts it and writes it where the features of what came out are its own.
+
+    Args:
+        network: from images to features (n, dim).
+        images: gives so many images, as the network takes them.
+        file: to be written.
+        convert: gives the content of the file, and what runs it.
+
+    Returns:
+        As :func:`export`.
+
+    Raises:
+        InputError: as :func:`export`.
+    """
     try:
-        program = torch.export.export(network, (_images(model, raw, 2),), dynamic_shapes=BATCHES)
-        content, exported = _to_onnx(program, properties, opset) if form == "onnx" else _to_torch(program, properties)
-        difference = _difference(network, exported, [_images(model, raw, number) for number in (1, 5)])
+        program = torch.export.export(network, (images(2),), dynamic_shapes=BATCHES)
+        content, exported = convert(program)
+        difference = difference_of(network, exported, [images(number) for number in (1, 5)])
     except Exception as error:  # tracing, converting and running raise nearly anything
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{file}: not written, as {model.name} cannot be exported to format {form} ({reason})"
-        ) from None
+        raise InputError(f"{file}: not written, as the network cannot be exported ({reason})") from None
     if not difference <= TOLERANCE:
         raise InputError(
             f"{file}: not written, as its features differ from torch's by {difference:.1g} of the largest one "
@@ -133,7 +166,12 @@ class ImagesToFeatures(nn.Module):
         return self.model.neck(self.model(self.model.normalise(images) if self.raw else images))
 
 
-def _check_onnx(opset: int) -> None:
+def check_onnx(opset: int) -> None:
+    """Makes sure that ONNX can be written.
+
+    Raises:
+        InputError: a package is missing, or it does not know these operators.
+    """
     for module in (onnx, Extra("onnxruntime", "export"), Extra("onnxscript", "export")):  # it compares, torch writes
         module.load()
     newest = onnx.defs.onnx_opset_version()
@@ -142,21 +180,26 @@ def _check_onnx(opset: int) -> None:
 
 
 def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -> tuple[bytes, Network]:
+    model = converted_to_onnx(program, opset, "features")
+    properties = properties | {"seal": seal(model.SerializeToString(), properties)}
+    onnx.helper.set_model_props(model, properties)
+    content = model.SerializeToString()
+    return content, OnnxEmbedder(content)
+
+
+def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
+    """An ONNX model, from ``images`` to what ``output`` names."""
     converted = torch.onnx.export(
         program,
         dynamo=True,
         opset_version=opset,
         input_names=["images"],
-        output_names=["features"],
+        output_names=[output],
         dynamic_shapes=BATCHES,
         verbose=False,
     )
     assert converted is not None  # it is where the result is not written to a file
-    model = converted.model_proto
-    properties = properties | {"seal": seal(model.SerializeToString(), properties)}
-    onnx.helper.set_model_props(model, properties)
-    content = model.SerializeToString()
-    return content, OnnxEmbedder(content)
+    return converted.model_proto
 
 
 def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[bytes, Network]:
@@ -175,8 +218,8 @@ def _images(model: Embedder, raw: bool, number: int) -> Tensor:
 
 
 @torch.no_grad()
-def _difference(network: Network, exported: Network, batches: list[Tensor]) -> float:
-    """NaN where there is one in the features."""
+def difference_of(network: Network, exported: Network, batches: list[Tensor]) -> float:
+    """The largest difference of features, relative to the largest number in them; NaN where there is one."""
     features, others = (torch.cat([each(images) for images in batches]) for each in (network, exported))
     return ((features - others).abs().max() / features.abs().max()).item()
 

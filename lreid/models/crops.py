@@ -1,0 +1,30 @@
+"""A model in the place of the embedder of a tracker that works on crops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lreid.models.embedder import Embedder
+
+
+class CropEmbedder:
+    """What deep-sort-realtime calls an embedder: ``tracker.embedder = CropEmbedder(lreid.load_model("mine.onnx"))``.
+
+    Args:
+        model: whose features are compared.
+        bgr: crops are blue, green, red, as OpenCV has them.
+    """
+
+    def __init__(self, model: Embedder, *, bgr: bool = True) -> None:
+        self.model, self.bgr = model, bgr
+
+    def predict(self, crops: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Features (dim,) float32 of each crop (H, W, 3) uint8, of any size.
+
+        Raises:
+            InputError: a crop is of another form.
+        """
+        images = [crop[..., ::-1] if self.bgr else crop for crop in map(np.asarray, crops)]
+        return list(self.model.extract(images)) if images else []
