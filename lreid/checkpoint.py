@@ -159,8 +159,8 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
     if misfits or wanted.keys() != state.keys():
         example = sorted(misfits or wanted.keys() ^ state.keys(), key=str)[0]
         raise InputError(
-            f"{path}: is of another architecture than MODEL.BACKBONE {getattr(model, 'name', '')} "
-            f"(it differs in {example}); set MODEL.BACKBONE to what it was trained with"
+            f"{path}: is of another architecture than backbone={getattr(model, 'name', '')!r} "
+            f"(it differs in {example}); take the backbone that it was trained with"
         )
     model.load_state_dict(state)
 

@@ -26,6 +26,18 @@ from lreid.errors import InputError
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 COMMAND_LINE = "command line"  # what errors call the source of overrides
+ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for lreid.errors.naming_keys
+    "accuracy": "EVAL.ACCURACY",
+    "backbone": "MODEL.BACKBONE",
+    "cache_gib": "DATA.CACHE_GIB",
+    "camera_filter": "EVAL.CAMERA_FILTER",
+    "cameras": "BENCHMARK.CAMERAS",
+    "device": "DEVICE",
+    "folder": "DATA.CACHE_DIR",
+    "resume": "--resume",
+    "skip_bad": "DATA.SKIP_BAD_IMAGES",
+    "workers": "DATA.WORKERS",
+}
 CHOSEN = "what lreid chose"  # and of keys that no file holds
 
 Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 # Of mallopt(3), by glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
@@ -19,7 +19,7 @@ def pick_device(name: str) -> torch.device:
     """A device by name; ``auto`` is the first GPU where there is one.
 
     Raises:
-        InputError: no such device.
+        ArgumentError: no such device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -27,7 +27,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # ``meta`` has no numbers
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"DEVICE {name}: cannot be used ({str(error).splitlines()[0]}); use auto or cpu") from None
+        reason = str(error).splitlines()[0]
+        raise ArgumentError("device", f"is {name!r}, which cannot be used ({reason}); use auto or cpu") from None
     return device
 
 

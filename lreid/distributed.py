@@ -202,9 +202,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     batches, momentum = norm.num_batches_tracked, norm.momentum
     running_mean, running_var = norm.running_mean, norm.running_var  # (channels,)
     if batches is None or momentum is None or running_mean is None or running_var is None or not norm.affine:
-        raise InputError(
-            "MODEL.BACKBONE: it has a BatchNorm without weights or moving averages; start it without torchrun"
-        )
+        raise ArgumentError("backbone", "has a BatchNorm without weights or moving averages; start it without torchrun")
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
     dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # half precision sums badly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
@@ -22,8 +23,7 @@ class NotConfirmed(InputError):
 class ArgumentError(InputError):
     """An argument of a function or class that is wrong; the message begins with its name.
 
-    The library knows nothing of config keys. Where a config is turned into arguments, :func:`naming_keys` puts the
-    key in the place of the argument.
+    The library knows nothing of config keys: :func:`naming_keys` puts them in the place of arguments.
 
     Args:
         argument: its name, as in ``temperature``.
@@ -52,21 +52,37 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
 
 
 @contextmanager
-def naming_keys(group: str, **keys: str) -> Iterator[None]:
-    """Put around a call whose arguments come from a config: its errors name the keys.
+def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
+    """Put around a call, or a function, whose arguments come from a config or a command line: its errors name the keys.
+
+    The library speaks of its arguments: an :class:`ArgumentError` begins with one, and what a message says to do is
+    written as in Python, ``skip_bad=True``. Here that becomes ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
 
     Args:
-        group: of the config; an argument ``temperature`` is ``GROUP.TEMPERATURE``.
-        keys: full keys of arguments that are called otherwise.
+        group: of the config; an argument ``temperature`` of an ArgumentError is ``GROUP.TEMPERATURE``. Without, only
+            those in ``keys`` are renamed.
+        keys: full keys, or options, of arguments that are called otherwise.
 
     Raises:
-        InputError: in the place of an :class:`ArgumentError`.
+        InputError: in the place of an :class:`ArgumentError`; others as they are, in these words.
     """
+
+    def told(argument: re.Match[str]) -> str:
+        key, value = keys[argument[1]], argument[2].strip("'")
+        return key if "--" in key and value == "True" else f"{key} {value}"
+
     try:
         yield
-    except ArgumentError as error:
-        key = keys.get(error.argument, f"{group}.{error.argument.upper()}")
-        raise InputError(f"{key} {error.fault}") from None
+    except InputError as error:
+        if isinstance(error, ArgumentError) and (key := keys.get(error.argument) or (group and _key(group, error))):
+            error = InputError(f"{key} {error.fault}")
+        if keys:
+            error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", told, str(error)),)
+        raise error from None
+
+
+def _key(group: str, error: ArgumentError) -> str:
+    return f"{group}.{error.argument.upper()}"
 
 
 class Stopped(BaseException):

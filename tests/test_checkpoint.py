@@ -76,7 +76,7 @@ def test_a_signal_while_a_checkpoint_is_read_is_no_damage(tmp_path: Path, monkey
 
 def test_another_architecture_is_refused() -> None:
     small, resnet = Embedder("small"), Embedder("resnet18")
-    with pytest.raises(InputError, match="task-01.pt: is of another architecture than MODEL.BACKBONE resnet18"):
+    with pytest.raises(InputError, match="task-01.pt: is of another architecture than backbone='resnet18'"):
         load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
     before = small.state_dict()["backbone.stem.0.weight"].clone()
     other = Embedder("small")

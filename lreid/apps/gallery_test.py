@@ -13,8 +13,8 @@ import torch
 
 from lreid.apps.search.named_gallery import NamedGallery
 from lreid.apps.search.own_images import list_images, number_names, paths_of, read_images, require_some
-from lreid.config import check_values
-from lreid.errors import InputError
+from lreid.config import ARGUMENTS, check_values
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, notes_on, told_costs, told_figures
 from lreid.files import write_text
 from lreid.gallery.scoring import GallerySearch
@@ -32,6 +32,7 @@ from lreid.retrieval.scores import BlockScores, Cosines
 logger = logging.getLogger("lreid")
 
 
+@naming_keys(**ARGUMENTS)
 def score_gallery(
     where: str, query: Path, *, checkpoint: Path | None = None, out: Path, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:

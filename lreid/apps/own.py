@@ -14,12 +14,12 @@ from lreid import zoo
 from lreid.apps.options import load_run_config
 from lreid.build import benchmark_of, learned
 from lreid.checkpoint import load_checkpoint, task_checkpoints
-from lreid.config import Source, config_from_text, layers, leaves, load_config
+from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config
 from lreid.data.datasets import load_datasets
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of
 from lreid.data.proposal import Proposal, propose
 from lreid.data.records import DataSet
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.results import Results
 
 START = "zoo:people-small"  # the model of the zoo that training on one's own images starts from
@@ -43,6 +43,7 @@ class Plan:
     before: Path | None = None
 
 
+@naming_keys(**ARGUMENTS, tasks="BENCHMARK.TASKS_PER_DATASET")
 def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: Path | None = None) -> Plan:
     """How to train on a folder or a CSV file.
 

@@ -19,12 +19,12 @@ from lreid.apps.gallery_test import score_gallery
 from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
-from lreid.config import check_values, differing_keys, load_config
+from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.images import Images
 from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import write_text
@@ -95,6 +95,7 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
         print(f"\n{index_table(results)}")
 
 
+@naming_keys(**ARGUMENTS)
 def score_checkpoints(
     paths: Sequence[Path],
     out: Path | None = None,

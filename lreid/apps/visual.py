@@ -19,11 +19,11 @@ from lreid import load_model
 from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
-from lreid.config import config_from_text
+from lreid.config import ARGUMENTS, config_from_text
 from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
 from lreid.report import ranked
@@ -37,6 +37,7 @@ ON_THE_MAP = 10  # identities
 PER_IDENTITY = 12  # images of each, at most
 
 
+@naming_keys(**ARGUMENTS)
 def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Panel]:
     """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 

@@ -17,11 +17,11 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
-from lreid.config import leaves
+from lreid.config import ARGUMENTS, leaves
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.synthetic import is_synthetic
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.files import write_text
 from lreid.loading import load_model, model_config
@@ -217,6 +217,7 @@ class TestSets:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Evaluator, str]] = {}
 
+    @naming_keys(**ARGUMENTS)
     @torch.inference_mode()
     def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
         """What :class:`lreid.zoo.Card` calls ``figures``, and the benchmark's fingerprint."""

@@ -74,7 +74,7 @@ class DiskCache:
         if taken + size <= self.gib * 2**30 and size < free:
             return True
         logger.warning(
-            "%s: no room for %.2f GiB of decoded images (%.2f of DATA.CACHE_DIR_GIB %g taken, %.2f free on the disk): "
+            "%s: no room for %.2f GiB of decoded images (%.2f taken of the %g allowed, %.2f free on the disk): "
             "they are decoded again in every epoch; delete old files in it or allow more",
             folder,
             size / 2**30,
@@ -156,6 +156,6 @@ def _map(file: IO[bytes], height: int, width: int) -> Mapped | None:
 
 def _unwritable(folder: str | Path, error: OSError) -> InputError:
     return InputError(
-        f"{folder}: decoded images cannot be written ({error.strerror}); set DATA.CACHE_DIR to another folder "
-        "or leave it empty"
+        f"{folder}: decoded images cannot be written ({error.strerror}); keep them in another one, or "
+        "decode them in every epoch: folder=''"
     )

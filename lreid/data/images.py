@@ -21,7 +21,7 @@ from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
 
-REMEDY = "replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out"
+REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 DECODED_AHEAD = 512  # images that wait in memory to be put into a cache

@@ -204,8 +204,8 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
         if "DataLoader worker" not in str(error):
             raise
         raise InputError(
-            f"DATA.WORKERS {workers}: a loader process died ({str(error).splitlines()[0]}); often there is too little "
-            "memory or shared memory: lower DATA.WORKERS and DATA.CACHE_GIB, then go on with --resume"
+            f"a loader process died ({str(error).splitlines()[0]}); often there is too little memory or shared memory: "
+            f"try less than workers={workers}, or cache_gib=0, and go on with resume=True"
         ) from None
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from PIL import Image
 
 from lreid.data.records import DataSet, Record
-from lreid.errors import InputError
+from lreid.errors import ArgumentError
 
 LARGEST = 24  # identities a batch
 IMAGES = (2, 5)  # of an identity in a batch, least and most
@@ -68,13 +68,13 @@ def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, w
         height, width: input size of the network that training starts from, which is for upright images.
 
     Raises:
-        InputError: a data set has fewer identities than tasks.
+        ArgumentError: a data set has fewer identities than tasks.
     """
     counts = [Counter(record.pid for record in each.train) for each in data_sets]
     smallest = min(len(count) // tasks for count in counts)
     if not smallest:
         short = next(each.name for each, count in zip(data_sets, counts, strict=True) if len(count) < tasks)
-        raise InputError(f"BENCHMARK.TASKS_PER_DATASET is {tasks}, but {short} has fewer identities to train on")
+        raise ArgumentError("tasks", f"is {tasks}, but {short} has fewer identities to train on")
     each = int(median(number for count in counts for number in count.values()))
     ratio = shape([record for data_set in data_sets for record in data_set.train])
     if ratio is not None and ratio < UPRIGHT:

@@ -75,8 +75,8 @@ class AccuracyEvaluator:
         for task in tasks:
             if not task.held_out:
                 raise InputError(
-                    f"EVAL.ACCURACY: {task.name} has no test images of the classes that it trains, as no "
-                    "re-identification set has; train on folder:PATH, or set it False"
+                    f"{task.name}: has no test images of the classes that it trains, as no re-identification set has; "
+                    "train on folder:PATH, or set accuracy=False"
                 )
             images = Images(
                 task.held_out, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad

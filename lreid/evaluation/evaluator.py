@@ -174,8 +174,8 @@ def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera
         if not any(found):
             raise InputError(
                 f"{test.name}: no query has a match by another camera than its own, so the camera filter leaves "
-                "nothing to find; set EVAL.CAMERA_FILTER False, or give queries and gallery different cameras "
-                "(BENCHMARK.CAMERAS apart, or camid in a CSV file)"
+                "nothing to find; set camera_filter=False, or give queries and gallery different cameras "
+                "(cameras='apart', or camid in a CSV file)"
             )
     if not any(found):
         raise InputError(f"{test.name}: not one identity of the queries is in the gallery; test on some that are")

@@ -39,7 +39,7 @@ class PastGalleries:
         except (OSError, ValueError, EOFError) as error:
             reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
             raise InputError(
-                f"{path}: {reason}; EVAL.CROSS_MODEL searches the galleries of earlier tasks: put the file back, or "
+                f"{path}: {reason}; every model searches the galleries of earlier tasks: put the file back, or "
                 "start again with another --out"
             ) from None
         if features.shape != shape or features.dtype != np.float32:

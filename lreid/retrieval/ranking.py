@@ -238,6 +238,6 @@ def _no_match(num_absent: int, num_filtered: int) -> str:
     absent = f" ({num_absent} more queries have an identity that is not there at all)" if num_absent else ""
     return (
         f"no query has a match: the camera filter removed them all, the identities of {num_filtered} queries "
-        f"are in the gallery only under the query's own camera{absent}; set EVAL.CAMERA_FILTER False or give "
+        f"are in the gallery only under the query's own camera{absent}; set camera_filter=False or give "
         "queries and gallery different cameras"
     )

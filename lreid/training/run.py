@@ -20,7 +20,16 @@ from lreid import distributed
 from lreid import results as ledger
 from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
-from lreid.config import FREE_KEYS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
+from lreid.config import (
+    ARGUMENTS,
+    FREE_KEYS,
+    check_values,
+    config_from_text,
+    differing_keys,
+    find_config,
+    leaves,
+    method_title,
+)
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
@@ -45,6 +54,7 @@ LOST = re.compile(
 )
 
 
+@naming_keys(**ARGUMENTS)
 def train(
     cfg: CfgNode,
     out: Path,
@@ -69,8 +79,7 @@ def train(
     Raises:
         InputError: the config, the data or the folder does not fit; one line says what to do.
     """
-    with naming_keys("DEVICE", device="DEVICE"):
-        distributed.take_gpu(cfg.DEVICE)
+    distributed.take_gpu(cfg.DEVICE)
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
     try:

@@ -18,6 +18,7 @@ import pooch
 from tqdm import tqdm
 
 from lreid.errors import InputError
+from lreid.extras import Extra
 from lreid.files import alone, make_folder, sync_folder
 
 logger = logging.getLogger("lreid")
@@ -168,9 +169,9 @@ class _Drive(_Resuming):
 
     def _fetch(self, start: int) -> None:
         try:
-            import gdown
-        except ImportError as error:
-            raise _Fault(f"needs gdown ({error}); install it with: pip install gdown", final=True) from None
+            gdown = Extra("gdown", "torchreid").load()
+        except InputError as error:
+            raise _Fault(str(error), final=True) from None
         logger.info("downloading %s", self.url)
         try:
             gdown.download(self.url, str(self.part), quiet=not sys.stderr.isatty(), use_cookies=False)

@@ -122,7 +122,7 @@ def test_bad_file_is_named_with_the_remedy(records, how):
     damage(records[2], how)
     with pytest.raises(InputError, match=DAMAGES[how]) as error:
         read_image(records[2].path)
-    assert str(error.value).endswith("replace it, or set DATA.SKIP_BAD_IMAGES True to leave such files out")
+    assert str(error.value).endswith("replace it (skip_bad=True leaves such files out of a list)")
     assert "\n" not in str(error.value)
 
 

@@ -75,7 +75,7 @@ def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"task-01-test-2.npy: cannot be read \("):
             past.read(0, 1, (3, 2))
     file.unlink()
-    with pytest.raises(InputError, match="task-01-test-2.npy: no such file; EVAL.CROSS_MODEL searches the galleries"):
+    with pytest.raises(InputError, match="task-01-test-2.npy: no such file; every model searches the galleries"):
         past.read(0, 1, (3, 2))
 
 

@@ -377,8 +377,8 @@ def test_a_full_disk_loses_nothing_saved(unbroken: Path, tmp_path: Path, monkeyp
         ({"BENCHMARK__TRAIN": ["market1501"], "DATA__ROOT": "nowhere"}, "nowhere"),
         ({"BENCHMARK__TRAIN": ["market1502"]}, "market1502.*market1501"),
         ({"MODEL__WEIGHTS": "none.pth"}, "none.pth: no such file"),
-        ({"DEVICE": "cuda:77"}, "DEVICE cuda:77: cannot be used"),
-        ({"DEVICE": "meta"}, "DEVICE meta: cannot be used"),
+        ({"DEVICE": "cuda:77"}, "DEVICE is 'cuda:77', which cannot be used"),
+        ({"DEVICE": "meta"}, "DEVICE is 'meta', which cannot be used"),
         ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
     ],
 )

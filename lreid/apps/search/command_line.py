@@ -7,9 +7,11 @@ import argparse
 from lreid.apps.search import commands, versions
 from lreid.apps.search.findings import verdict
 from lreid.apps.search.own_images import list_images
+from lreid.errors import naming_keys
 from lreid.gallery import Filter
 
 
+@naming_keys(device="--device", cross_model="--cross-model", kind="--kind", shards="--shards")
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
     actions = {

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lreid.data.images import REMEDY, Images
+from lreid.data.images import Images
 from lreid.data.listing import MARKET_NAME, Listed, list_csv, list_folder
 from lreid.data.records import Record
 from lreid.data.synthetic import is_synthetic
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
 from lreid.models import Embedder
@@ -121,14 +121,14 @@ def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) 
         InputError: an image cannot be read.
     """
     try:
-        return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
-    except InputError as error:
-        if skip_bad:  # not one can be read
-            none = Images([], height=model.height, width=model.width)
-            none.skipped = [record.path for record in records]
-            return none
-        # there is no config here
-        raise InputError(str(error).replace(REMEDY, "replace it (when indexing, --skip-bad leaves it out)")) from None
+        with naming_keys(skip_bad="when indexing, --skip-bad"):
+            return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
+    except InputError:
+        if not skip_bad:
+            raise
+        none = Images([], height=model.height, width=model.width)  # not one can be read
+        none.skipped = [record.path for record in records]
+        return none
 
 
 def require_some(images: Images) -> Images:

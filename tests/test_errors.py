@@ -1,0 +1,82 @@
+"""The library speaks of Python arguments, commands of config keys and options."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lreid.config import ARGUMENTS, GROUPS, KEYS
+from lreid.errors import ArgumentError, InputError, NotConfirmed, naming_keys
+
+KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
+# Rooms that know the config, and files whose messages are about one.
+KNOWING = {"apps", "build.py", "config.py", "report", "results.py", "training"}
+ABOUT_CONFIGS = {"data/inventory.py", "data/proposal.py", "loading.py", "zoo/catalogue.py", "zoo/hosted.py"}
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("a.png: damaged; set skip_bad=True", "a.png: damaged; set DATA.SKIP_BAD_IMAGES True"),
+        ("set cameras='apart', or workers=0", "set BENCHMARK.CAMERAS apart, or DATA.WORKERS 0"),
+        ("go on with resume=True", "go on with --resume"),
+        ("keep folder=''", "keep DATA.CACHE_DIR "),
+        ("my_skip_bad=True, other=1, workers", "my_skip_bad=True, other=1, workers"),
+    ],
+)
+def test_advice_is_told_in_keys_and_options(message: str, told: str) -> None:
+    with pytest.raises(InputError) as raised, naming_keys(**ARGUMENTS):
+        raise InputError(message)
+    assert str(raised.value) == told
+
+
+def test_arguments_become_keys_of_their_group_or_their_own() -> None:
+    for group, keys, told in (
+        ("EVAL", {}, "EVAL.DEVICE is x"),
+        ("EVAL", {"device": "DEVICE"}, "DEVICE is x"),
+        ("", {"device": "--device"}, "--device is x"),
+        ("", {"other": "OTHER"}, "device is x"),
+    ):
+        with pytest.raises(InputError) as raised, naming_keys(group, **keys):
+            raise ArgumentError("device", "is x")
+        assert str(raised.value) == told
+
+
+def test_errors_keep_their_kind() -> None:
+    @naming_keys("DATA", **ARGUMENTS)
+    def confirm() -> None:
+        raise NotConfirmed("done, but skip_bad=True")
+
+    for _ in range(2):  # a function may be called again
+        with pytest.raises(NotConfirmed, match="^done, but DATA.SKIP_BAD_IMAGES True$"):
+            confirm()
+
+
+def test_keys_of_arguments_exist() -> None:
+    assert {key for key in ARGUMENTS.values() if not key.startswith("--")} <= KEYS.keys()
+
+
+def texts(file: Path) -> Iterator[str]:
+    """The texts of a file without docstrings."""
+    tree = ast.parse(file.read_text())
+    told = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.value
+
+
+def test_no_message_of_the_library_names_a_key(repository: Path) -> None:
+    """It is called without a config, from Python."""
+    package = repository / "lreid"
+    for file in package.rglob("*.py"):
+        path = file.relative_to(package)
+        if path.parts[0] not in KNOWING and path.as_posix() not in ABOUT_CONFIGS:
+            assert not [text for text in texts(file) if KEY.search(text)], path
