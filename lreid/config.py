@@ -156,7 +156,12 @@ KEYS = {
     "DATA.CACHE_DIR_GIB": Key(50.0, "size up to which it is filled, GiB", least=0, free=True),
     "DATA.SKIP_BAD_IMAGES": Key(False, "leave out images that cannot be read instead of stopping"),
     "DATA.WORKERS": Key(0, "loader processes; 0 is fastest while the images fit in the cache", least=0, free=True),
-    "DATA.AUGMENT_ON": Key("cpu", "device: the GPU flips, normalises and erases", choices=("cpu", "device")),
+    "DATA.AUGMENT_ON": Key(
+        "auto",
+        "what flips, normalises and erases: cpu, or the device, which is then sent uint8; auto: a GPU does",
+        choices=("auto", "cpu", "device"),
+        free=True,
+    ),
     "SYNTHETIC.TRAIN_IDENTITIES": Key(480, "identities to train on", least=0),
     "SYNTHETIC.TEST_IDENTITIES": Key(150, "identities to search for", least=0),
     "SYNTHETIC.IMAGES_PER_IDENTITY": Key(10, "images of each, under several cameras", least=3),

@@ -8,6 +8,7 @@ import resource
 import sys
 
 import torch
+from torch import Tensor
 
 from lreid.errors import ArgumentError
 
@@ -30,6 +31,13 @@ def pick_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ArgumentError("device", f"is {name!r}, which cannot be used ({reason}); use auto or cpu") from None
     return device
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; the host does not wait until a GPU has it."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)  # of memory that is not pinned it would wait
+    return tensor.to(device)
 
 
 def keep_freed_memory() -> bool:

@@ -68,7 +68,7 @@ class Contestant:
         evaluator = evaluator_of(cfg, benchmark)
         self.results = new_results(cfg, benchmark, "", evaluator)
         self.folder = tempfile.TemporaryDirectory()
-        self.batching = batching_of(cfg)
+        self.batching = batching_of(cfg, self.device)
         self.trainer = Trainer(
             self.method,
             benchmark,

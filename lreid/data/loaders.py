@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from lreid.data.images import Images
 from lreid.data.samplers import Sampler
 from lreid.data.transforms import Augment, Changes
+from lreid.devices import to_device
 from lreid.errors import InputError
 from lreid.extras import Extra
 
@@ -30,8 +31,9 @@ class Batch(NamedTuple):
 
     Attributes:
         images: (B, 3, H, W) float32, augmented and normalised; until :meth:`to` is called, they can still be
-            (B, H, W, 3) uint8, with ``changes``.
-        labels: (B,) int64 class labels, on the CPU.
+            (B, H, W, 3) uint8, with ``changes``, and be those of ``rows`` alone.
+        labels: (B,) int64 class labels, on the CPU, where they decide shapes without a wait for a GPU; what needs them
+            there sends them with ``non_blocking=True``.
         num_support: the first so many images of each label are its support, the rest its queries; 0 where the
             method learns from no episodes.
         views: the batch is so many views of the same images, one after the other: B = views * n.
@@ -41,6 +43,7 @@ class Batch(NamedTuple):
         exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
             where it is not known.
         changes: what is still to be done to the images, by the device.
+        rows: those that ``images`` holds, of several processes those that this one looks at.
     """
 
     images: Tensor
@@ -51,13 +54,22 @@ class Batch(NamedTuple):
     paths: tuple[str, ...] = ()
     exemplars: Tensor | None = None
     changes: Changes | None = None
+    rows: slice = slice(None)
 
     def to(self, device: torch.device, augment: Augment) -> Batch:
-        """The batch as methods take it: with its images on a device, augmented."""
-        images = self.images.to(device, non_blocking=True)
+        """The batch as methods take it: with its images on a device, augmented.
+
+        Images that are not there are NaN, so that they cannot be learned from by mistake.
+        """
+        images = to_device(self.images, device)
         if self.changes is not None:
             images = augment.on_device(images, self.changes)
-        return self._replace(images=images, changes=None)
+        if len(images) < len(self.labels):
+            height, width = images.shape[2:]
+            whole = images.new_full((len(self.labels), height, width, 3), torch.nan).permute(0, 3, 1, 2)
+            whole[self.rows] = images
+            images = whole
+        return self._replace(images=images, changes=None, rows=slice(None))
 
 
 class WithExemplars(Sequence[np.ndarray]):
@@ -132,7 +144,7 @@ class TaskBatches(Dataset[Batch]):
         images, changes = self._augmented(self.views * pixels, **options)
         exemplars = np.tile(np.maximum(chosen - self.own, -1), self.views)  # (B,)
         return Batch(
-            torch.from_numpy(images),
+            images,
             torch.from_numpy(np.tile(self.labels[chosen], self.views)),
             self.sampler.num_support,
             self.views,
@@ -140,16 +152,15 @@ class TaskBatches(Dataset[Batch]):
             tuple(self._path(row) for row in chosen),
             torch.from_numpy(exemplars),
             changes,
+            self.rows,
         )
 
-    def _augmented(
-        self, images: Sequence[np.ndarray], *, seed: int, progress: float
-    ) -> tuple[np.ndarray, Changes | None]:
+    def _augmented(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Tensor, Changes | None]:
         """Images ready for the network, or their pixels and what the device shall do to them."""
-        if not self.on_device:
-            return self.augment(images, seed=seed, progress=progress, rows=self.rows), None
-        changes = self.augment.draw(len(images), *images[0].shape[:2], seed=seed, progress=progress)
-        return np.stack(self.augment.piped(images, seed=seed)), changes
+        options: dict[str, Any] = {"seed": seed, "progress": progress, "rows": self.rows}
+        if self.on_device:
+            return self.augment.left_to_device(images, **options)
+        return torch.from_numpy(self.augment(images, **options)), None
 
     def _path(self, row: int) -> str:
         records = self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lreid.devices import to_device
 from lreid.errors import InputError
 from lreid.extras import Extra
 
@@ -126,6 +127,7 @@ class Augment:
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
         self.pipeline: Any = load_pipeline(pipeline) if pipeline else None
+        self._constants: dict[torch.device, tuple[Tensor, ...]] = {}  # mean, scale and fill, where they were needed
 
     def __call__(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
@@ -136,10 +138,10 @@ class Augment:
             images: n uint8 RGB images (H, W, 3), at least one.
             seed: decides the whole batch.
             progress: share of the task's epochs that is done, in [0, 1].
-            rows: those that are wanted; the others are NaN, so that they cannot be learned from by mistake.
+            rows: those that are wanted.
 
         Returns:
-            (n, 3, H, W) float32.
+            (n, 3, H, W) float32, of k rows that are wanted (k, 3, H, W).
 
         Raises:
             InputError: the pipeline gives something else than uint8 images of the same size.
@@ -148,12 +150,10 @@ class Augment:
         images = self.piped(images, seed=seed)
         flips, shifts, boxes = self.draw(len(images), height, width, seed=seed, progress=progress)
         mean, scale = np.tile(self.mean, (height, width, 1)), np.tile(self.scale, (height, width, 1))
-        batch = np.empty((len(images), *shape), np.float32)  # (n, H, W, 3)
         wanted = range(len(images))[rows]
-        if len(wanted) < len(images):
-            batch.fill(np.nan)
-        for number in wanted:
-            image, row = images[number], batch[number]
+        batch = np.empty((len(wanted), *shape), np.float32)  # (k, H, W, 3)
+        for number, row in zip(wanted, batch, strict=True):
+            image = images[number]
             flipped = cv2.flip(image, 1) if flips[number] else image
             row[:] = _shifted(flipped, *shifts[number].tolist()) if self.pad else flipped
             row -= mean
@@ -185,19 +185,30 @@ class Augment:
         self.pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
         return [self._piped(image) for image in images]
 
+    def left_to_device(
+        self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
+    ) -> tuple[Tensor, Changes]:
+        """What :meth:`on_device` makes the batch of :meth:`__call__` of; arguments and errors are those."""
+        images = self.piped(images, seed=seed)
+        changes = self.draw(len(images), *images[0].shape[:2], seed=seed, progress=progress)
+        return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
+
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
         """What :meth:`__call__` does, by the device on which the pixels are: the same up to rounding.
 
         Args:
             pixels: (n, H, W, 3) uint8, through the pipeline already.
-            changes: of :meth:`draw`.
+            changes: of :meth:`draw`; both are those of :meth:`left_to_device`.
 
         Returns:
             (n, 3, H, W) float32, channels last in memory.
         """
         device = pixels.device
         flips, shifts, boxes = (each.to(device, non_blocking=True) for each in changes)
-        mean, scale, fill = (torch.from_numpy(each).to(device) for each in (self.mean, self.scale, self.fill))  # (3,)
+        if device not in self._constants:
+            constants = (self.mean, self.scale, self.fill)
+            self._constants[device] = tuple(to_device(torch.from_numpy(each), device) for each in constants)
+        mean, scale, fill = self._constants[device]  # (3,)
         rows, columns = (torch.arange(size, device=device) for size in pixels.shape[1:3])
         images = torch.where(flips[:, None, None, None], pixels.flip(2), pixels)
         if self.pad:

@@ -75,6 +75,6 @@ def smoothed_cross_entropy(
     """
     check_rows(logits, labels, "logits")
     log_probs = logits.double().log_softmax(1)  # (B, K)
-    target = log_probs.gather(1, labels.to(logits.device)[:, None])[:, 0]  # (B,)
+    target = log_probs.gather(1, labels.to(logits.device, non_blocking=True)[:, None])[:, 0]  # (B,)
     others = log_probs.sum(1) / (num_classes or logits.shape[1])  # (B,)
     return to_loss(-((1 - smoothing) * target + smoothing * others).mean(), logits)

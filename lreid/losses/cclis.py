@@ -54,9 +54,9 @@ def sample_nce_loss(
     if weights.shape != labels.shape:
         raise ValueError(f"weights must have the shape of labels, got {tuple(weights.shape)} and {tuple(labels.shape)}")
     check_temperature(temperature)
-    labels, weights = labels.to(scores.device), weights.to(scores.device, torch.float64)
-    same = labels[:, None] == labels  # (B, B)
     past = ~is_among(labels, current_classes)  # (B,)
+    labels, weights, past = (each.to(scores.device, non_blocking=True) for each in (labels, weights.double(), past))
+    same = labels[:, None] == labels  # (B, B)
     share = weights * same.sum(1)  # (B,) of the image's class
     log_weights = -share.masked_fill(share <= 0, 1).log()
     weighted = past[:, None] & past & ~same  # (B, B)

@@ -30,7 +30,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
     """
     if projections.ndim != 3 or projections.shape[1] != 2:
         raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")
-    images = torch.arange(len(projections), device=projections.device)
+    images = torch.arange(len(projections))
     return asymmetric_supcon_loss(projections, images, images, temperature=temperature, base_temperature=temperature)
 
 

@@ -162,7 +162,7 @@ def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: floa
 
 def _with_uniform(log_probs: Tensor) -> Tensor:
     """Mixes in ``MIXTURE`` of the uniform distribution, ``(Q, C)``; C may be 0."""
-    uniform = log_probs.new_tensor(MIXTURE / max(log_probs.shape[1], 1)).log()
+    uniform = log_probs.new_full((), MIXTURE / max(log_probs.shape[1], 1)).log()
     return torch.logaddexp(log_probs, uniform) - math.log1p(MIXTURE)
 
 

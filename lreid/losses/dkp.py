@@ -36,7 +36,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
             f"features must be (B, 1 + S, D) with a sample or more and labels (B,), "
             f"got shapes {tuple(features.shape)} and {tuple(labels.shape)}"
         )
-    exact, labels = features.double(), labels.to(features.device)
+    exact, labels = features.double(), labels.to(features.device, non_blocking=True)
     samples = exact[:, 1:].flatten(0, 1)  # (B * S, D)
     same = labels.repeat_interleave(features.shape[1] - 1)[:, None] == labels  # (B * S, B)
     distance = squared_distances(samples, exact[:, 0]).clamp(min=1e-12).sqrt()  # (B * S, B)

@@ -35,10 +35,11 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
         ValueError: ``logits`` is not ``(B, K)`` with one row for each label.
     """
     check_rows(logits, labels, "logits")
-    labels = labels.to(logits.device)
+    labels = labels.to(logits.device, non_blocking=True)
     classes = torch.arange(logits.shape[1], device=logits.device)  # (K,)
     present = torch.zeros_like(classes, dtype=torch.bool).index_fill(0, labels, True)  # (K,)
     if seen is not None:
-        present = present | (classes >= torch.cat([labels, seen.to(labels)]).max())
+        seen = seen.to(labels.device, labels.dtype, non_blocking=True)
+        present = present | (classes >= torch.cat([labels, seen]).max())
     exact = logits.double().masked_fill(~present, -torch.inf)
     return to_loss(F.cross_entropy(exact, labels), logits)

@@ -126,7 +126,7 @@ def er_aml_loss(
         raise ValueError("negative_labels must differ from labels: a negative has the label of its anchor")
     candidates = _normalized(torch.cat([positives, negatives]))  # (2V, D)
     scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
-    same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device)  # (V, 2V)
+    same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device, non_blocking=True)  # (V, 2V)
     against = scores.masked_fill(same, -torch.inf) if denominator == "negatives" else scores
     own = scores.masked_fill(~same, 0).sum(1) / same.sum(1)  # (V,)
     loss = (against.logsumexp(1) - own).sum() / max(len(anchors), 1)

@@ -48,9 +48,12 @@ def erd_losses(
     check_rows(teacher, labels, "teacher")
     if is_previous.dtype != torch.bool or is_previous.shape != labels.shape:
         raise ValueError(f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
-    previous, old = labels[is_previous], teacher[is_previous]
+    before, now = (  # rows: a mask on the CPU makes the host wait for a GPU, which has to count
+        mask.nonzero()[:, 0].to(student.device, non_blocking=True) for mask in (is_previous, ~is_previous)
+    )
+    previous, old = labels[is_previous], teacher[before]
     options = {"temperature": 1.0, **options}
-    distillation = dwpp_loss(student[is_previous], old, previous, num_support, **options)
+    distillation = dwpp_loss(student[before], old, previous, num_support, **options)
     anchors = prototypes(old.double(), split_episode(previous, num_support, old.device))
-    alignment = discriminant_alignment_loss(student[~is_previous], teacher[~is_previous], anchors, **options)
+    alignment = discriminant_alignment_loss(student[now], teacher[now], anchors, **options)
     return distillation, alignment

@@ -31,7 +31,7 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
     """
     check_rows(student_logits, labels, "student_logits")
     logits = student_logits.double()
-    targets = torch.zeros_like(logits).scatter(1, labels.to(logits.device)[:, None], 1.0)  # (B, K)
+    targets = torch.zeros_like(logits).scatter(1, labels.to(logits.device, non_blocking=True)[:, None], 1.0)  # (B, K)
     if teacher_logits is not None:
         check_logits(student_logits, teacher_logits)
         targets[:, : teacher_logits.shape[1]] = teacher_logits.detach().double().sigmoid()

@@ -159,7 +159,7 @@ def _capped(one: _Judged, other: _Judged) -> Tensor:
 
 
 def _same(labels: Tensor, like: Tensor) -> Tensor:
-    labels = labels.to(like.device)
+    labels = labels.to(like.device, non_blocking=True)
     return labels[:, None] == labels
 
 

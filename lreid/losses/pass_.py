@@ -99,7 +99,7 @@ def augment_prototypes(
     Returns:
         Features ``(n, D)`` and their labels ``4y`` ``(n,)``: prototypes are of upright images.
     """
-    return prototypes[picks] + radius * noise, ROTATIONS * labels[picks]
+    return prototypes[picks.to(prototypes.device, non_blocking=True)] + radius * noise, ROTATIONS * labels[picks]
 
 
 def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:

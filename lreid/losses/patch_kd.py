@@ -159,6 +159,6 @@ def _relative_distances(sets: Tensor) -> Tensor:
     squares = exact.square().sum(2)  # (S, m)
     squared = squares[:, :, None] + squares[:, None] - 2 * exact @ exact.mT
     diagonal = torch.eye(sets.shape[1], dtype=torch.bool, device=sets.device)
-    distances = squared.clamp(min=1e-12).sqrt().masked_fill(diagonal, 0)  # (S, m, m)
-    count = (distances > 0).sum()
-    return distances if not count else distances * count / distances.sum()
+    distances = squared.clamp(min=1e-12).sqrt().masked_fill(diagonal, 0)  # (S, m, m), above 0 but for the diagonal
+    count = distances.numel() - squares.numel()
+    return distances * count / distances.sum() if count else distances

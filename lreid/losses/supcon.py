@@ -53,11 +53,13 @@ def asymmetric_supcon_loss(
         )
     check_temperature(base_temperature)
     rows = projections.flatten(0, 1)  # (BV, D) the views of an image one after the other
-    names = labels.to(rows.device).repeat_interleave(projections.shape[1])  # (BV,)
+    anchors = is_among(labels, current_classes)  # (B,), before it is sent
+    labels, anchors = (each.to(rows.device, non_blocking=True) for each in (labels, anchors))
+    names = labels.repeat_interleave(projections.shape[1])  # (BV,)
     log_p = log_relations(rows, temperature)  # (BV, BV - 1)
     positive = without_self(names[:, None] == names)  # (BV, BV - 1)
     terms = -log_p.masked_fill(~positive, 0).sum(1) / positive.sum(1).clamp(min=1)  # (BV,)
-    total = (terms * is_among(names, current_classes)).sum()
+    total = (terms * anchors.repeat_interleave(projections.shape[1])).sum()
     return to_loss(total / max(len(rows), 1) * (temperature / base_temperature), projections)
 
 

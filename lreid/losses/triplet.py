@@ -64,7 +64,7 @@ def hardest_distances(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     """
     if labels.ndim != 1:
         raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
-    labels = labels.to(features.device)
+    labels = labels.to(features.device, non_blocking=True)
     same = labels[:, None] == labels  # (B, B)
     distance = squared_distances(features, features).clamp(min=1e-12).sqrt()  # (B, B)
     farthest_own = distance.masked_fill(~same, -torch.inf).max(1).values

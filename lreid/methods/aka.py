@@ -76,7 +76,7 @@ class AKA(LwF):
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """All terms but the distillation; arguments as in the base."""
         terms = super().softmax_triplet(features, logits, batch)
-        labels = batch.labels.to(features.device)
+        labels = batch.labels.to(features.device, non_blocking=True)
         if self.smoothing_classes:
             terms["softmax"] = smoothed_cross_entropy(
                 logits[:, self.first_class :],

@@ -87,7 +87,7 @@ class Method:
         self.network: nn.Module = model
         self.teacher: nn.Module | None = None
         self.weights: dict[str, float] = {}
-        self.augment: Callable[..., np.ndarray] | None = None
+        self.augment: Callable[..., Tensor] | None = None
         self.replayed = 0
         self.store, self.selection = store, selection
         budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
@@ -133,7 +133,7 @@ class Method:
         """
         if self.augment is None:
             return self.model.normalise(torch.from_numpy(pixels))
-        return torch.from_numpy(self.augment(pixels, seed=seed)).to(self.model.mean.device)
+        return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """What its own classifier says of all classes so far (n, C), for instance logits; None where it has none.

@@ -72,7 +72,7 @@ class BoTFineTuning(Method):
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Both terms, of features (B, dim) before the neck and logits (B, all classes) behind it."""
-        labels = batch.labels.to(features.device)
+        labels = batch.labels.to(features.device, non_blocking=True)
         own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
             "softmax": F.cross_entropy(own, labels - self.first_class, label_smoothing=self.label_smoothing),

@@ -13,6 +13,7 @@ from torch.optim import Adam
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.devices import to_device
 from lreid.errors import require
 from lreid.losses import affinity_kl_loss, dask_color_resample, dask_decode
 from lreid.methods.fused_ft import FusedFineTuning
@@ -66,12 +67,12 @@ class StyleRehearser:
         assert self.kernels is not None
         values = self._values(pixels)
         flip = torch.rand(len(values), generator=self.generator) < 0.5
-        values = torch.where(flip.to(values.device)[:, None, None, None], values.flip(-1), values)
+        values = torch.where(flip.to(values.device, non_blocking=True)[:, None, None, None], values.flip(-1), values)
         return dask_decode(values, self.kernels(values))
 
     def _values(self, pixels: Tensor) -> Tensor:
         """(n, 3, H, W) in [0, 1], where the model is."""
-        return pixels.to(self.model.mean.device).permute(0, 3, 1, 2).float() / 255
+        return to_device(pixels, self.model.mean.device).permute(0, 3, 1, 2).float() / 255
 
     def _normalised(self, values: Tensor) -> Tensor:
         return (255 * values - self.model.mean) / self.model.std

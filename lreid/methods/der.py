@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
+from lreid.devices import to_device
 from lreid.losses import asymmetric_cross_entropy, dark_experience_loss
 from lreid.methods.er import ER
 from lreid.models import Embedder
@@ -43,7 +44,7 @@ class DER(ER):
         if replay is None:
             return {}
         stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
-        return {"logits": dark_experience_loss(self.logits(replay.images), stored.to(replay.images.device))}
+        return {"logits": dark_experience_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Cross-entropy of the new images, whose logits are set aside for the memory."""
@@ -53,7 +54,7 @@ class DER(ER):
                 self.first_logits.setdefault(path, row)
         if self.asymmetric:
             return asymmetric_cross_entropy(logits, batch.labels)
-        return F.cross_entropy(logits, batch.labels.to(logits.device))
+        return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
         """The logits that images had when they were first seen."""

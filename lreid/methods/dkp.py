@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.devices import to_device
 from lreid.errors import require
 from lreid.losses import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.methods.fused_ft import FusedFineTuning
@@ -79,12 +80,12 @@ class DKP(FusedFineTuning):
         if self.prototypes is None:
             return {}
         means, deviations = self.prototypes["means"], self.prototypes["deviations"]
-        noise = self._noise(means.shape).to(means)
+        noise = self._noise(means.shape, means)
         return {"transfer": dkp_pkt_loss(features[:, 0], means, deviations, noise, **self.temperatures)}
 
     def distribution_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and set triplet loss of means and samples (B, 1 + S, dim)."""
-        labels = batch.labels.to(features.device)
+        labels = batch.labels.to(features.device, non_blocking=True)
         logits = self.network.logits(features.flatten(0, 1))  # (B * (1 + S), classes)
         repeated = labels.repeat_interleave(features.shape[1])
         return {
@@ -95,12 +96,12 @@ class DKP(FusedFineTuning):
     def drawn(self, images: Tensor) -> Tensor:
         """Means and samples (B, 1 + S, dim), all of unit length, of normalised images (B, 3, H, W)."""
         means, deviations = self.network.distributions(images)  # (B, dim)
-        noise = self._noise((len(means), self.samples, means.shape[1])).to(means)
+        noise = self._noise((len(means), self.samples, means.shape[1]), means)
         samples = F.normalize(means[:, None] + deviations[:, None] * noise, dim=2)
         return torch.cat([means[:, None], samples], 1)
 
-    def _noise(self, shape: tuple[int, ...]) -> Tensor:
-        return torch.randn(shape, generator=self.generator)
+    def _noise(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        return to_device(torch.randn(shape, generator=self.generator), like.device).to(like.dtype)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
         """As of the base, of unit length."""

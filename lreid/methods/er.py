@@ -110,7 +110,7 @@ class ER(Method):
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Of the images that come in."""
-        return F.cross_entropy(self.logits(batch.images), batch.labels.to(batch.images.device))
+        return F.cross_entropy(self.logits(batch.images), batch.labels.to(batch.images.device, non_blocking=True))
 
     def replay_loss(self, replay: Replay) -> Tensor:
         """Of stored images."""
@@ -144,7 +144,7 @@ class ER(Method):
         seed = int(torch.randint(2**31, (), generator=self.generator))
         images = self.augmented(self.memory.images[rows], seed=seed)
         labels = self.class_of(torch.from_numpy(self.memory.labels[rows]))
-        return Replay(images, labels.to(images.device), rows)
+        return Replay(images, labels.to(images.device, non_blocking=True), rows)
 
     def end_step(self, batch: Batch) -> None:
         """Offers the images of the batch to the memory, each once."""

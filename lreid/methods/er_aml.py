@@ -71,7 +71,7 @@ class ERAML(ER):
         features = self.model(images)  # (B + R, dim)
         wanted[wanted >= len(batch.labels)] = len(batch.labels) + places
         anchors, positives, negatives = (
-            features[of.to(features.device)] for of in (pairs.anchor, *wanted.chunk(2))
+            features[of.to(features.device, non_blocking=True)] for of in (pairs.anchor, *wanted.chunk(2))
         )  # (V, dim) each
         if self.metric_loss == "triplet":
             return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)

@@ -82,7 +82,7 @@ class ERMetric(ER):
                 return 0 * features.sum()
             terms = dmml_loss(features, labels, self.supports, margin=self.margin, reduction="none")  # (Q,)
             chosen = chosen[split_episode(labels, self.supports).query]
-        chosen = chosen.to(features.device)
+        chosen = chosen.to(features.device, non_blocking=True)
         return (terms * chosen).sum() / chosen.sum().clamp(min=1)
 
     def class_scores(self, features: Tensor) -> None:

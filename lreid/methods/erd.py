@@ -66,8 +66,9 @@ class ERD(DwPP):
         """DMML, and both distillation terms on the images of past tasks in the batch."""
         student = self.model(batch.images)  # (B, dim)
         previous = self.previous_part(batch.labels)  # (B,)
-        rows = torch.ones_like(previous) if self.whole_batch else ~previous
-        terms = self.episode_loss(student[rows], batch._replace(labels=batch.labels[rows]))
+        rows = (torch.ones_like(previous) if self.whole_batch else ~previous).nonzero()[:, 0]
+        learned = student[rows.to(student.device, non_blocking=True)]
+        terms = self.episode_loss(learned, batch._replace(labels=batch.labels[rows]))
         if previous.any():
             with torch.no_grad():
                 teacher = self.teacher(batch.images)  # (B, dim)

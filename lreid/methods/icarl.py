@@ -47,7 +47,7 @@ class ICaRL(LwF):
         """Binary cross-entropies with the previous network's outputs for old classes, and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
-        labels, classes = batch.labels.to(features.device), logits.shape[1]
+        labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]
         shift = math.log(max(classes - 1, 1))
         terms = {
             "bce": classes * icarl_loss(logits - shift, labels),

@@ -35,12 +35,11 @@ class IDA(DwPP):
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
         super().__init__(model, temperature=temperature, **options)
-        self.anchors = torch.empty(0, model.dim)  # (A, dim), in the order of the tasks
+        self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
         """Alignment of new and old features relative to the anchors of all past classes."""
-        anchors = self.anchors.to(student.device)
-        return discriminant_alignment_loss(student, teacher, anchors, **self.distillation_options)
+        return discriminant_alignment_loss(student, teacher, self.anchors, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:
         """Keeps the teacher, and the class means of the task as anchors for good."""
@@ -48,7 +47,7 @@ class IDA(DwPP):
         features = self.model.extract([record.path for record in task.records])  # (n, dim)
         labels = np.array([record.pid for record in task.records])
         means = [features[labels == label].mean(0) for label in task.classes]
-        self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means))])
+        self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means)).to(self.anchors.device)])
 
     def state_dict(self) -> dict[str, Any]:
         """The teacher and the anchors."""
@@ -57,4 +56,4 @@ class IDA(DwPP):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
-        self.anchors = state["anchors"]
+        self.anchors = state["anchors"].to(self.anchors.device)

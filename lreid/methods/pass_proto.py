@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.devices import to_device
 from lreid.losses import augment_prototypes, class_means, feature_distillation_loss, prototype_radius, rotate_batch
 from lreid.losses.pass_ import ROTATIONS
 from lreid.methods.bot_ft import BoTFineTuning
@@ -99,11 +100,10 @@ class PASS(BoTFineTuning):
         """Cross-entropy of so many prototypes with noise."""
         picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
         noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
-        past, rows = augment_prototypes(
-            self.prototypes, self.prototype_classes, self.radius, picks, noise.to(self.prototypes)
-        )
+        noise = to_device(noise, self.prototypes.device).to(self.prototypes.dtype)
+        past, rows = augment_prototypes(self.prototypes, self.prototype_classes, self.radius, picks, noise)
         rows //= ROTATIONS // self.rotations  # these are 4y, whether or not images are rotated
-        return F.cross_entropy(self.classifier(past), rows.to(past.device))
+        return F.cross_entropy(self.classifier(past), rows.to(past.device, non_blocking=True))
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of identities, without those of rotated copies."""

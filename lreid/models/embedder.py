@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import fit_image, read_image
+from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, require
 from lreid.models.backbones import build_backbone, normalisation
 from lreid.models.layers import layers_of
@@ -175,7 +176,7 @@ class Embedder(nn.Module):
 
     def normalise(self, images: Tensor) -> Tensor:
         """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
-        images = images.to(self.mean.device).permute(0, 3, 1, 2).float()
+        images = to_device(images, self.mean.device).permute(0, 3, 1, 2).float()
         return (images - self.mean) / self.std  # (B, 3, H, W)
 
     @torch.inference_mode()
@@ -225,7 +226,7 @@ class Embedder(nn.Module):
             images = self.normalise(self._decoded(images))
         elif images.ndim != 4 or images.shape[1] != 3:
             raise _misfit(images)
-        return images.to(self.mean.device)
+        return to_device(images, self.mean.device)
 
     def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
         batch = self.ready(images)  # (B, 3, H, W)

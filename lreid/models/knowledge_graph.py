@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lreid.devices import to_device
+
 
 class KnowledgeGraph(nn.Module):
     """One layer of graph convolution over the images of a batch and the vertices of the knowledge graph.
@@ -64,7 +66,7 @@ class KnowledgeGraph(nn.Module):
         if not self.training:
             return nodes
         kept = torch.rand(nodes.shape, generator=self.generator) >= self.dropout
-        return nodes * kept.to(nodes.device) / (1 - self.dropout)
+        return nodes * to_device(kept, nodes.device) / (1 - self.dropout)
 
     def get_extra_state(self) -> Tensor:
         """The state of the generator, which goes into the state dict."""

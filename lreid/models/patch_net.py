@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lreid.devices import to_device
+
 
 class PatchNet(nn.Module):
     """One position of a map for each of k patches, drawn; gradients go through as if it were a softmax.
@@ -31,7 +33,8 @@ class PatchNet(nn.Module):
         scores = self.scores(maps).flatten(2)  # (n, k, h * w)
         soft = scores
         if self.training:
-            uniform = torch.rand(scores.shape, generator=generator).to(scores).clamp(min=1e-20, max=1 - 1e-7)
+            uniform = torch.rand(scores.shape, generator=generator)
+            uniform = to_device(uniform, scores.device).to(scores.dtype).clamp(min=1e-20, max=1 - 1e-7)
             soft = scores - (-uniform.log()).log()
         soft = soft.softmax(2)
         hard = torch.zeros_like(soft).scatter(2, soft.argmax(2, keepdim=True), 1.0)

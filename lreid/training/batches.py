@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from lreid import distributed
 from lreid.data.disk_cache import DiskCache
@@ -15,6 +17,7 @@ from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
 from lreid.data.transforms import Augment
+from lreid.devices import to_device
 from lreid.errors import ArgumentError
 from lreid.methods import Method
 
@@ -102,6 +105,13 @@ class Batching:
                 "change it or the number of processes",
             )
         return sampler
+
+    def replayed(self, pixels: Sequence[np.ndarray], *, device: torch.device, seed: int, progress: float) -> Tensor:
+        """Images (n, H, W, 3) uint8 that a method draws by itself, augmented as those of batches: (n, 3, H, W)."""
+        if not self.on_device:
+            return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), device)
+        left, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
+        return self.augment.on_device(to_device(left, device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
         """Batches of an epoch of a task.

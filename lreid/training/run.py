@@ -148,7 +148,7 @@ def _train(
             evaluator,
             folder,
             results,
-            batching=batching_of(cfg),
+            batching=batching_of(cfg, device),
             options=options_of(cfg),
             config=cfg.dump(),
             device=device,
@@ -200,8 +200,8 @@ def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
         method.teacher = method.frozen_network()
 
 
-def batching_of(cfg: CfgNode) -> Batching:
-    """How a config makes batches of tasks."""
+def batching_of(cfg: CfgNode, device: torch.device) -> Batching:
+    """How a config makes batches of tasks for a device."""
     return Batching(
         epochs=cfg.TRAIN.EPOCHS,
         seed=cfg.SEED,
@@ -216,7 +216,7 @@ def batching_of(cfg: CfgNode) -> Batching:
             std=cfg.INPUT.STD,
             pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
         ),
-        on_device=cfg.DATA.AUGMENT_ON == "device",
+        on_device=cfg.DATA.AUGMENT_ON == "device" or (cfg.DATA.AUGMENT_ON == "auto" and device.type == "cuda"),
         cache_gib=cfg.DATA.CACHE_GIB,
         disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB),
         skip_bad=cfg.DATA.SKIP_BAD_IMAGES,

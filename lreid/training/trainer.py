@@ -270,7 +270,7 @@ class Trainer:
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
         """Tells the method how images are augmented that it draws by itself."""
-        self.method.augment = partial(self.batching.augment, progress=progress_of(epoch, epochs))
+        self.method.augment = partial(self.batching.replayed, device=self.device, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
         """Says what a task has, and what of it cannot be read."""

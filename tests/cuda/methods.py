@@ -30,7 +30,8 @@ SMALL = {
     "SYNTHETIC.TEST_IDENTITIES": 4,
     "TRAIN.EPOCHS": 2,
 }
-OPTIONS = {name: {"METHOD.STYLE_STEPS": 2, "METHOD.STYLE_BATCH": 2} for name in ("dask", "dkp_pp")}
+STYLE = {"METHOD.STYLE_STEPS": 2, "METHOD.STYLE_BATCH": 2}
+OPTIONS = {"dask": STYLE, "dkp_pp": STYLE, "gdumb": {"METHOD.PASSES": 2}}  # what takes long by default
 KEPT = ("mAP", "rank1", "loss_history", "identity_ap", "exemplars", "images_trained", "steps_trained")
 
 

@@ -32,7 +32,7 @@ def images() -> Images:
     return Images(drawn.train, height=32, width=16)
 
 
-def batches(images: Images, *, workers: int = 0, **options: int) -> list[Batch]:
+def batches(images: Images, *, workers: int = 0, **options: Any) -> list[Batch]:
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
     dataset = TaskBatches(images, sampler, AUGMENT, epochs=4, **options)
     return list(batch_loader(dataset, workers=workers, pin_memory=False))
@@ -64,6 +64,17 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
     for image, label in zip(rounded, batch.labels, strict=True):
         nearest = min(known, key=lambda each: np.abs(np.frombuffer(each, np.float32) - image.ravel()).max())
         assert known[nearest] == label
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_process_is_sent_the_images_that_it_looks_at(images: Images, on_device: bool) -> None:
+    """The others of the batch are NaN, so that they cannot be learned from."""
+    whole, part = batches(images, on_device=on_device), batches(images, on_device=on_device, rows=slice(1, None, 2))
+    for one, other in zip(whole, part, strict=True):
+        assert len(other.images) == 4 and len(one.images) == len(other.labels) == 9
+        expected, found = (each.to(torch.device("cpu"), AUGMENT).images for each in (one, other))
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(found[1::2], expected[1::2]) and found[::2].isnan().all()
 
 
 def test_later_epochs_do_not_need_the_ones_before(images: Images) -> None:

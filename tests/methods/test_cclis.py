@@ -161,7 +161,7 @@ def test_prototypes_have_unit_length_before_a_step_and_a_rate_of_their_own() -> 
 def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> None:
     """Against Equation 12 pass by pass, over the images of the task and the memory together."""
     method, _ = in_second_task(passes=3, score_leak=leak)
-    method.augment = lambda pixels, seed: AUGMENT(pixels, seed=seed, progress=1.0)
+    method.augment = lambda pixels, seed: torch.from_numpy(AUGMENT(pixels, seed=seed, progress=1.0))
     given: list[Tensor] = []
     extract = method.model.extract
     method.model.extract = lambda images: given.append(images.clone()) or extract(images)
@@ -238,7 +238,7 @@ def test_state_comes_back() -> None:
     other.load_state_dict(torch.load(file, weights_only=True))
     other.model.load_state_dict(method.model.state_dict())
     for each in (method, other):
-        each.augment = lambda pixels, seed: AUGMENT(pixels, seed=seed, progress=1.0)
+        each.augment = lambda pixels, seed: torch.from_numpy(AUGMENT(pixels, seed=seed, progress=1.0))
     assert train(method, [batch, batch]) == train(other, [batch, batch])
     for each in (method, other):
         each.end_task(drawn_task(1))

@@ -29,13 +29,13 @@ def scoring(seed: int = 0, **options: object) -> ContrastScoring:
     return method
 
 
-def noisy(pixels: np.ndarray, *, seed: int) -> np.ndarray:
+def noisy(pixels: np.ndarray, *, seed: int) -> torch.Tensor:
     """A strong augmentation: half of the images mirrored, all with noise."""
     rng = np.random.default_rng(seed)
     images = (pixels / np.float32(64) - 2).transpose(0, 3, 1, 2)
     mirrored = rng.random(len(images)) < 0.5
     images[mirrored] = images[mirrored, ..., ::-1]
-    return images + rng.normal(0, 0.3, images.shape).astype(np.float32)
+    return torch.from_numpy(images + rng.normal(0, 0.3, images.shape).astype(np.float32))
 
 
 def segments(*sizes: int, seed: int = 1) -> list[Batch]:
@@ -166,7 +166,7 @@ def test_the_loss_is_nt_xent_of_two_views_of_the_buffer() -> None:
     (loss,) = method.loss(second).values()
     seeds = [int(torch.randint(2**31, (), generator=generator)) for _ in range(2)]
     assert seeds[0] != seeds[1]
-    views = [torch.from_numpy(noisy(method.memory.images, seed=seed)) for seed in seeds]
+    views = [noisy(method.memory.images, seed=seed) for seed in seeds]
     with torch.no_grad():
         rows = torch.nn.functional.normalize(method.network(torch.cat(views)).projections)
     pairs = torch.stack([rows[:4], rows[4:]], dim=1)

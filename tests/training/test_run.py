@@ -549,7 +549,7 @@ def test_batches_hold_images_of_other_cameras_where_they_are_asked_for() -> None
         cfg = config(METHOD__NAME="bot_ft", BATCH__OTHER_CAMERAS=asked, BATCH__IMAGES=6)
         method = method_of(cfg, torch.device("cpu"), pretrained=False)
         task = benchmark_of(cfg).tasks[0]
-        batches = batching_of(cfg).batches(method, task)
+        batches = batching_of(cfg, torch.device("cpu")).batches(method, task)
         camera = {record.path: record.camid for record in task.records}
         seen = [camera[path] for index in range(len(batches)) for path in batches[index].paths]
         blocks = [seen[first : first + 6] for first in range(0, len(seen), 6)]  # of four images by other cameras
