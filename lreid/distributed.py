@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import ArgumentError, InputError
+from lreid.extras import Extra
 from lreid.models import Embedder
 
 T = TypeVar("T")
@@ -181,9 +182,7 @@ def _with_global_norms(module: nn.Module) -> nn.Module:
     """A network whose BatchNorms take the statistics of all processes; the parameters are the same ones."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
-            from timm.layers import convert_sync_batchnorm
-
-            return convert_sync_batchnorm(module)
+            return Extra("timm.layers", "timm").convert_sync_batchnorm(module)
         return nn.SyncBatchNorm.convert_sync_batchnorm(module)
     norms: list[Any] = [each for each in module.modules() if isinstance(each, _BatchNorm)]
     for norm in norms:

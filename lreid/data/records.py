@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -126,8 +126,14 @@ class QueryGallery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A sequence of tasks and the test sets that are evaluated after each of them."""
+    """A sequence of tasks, to be iterated over, and the test sets that are evaluated after each of them."""
 
     name: str
     tasks: tuple[Task, ...]
     tests: tuple[QueryGallery, ...]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)

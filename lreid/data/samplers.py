@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch.utils import data
 
 from lreid.errors import ArgumentError
 
 Passes = Literal["identities", "images"]
 
 
-class Sampler:
+class Sampler(data.Sampler[list[int]]):
     """Draws the batches of a task, epoch by epoch, and puts exemplars behind the images of each.
+
+    One of torch's, whose items are whole batches: ``DataLoader(…, batch_sampler=sampler)`` gives the images of each as
+    a list, ``DataLoader(…, sampler=sampler, batch_size=None)`` asks for them all at once.
 
     Epochs are drawn from ``(seed, epoch)`` alone, so any of them can be had again without the ones before. Exemplars
     come on top: the images of the task are drawn as without them, so an epoch has as many batches and looks at each
@@ -22,7 +26,7 @@ class Sampler:
 
     Args:
         labels: class label of every image.
-        seed: of the run and this task.
+        seed: an integer, or several, for instance that of the run and the number of the task.
         exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
             ``len(labels)``.
         exemplar_share: share of a batch that are exemplars, in [0, 1), as far as there are so many; 0 is natural
@@ -41,16 +45,28 @@ class Sampler:
         self,
         labels: Sequence[int] | np.ndarray,
         *,
-        seed: Sequence[int],
+        seed: int | Sequence[int] = 0,
         exemplars: Sequence[int] | np.ndarray = (),
         exemplar_share: float = 0.0,
         steps: int = 0,
     ) -> None:
-        self.seed, self.steps = seed, steps
+        self.seed, self.steps = (int(seed),) if isinstance(seed, (int, np.integer)) else tuple(seed), steps
+        self.at = 0
         self.images = _by_label(labels)
         self.stored = [len(labels) + rows for rows in _by_label(exemplars)]
         # Exemplars for each image of the task.
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch that is iterated over, from 0."""
+        self.at = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The batches of the chosen epoch."""
+        return iter([batch.tolist() for batch in self.epoch(self.at)])
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The batches of one epoch: each the indices of its images, those of exemplars last."""

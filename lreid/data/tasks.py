@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -24,18 +25,18 @@ def build_benchmark(
     name: str,
     *,
     train: Sequence[str],
-    unseen: Sequence[str],
-    root: str | Path,
-    tasks_per_dataset: int,
-    pool: bool,
-    identities: int,
-    order: str,
-    order_seed: int,
-    unseen_galleries: str,
-    splits: int,
-    split_seed: int,
-    cameras: CameraPolicy,
-    synthetic: Mapping[str, Any],
+    unseen: Sequence[str] = (),
+    root: str | Path = "datasets",
+    tasks_per_dataset: int = 1,
+    pool: bool = False,
+    identities: int = 0,
+    order: str = "ascending",
+    order_seed: int = 0,
+    unseen_galleries: str = "separate",
+    splits: int = 0,
+    split_seed: int = 0,
+    cameras: CameraPolicy = "apart",
+    synthetic: Mapping[str, Any] = MappingProxyType({}),
     scenario: str = "class-incremental",
     learned: Sequence[str] = (),
     learned_identities: int = 0,

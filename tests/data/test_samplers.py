@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils import data
 
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, StreamSampler
 from lreid.errors import ArgumentError
@@ -266,3 +267,27 @@ def test_the_first_image_is_any_of_an_identity() -> None:
     firsts = [batch[0] for epoch in range(400) for batch in sampler.epoch(epoch)]
     counts = np.bincount(firsts, minlength=6)
     assert counts.sum() == 800 and (abs(counts[:4] - 100) < 40).all() and (abs(counts[4:] - 200) < 60).all()
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        EpisodeSampler([0, 1, 2, 3] * 6, identities=2, num_support=2, num_query=1, seed=5),
+        IdentitySampler([0, 1, 2, 3] * 6, identities=2, images=3, exemplars=[8, 9], seed=5),
+        CameraSampler([0, 1, 2, 3] * 6, cameras=[0, 1] * 12, identities=2, images=2, passes="images", seed=5),
+        StreamSampler([0, 1, 2, 3] * 6, segment=5, correlation=2, seed=np.int64(5)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_sampler_is_one_of_torch_and_goes_into_its_loader(one: data.Sampler) -> None:
+    assert isinstance(one, data.Sampler) and one.seed == (5,)
+    images = list(range(100, 126))
+    for epoch in (0, 3, 0):
+        one.set_epoch(epoch)
+        wanted = [batch.tolist() for batch in one.epoch(epoch)]
+        assert list(one) == list(one) == wanted and len(one) == len(wanted) > 1
+        loader = data.DataLoader(images, batch_sampler=one)
+        assert [batch.tolist() for batch in loader] == [[images[row] for row in batch] for batch in wanted]
+        assert len(loader) == len(one)
+        whole = data.DataLoader(np.array(images), sampler=one, batch_size=None)  # an item is a batch
+        assert [batch.tolist() for batch in whole] == [[images[row] for row in batch] for batch in wanted]
