@@ -15,6 +15,51 @@ from lreid.report import ranked
 from lreid.report.tables import number
 
 
+class Shown:
+    """Makes tiles and rankings of the images of a test set.
+
+    Args:
+        test: the test set.
+        images: of queries and gallery.
+        blur: blur the images.
+        look: gives the image (H, W, 3) uint8 of a path.
+    """
+
+    def __init__(
+        self,
+        test: QueryGallery,
+        images: tuple[Images, Images],
+        blur: bool,
+        look: Callable[[str], np.ndarray] = read_image,
+    ) -> None:
+        self.test, self.blur, self.look = test, blur, look
+        self.query, self.gallery = (each.records for each in images)
+        self.looked_for = {record.pid for record in self.query}
+
+    def tile(self, record: Record) -> ranked.Tile:
+        """An image, who is on it, and which camera took it."""
+        names = self.test.names
+        nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
+        who = "distractor" if nobody else names.identity(record.pid)
+        labels = (who, names.camera(record.camid)) if record.camid >= 0 else (who,)
+        return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
+
+    def ranking(self, found: Ranking) -> ranked.RankedQuery:
+        """A query and the images that were ranked first."""
+        pid = self.query[found.query].pid
+        return ranked.RankedQuery(
+            self.tile(self.query[found.query]),
+            f"AP {number(found.ap)} %, first of {found.num_matches} right at rank {found.first_match}",
+            [
+                ranked.Match(rank, f"{value:.3f}", self._verdict(self.gallery[row], pid), self.tile(self.gallery[row]))
+                for rank, row, value in zip(found.ranks, found.rows, found.scores, strict=True)
+            ],
+        )
+
+    def _verdict(self, record: Record, pid: int) -> ranked.Verdict:
+        return "right" if record.pid == pid else "wrong" if record.pid in self.looked_for else "distractor"
+
+
 def page_section(
     test: QueryGallery,
     images: tuple[Images, Images],
@@ -26,40 +71,15 @@ def page_section(
     """The hardest queries of a test set with the images ranked first.
 
     Args:
-        test: the test set.
-        images: of queries and gallery.
+        test, images, blur, look: of :class:`Shown`.
         rankings: of :func:`lreid.evaluation.scoring.hardest_rankings`.
         figures: of :func:`lreid.evaluation.scoring.score`.
-        blur: blur the images.
-        look: gives the image (H, W, 3) uint8 of a path.
     """
-    query, gallery = (each.records for each in images)
-    looked_for = {record.pid for record in query}
-
-    def tile(record: Record) -> ranked.Tile:
-        nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*looked_for, *test.names.identities}
-        who = "distractor" if nobody else test.names.identity(record.pid)
-        labels = (who, test.names.camera(record.camid)) if record.camid >= 0 else (who,)
-        return ranked.Tile(ranked.thumbnail(look(record.path), blur=blur), record.path, labels)
-
-    def verdict(record: Record, pid: int) -> ranked.Verdict:
-        return "right" if record.pid == pid else "wrong" if record.pid in looked_for else "distractor"
-
-    shown = [
-        ranked.RankedQuery(
-            tile(query[each.query]),
-            f"AP {number(each.ap)} %, first of {each.num_matches} right at rank {each.first_match}",
-            [
-                ranked.Match(rank, f"{value:.3f}", verdict(gallery[row], query[each.query].pid), tile(gallery[row]))
-                for rank, row, value in zip(each.ranks, each.rows, each.scores, strict=True)
-            ],
-        )
-        for each in rankings
-    ]
-    height, width = read_image(query[0].path).shape[:2]
+    shown = Shown(test, images, blur, look)
+    height, width = read_image(shown.query[0].path).shape[:2]
     told = ", ".join(f"Rank-{k} {number(figures[f'rank{k}'])}" for k in (1, 5, 10))
     note = (
-        f"mAP {number(figures['mAP'])}, {told}. {len(query)} queries, {len(gallery)} gallery images; "
-        f"the {len(shown)} hardest queries."
+        f"mAP {number(figures['mAP'])}, {told}. {len(shown.query)} queries, {len(shown.gallery)} gallery images; "
+        f"the {len(rankings)} hardest queries."
     )
-    return ranked.Section(test.name, note, shown, wide=width > height)
+    return ranked.Section(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)

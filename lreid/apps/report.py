@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from lreid.apps.sweep import read_run
-from lreid.apps.visual import image_sections
+from lreid.apps.visual import image_sections, pictures_of
 from lreid.errors import InputError
 from lreid.report import comparison_table, write_page, write_report
+from lreid.report.forgotten import Pictures
 from lreid.report.groups import grouped, require_one_run_a_seed
 from lreid.report.page import links_in
 from lreid.report.rendering import Panel
@@ -31,9 +32,10 @@ def run(args: argparse.Namespace) -> None:
     for folder in folders:
         write_report(folder)
     if args.html or args.images:
-        sections = _images_of_runs(folders, runs, args.blur) if args.images else []
         path = args.html or folders[0] / "report.html"
-        write_page(path, runs, folders=folders, more=sections, links=links_in(path.parent) if len(runs) == 1 else ())
+        sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
+        links = links_in(path.parent) if len(runs) == 1 else ()
+        write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
 
 
 def _folders(named: list[Path]) -> list[Path]:
@@ -55,12 +57,13 @@ def _folders(named: list[Path]) -> list[Path]:
     return list(folders.values())
 
 
-def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> list[Panel]:
-    """Sections about the first run of each group."""
+def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tuple[list[Panel], Pictures]:
+    """Sections about the first run of each group, and images of identities."""
     groups = grouped(runs)
+    places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
+    first = {group.name: places[id(group.runs[0])] for group in groups}
     sections: list[Panel] = []
     for group in groups:
-        folder = next(each for each, run in zip(folders, runs, strict=True) if run is group.runs[0])
         where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""
-        sections += image_sections(folder, where, blur=blur)
-    return sections
+        sections += image_sections(first[group.name], where, blur=blur)
+    return sections, pictures_of(groups, first, blur=blur)

@@ -5,18 +5,20 @@ They need the checkpoints of the run and its data, so they are no part of :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from yacs.config import CfgNode
 
 from lreid import load_model
-from lreid.apps.rankings import page_section
+from lreid.apps.rankings import Shown, page_section
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, config_from_text
@@ -28,8 +30,11 @@ from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
 from lreid.report import ranked
 from lreid.report.chart_sections import Chart
+from lreid.report.forgotten import Key, Pictures, most_forgotten
+from lreid.report.groups import Group
 from lreid.report.rendering import Panel, panel
 from lreid.report.svg import Dot, common_box, dot_keys, scatter
+from lreid.report.table_sections import HARDEST, finished, hardest_identities
 from lreid.retrieval.arrays import unit_rows
 
 RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
@@ -52,17 +57,11 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Pa
     Raises:
         InputError: there is no checkpoint, or the data is not there.
     """
-    checkpoints = _last_checkpoints(run)
-    last = next(reversed(checkpoints.values()))
-    cfg = config_from_text(load_checkpoint(last)["config"], str(last))
-    device = pick_device("auto")  # the run may have been made on another machine
-    models = {
-        f"after task {task}": load_model(path).to(device).to(memory_format=torch.channels_last)
-        for task, path in checkpoints.items()
-    }
+    checkpoints = _checkpoints(run)
+    cfg = _config(checkpoints)
+    models = {f"after task {task}": _on_device(checkpoints[task]) for task in list(checkpoints)[-2:]}
     model = next(reversed(models.values()))
-    evaluator = evaluator_of(cfg, benchmark_of(cfg))
-    protocol = {"metric": cfg.EVAL.METRIC, "ap": cfg.EVAL.AP, "camera_filter": cfg.EVAL.CAMERA_FILTER}
+    evaluator, protocol = evaluator_of(cfg, benchmark_of(cfg)), _protocol(cfg)
 
     rankings, maps = [], []
     for test, images in zip(evaluator.tests, evaluator.images, strict=True):
@@ -81,6 +80,51 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Pa
             rankings.append(replace(shown, title=f"Activation maps, {test.name}{where}", note=note))
         maps.append(_feature_maps(test, images, models, where))
     return [*map(ranked.ranked_panel, rankings), *maps]
+
+
+def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:
+    """Images of the hardest identities, and of the most forgotten ones what each method found after every task.
+
+    Args:
+        groups: all runs of a page.
+        folders: by :attr:`Group.name` that of the group's first run, with checkpoints; its data must be there.
+        blur: blur the images.
+
+    Raises:
+        InputError: as :func:`image_sections`.
+    """
+    faces: dict[Key, ranked.Tile] = {}
+    rankings: dict[tuple[Key, str], list[tuple[int, ranked.RankedQuery]]] = {}
+    for benchmark in dict.fromkeys(group.benchmark for group in groups):
+        here = [group for group in groups if group.benchmark == benchmark]
+        lost = {(each.gallery, each.identity) for each in most_forgotten(here)}
+        hard = hardest_identities(finished([run for group in here for run in group.runs]))[:HARDEST]
+        wanted = lost | {(each.gallery, each.number) for each in hard}
+        for group in here:
+            checkpoints = _checkpoints(folders[group.name])
+            cfg = _config(checkpoints)
+            evaluator = evaluator_of(cfg, benchmark_of(cfg))
+            shown = [Shown(test, images, blur) for test, images in zip(evaluator.tests, evaluator.images, strict=True)]
+            chosen: list[dict[int, int]] = []  # of each test set the first query of the identities
+            for each in shown:
+                first = {record.pid: row for row, record in reversed(list(enumerate(each.query)))}
+                chosen.append({pid: first[pid] for name, pid in wanted if name == each.test.name and pid in first})
+                for pid, row in chosen[-1].items():
+                    faces.setdefault((benchmark, each.test.name, pid), each.tile(each.query[row]))
+            for task, path in checkpoints.items() if lost else ():
+                model = _on_device(path)
+                for each, images, rows in zip(shown, evaluator.images, chosen, strict=True):
+                    people = {row: pid for pid, row in rows.items() if (each.test.name, pid) in lost}
+                    if not people:
+                        continue
+                    query, gallery = (model.extract(part, **evaluator.extraction) for part in images)
+                    found = hardest_rankings(
+                        each.test, images, (query, gallery), **_protocol(cfg), count=len(people), depth=5, among=people
+                    )
+                    for ranking in found:
+                        key = (benchmark, each.test.name, people[ranking.query])
+                        rankings.setdefault((key, group.name), []).append((task, each.ranking(ranking)))
+    return Pictures(faces, rankings)
 
 
 @torch.inference_mode()
@@ -188,9 +232,24 @@ def _feature_maps(
     return panel("charts.html", title, note, legend=legend, charts=charts, table=None)
 
 
-def _last_checkpoints(run: Path) -> dict[int, Path]:
-    """The checkpoints of the last two finished tasks by their number, in order."""
+def _checkpoints(run: Path) -> dict[int, Path]:
+    """The checkpoints of the finished tasks by their number, in order."""
     files = task_checkpoints(run / "checkpoints")
     if not files:
         raise InputError(f"{run}: holds no checkpoints/task-01.pt …; leave --images out, or name a run that has them")
-    return {task: files[task] for task in list(files)[-2:]}
+    return files
+
+
+def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
+    """That of the last checkpoint."""
+    last = list(checkpoints.values())[-1]
+    return config_from_text(load_checkpoint(last)["config"], str(last))
+
+
+def _on_device(checkpoint: Path) -> Embedder:
+    """Its network, on the device that is here: the run may have been made on another machine."""
+    return load_model(checkpoint).to(pick_device("auto")).to(memory_format=torch.channels_last)
+
+
+def _protocol(cfg: CfgNode) -> dict[str, Any]:
+    return {"metric": cfg.EVAL.METRIC, "ap": cfg.EVAL.AP, "camera_filter": cfg.EVAL.CAMERA_FILTER}

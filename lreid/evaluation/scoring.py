@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,6 +224,7 @@ def hardest_rankings(
     camera_filter: bool,
     count: int,
     depth: int = 10,
+    among: Collection[int] | None = None,
 ) -> list[Ranking]:
     """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
 
@@ -232,6 +233,7 @@ def hardest_rankings(
             images are ranked even where the figures are those of tracks.
         count: rankings wanted, at most.
         depth: ranks wanted.
+        among: rows of the queries that are looked at; None is all.
     """
     rows, columns = next(iter(split_rows(test, *images)))
     (queries, gallery), (query_images, gallery_images) = features, images
@@ -253,7 +255,8 @@ def hardest_rankings(
     )
     order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
     rankings = []
-    for number in order[: min(count, result.num_valid)]:
+    wanted = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
+    for number in wanted[:count]:
         scores = _scores(queries[number], gallery, metric)
         same = gallery_ids == query_ids[number]
         hidden = gallery_ids == JUNK

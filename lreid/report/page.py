@@ -21,6 +21,7 @@ from lreid.report.chart_sections import (
     learning_curves,
     losses,
 )
+from lreid.report.forgotten import Pictures, forgotten
 from lreid.report.groups import grouped
 from lreid.report.rendering import Panel, anchored, panel, render
 from lreid.report.table_sections import (
@@ -53,11 +54,9 @@ SECTIONS = (
     losses,
     drift,
     feature_gradients,
-    hardest,
-    made_by,
-    differing_keys,
-    protocol,
 )
+PICTURED = (forgotten, hardest)  # those that may have images
+FACTS = (made_by, differing_keys, protocol)
 OPEN = 2  # of the sections of several runs
 REFRESH = 20  # seconds
 BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run
@@ -118,6 +117,7 @@ def write_page(
     runs: Sequence[Results],
     *,
     folders: Sequence[Path] = (),
+    pictures: Pictures = Pictures(),  # noqa: B008 (immutable)
     more: Sequence[Panel] = (),
     links: Links = (),
     progress: Progress | None = None,
@@ -132,6 +132,7 @@ def write_page(
         path: of the page.
         runs: contents of ``results.json``; of unfinished runs too.
         folders: of each of them, which the page leads to; or none.
+        pictures: images of identities.
         more: sections with images.
         links: to other files.
         progress: of a run that goes on; the page renews itself until it is written without.
@@ -146,9 +147,10 @@ def write_page(
     for name in names:
         here = [group for group in groups if group.benchmark == name]
         where = f", {name}" if len(names) > 1 else ""
-        benchmarks.append(
-            ("; ".join(group.name for group in here), [each for make in SECTIONS for each in make(here, where)])
-        )
+        panels = [each for make in SECTIONS for each in make(here, where)]
+        panels += [each for make in PICTURED for each in make(here, where, pictures)]
+        panels += [each for make in FACTS for each in make(here, where)]
+        benchmarks.append(("; ".join(group.name for group in here), panels))
     facts = [*settings(runs), *_folders(path, runs, folders)]
     everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])
     left = iter(everything)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from lreid.report.forgotten import Pictures
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
 from lreid.report.tables import COST, FIGURES, Column, counted, duration, group_figures, number, spread_text
@@ -171,25 +172,47 @@ def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, 
     return cells
 
 
-def hardest(groups: Sequence[Group], where: str) -> list[Panel]:
+class Hard(NamedTuple):
+    """A test identity: its average precision after the last task and in its best one, means over runs."""
+
+    gallery: str
+    number: int
+    identity: str
+    now: float
+    best: float
+
+
+def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """The identities with the lowest AP after the last task, mean over the finished runs of all groups.
 
     Conventions of AP have lists of their own. Merged test sets are left out: their people are in other ones too.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
-    return [
-        each
-        for ap in conventions
-        for each in _hardest(
-            [run for run in runs if run["ap"] == ap], where + (f", {ap} AP" if len(conventions) > 1 else "")
-        )
-    ]
+    panels = []
+    for ap in conventions:
+        found = finished([run for run in runs if run["ap"] == ap])
+        if not (people := hardest_identities(found)):
+            continue
+        title = f"Hardest identities{where}" + (f", {ap} AP" if len(conventions) > 1 else "")
+        over = f", mean over {len(found)} runs" if len(found) > 1 else ""
+        note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
+        shown = [
+            each._asdict() | {"face": pictures.faces.get((groups[0].benchmark, each.gallery, each.number))}
+            for each in people[:HARDEST]
+        ]
+        panels.append(panel("hardest.html", title, note, people=shown))
+    return panels
 
 
-def _hardest(runs: Sequence[Results], where: str) -> list[Panel]:
-    runs = [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
-    people: dict[tuple[str, Any], list[tuple[float, float]]] = {}  # AP now, best AP of each run
+def finished(runs: Sequence[Results]) -> Sequence[Results]:
+    """The runs that are finished, or all where none is."""
+    return [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
+
+
+def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
+    """All test identities, the one with the lowest average precision first."""
+    people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # AP now, best AP of each run
     for run in runs:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
         for gallery, history in run.get("identity_ap", {}).items():
@@ -197,22 +220,10 @@ def _hardest(runs: Sequence[Results], where: str) -> list[Panel]:
                 names = run.get("identity_names", {}).get(gallery, {})
                 best = map(max, zip(*history["ap"], strict=True))
                 for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
-                    people.setdefault((gallery, names.get(str(identity), identity)), []).append((now, top))
-    if not people:
-        return []
-    means = [
-        {
-            "gallery": gallery,
-            "identity": identity,
-            "now": fmean(now for now, _ in each),
-            "best": fmean(top for _, top in each),
-        }
-        for (gallery, identity), each in people.items()
-    ]
-    means.sort(key=lambda person: person["now"])
-    over = f", mean over {len(runs)} runs" if len(runs) > 1 else ""
-    note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
-    return [panel("hardest.html", f"Hardest identities{where}", note, people=means[:HARDEST])]
+                    name = names.get(str(identity), str(identity))
+                    people.setdefault((gallery, identity, name), []).append((now, top))
+    means = [Hard(*who, fmean(now for now, _ in each), fmean(best for _, best in each)) for who, each in people.items()]
+    return sorted(means, key=lambda person: person.now)
 
 
 def made_by(groups: Sequence[Group], where: str) -> list[Panel]:

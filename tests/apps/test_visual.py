@@ -6,6 +6,7 @@ import base64
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from lreid.apps.visual import activation_maps, common_plane, image_sections, overlay
+from lreid.apps.visual import activation_maps, common_plane, image_sections, overlay, pictures_of
+from lreid.build import benchmark_of
 from lreid.errors import InputError
+from lreid.loading import model_config
 from lreid.models import Embedder
+from lreid.report.groups import grouped
 from lreid.report.rendering import Panel
 
 
@@ -138,3 +142,21 @@ def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Pat
 def test_no_checkpoint_no_images(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no checkpoints/task-01.pt"):
         image_sections(tmp_path)
+
+
+def test_queries_of_forgotten_identities_after_every_task(run: Path, results: Any) -> None:
+    checkpoint = run / "checkpoints" / "task-10.pt"
+    (test,) = benchmark_of(model_config(checkpoint)).tests
+    first, second = sorted({record.pid for record in test.query})[:2]
+    made = results(rows=4, seen=(test.name,), unseen=())
+    made["identity_ap"] = {test.name: {"ids": [first, second], "ap": [[90.0, 50.0]] * 3 + [[10.0, 45.0]]}}
+    (group,) = grouped([made])
+    found = pictures_of([group], {group.name: run})
+    assert set(found.faces) == {(group.benchmark, test.name, pid) for pid in (first, second)}  # the hardest, too
+    ((key, name),) = found.rankings
+    assert key == (group.benchmark, test.name, first) and name == group.name
+    tasks, queries = zip(*found.rankings[key, name], strict=True)
+    assert tasks == (8, 9, 10) and {query.tile for query in queries} == {found.faces[key]}
+    assert found.faces[key].labels[0] == test.names.identity(first)
+    assert all(len(query.matches) >= 5 for query in queries)
+    assert len({tuple(match.score for match in query.matches) for query in queries}) == 3  # by three models

@@ -1,0 +1,146 @@
+"""Who was forgotten, when, and by which method: test identities, one at a time, across tasks and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from lreid.report.chart_sections import Points, band_note, lines_of, task_chart
+from lreid.report.groups import Group, labels
+from lreid.report.ranked import VERDICTS, RankedQuery, Tile
+from lreid.report.rendering import Panel, panel
+from lreid.report.svg import Line, line_keys, line_style
+from lreid.report.tables import number
+from lreid.results import Results
+
+SHOWN = 8  # identities
+LOST = 10.0  # points of average precision: who loses fewer counts as kept
+
+Key = tuple[str, str, int]  # benchmark, test set and number of an identity
+
+
+class Pictures(NamedTuple):
+    """Images for the page of runs.
+
+    Attributes:
+        faces: an image of an identity.
+        rankings: by identity and :attr:`Group.name` one query of it after each task: the number of the task, from 1,
+            and what was found.
+    """
+
+    faces: Mapping[Key, Tile] = MappingProxyType({})
+    rankings: Mapping[tuple[Key, str], Sequence[tuple[int, RankedQuery]]] = MappingProxyType({})
+
+
+class Person(NamedTuple):
+    """A test identity and its average precision, per cent, after every task.
+
+    Attributes:
+        gallery: its test set.
+        identity: its number.
+        name: its name.
+        curves: of each group that has more than one task and knows it, by :attr:`Group.name`: tasks from 1 on, those
+            in which the test set's domain was trained already, and the mean over the group's runs.
+    """
+
+    gallery: str
+    identity: int
+    name: str
+    curves: dict[str, list[tuple[int, float]]]
+
+    @property
+    def lost(self) -> float:
+        """Points from the best to the last task, of the group that lost most."""
+        return max(max(value for _, value in curve) - curve[-1][1] for curve in self.curves.values())
+
+
+def most_forgotten(groups: Sequence[Group]) -> list[Person]:
+    """The identities that some group lost most of, from its best task to the last one; merged test sets are left out.
+
+    Args:
+        groups: of one benchmark.
+
+    Returns:
+        At most :data:`SHOWN`, which some group lost :data:`LOST` points of.
+    """
+    people: dict[tuple[str, int], Person] = {}
+    for group in groups:
+        first = group.runs[0]
+        for gallery in first["galleries"]:
+            found = [run.get("identity_ap", {}).get(gallery["name"]) for run in group.runs]
+            histories = [each for each in found if each and len(each["ap"]) > 1]
+            if gallery["kind"] == "merged" or len(histories) < len(found):
+                continue
+            means = np.mean([each["ap"] for each in histories], 0)  # (tasks, identities)
+            begin = gallery["first_task"] or 0
+            names = first.get("identity_names", {}).get(gallery["name"], {})
+            for identity, values in zip(histories[0]["ids"], means.T.tolist(), strict=True):
+                name = names.get(str(identity), str(identity))
+                person = people.setdefault((gallery["name"], identity), Person(gallery["name"], identity, name, {}))
+                if curve := list(enumerate(values[begin:], start=begin + 1)):
+                    person.curves[group.name] = curve
+    lost = [person for person in people.values() if person.curves and person.lost >= LOST]
+    return sorted(lost, key=lambda person: -person.lost)[:SHOWN]
+
+
+def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
+    """In words what became of an identity.
+
+    Args:
+        curve: task and average precision.
+        by: the name of the method.
+    """
+    values = [value for _, value in curve]
+    best, last = int(np.argmax(values)), values[-1]
+    told = f"{number(values[best])} → {number(last)}"
+    if values[best] - last < LOST:
+        return f"kept by {by} ({told})"
+    falls = -np.diff(values[best:])
+    return f"forgotten by {by} in task {curve[best + 1 + int(np.argmax(falls))][0]} ({told})"
+
+
+def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
+    """One identity after the other: its average precision after every task by every method, and what was found."""
+    people = most_forgotten(groups)
+    if not people:
+        return []
+    named = dict(zip([group.name for group in groups], labels(groups), strict=True))
+    shown: list[dict[str, Any]] = []
+    for person in people:
+        key = (groups[0].benchmark, person.gallery, person.identity)
+        lines = lines_of(groups, partial(_of_identity, gallery=person.gallery, identity=person.identity))
+        shown.append(
+            {
+                "name": person.name,
+                "gallery": person.gallery,
+                "fates": [fate(curve, named[group]) for group, curve in person.curves.items()],
+                "chart": task_chart(groups, f"AP of {person.name}", lines),
+                "face": pictures.faces.get(key),
+                "methods": [(label, pictures.rankings.get((key, group), ())) for group, label in named.items()],
+            }
+        )
+    note = (
+        f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last, "
+        "each opened by a click: AP after every task. Forgotten in the task of the deepest fall; kept where less than "
+        f"{LOST:g} points were lost." + band_note(groups)
+    )
+    if any(queries for person in shown for _, queries in person["methods"]):
+        note += " One query of each, as every method ranked the gallery after every task."
+    keys = [Line(group.name, (), line_style(place), label=named[group.name]) for place, group in enumerate(groups)]
+    legend = line_keys(keys) if len(groups) > 1 else Markup()
+    title = f"Who was forgotten, when and by whom{where}"
+    return [panel("forgotten.html", title, note, legend=legend, people=shown, verdicts=VERDICTS)]
+
+
+def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:
+    """Average precision of an identity after every task, of each run; nothing where one does not know it."""
+    histories = [run.get("identity_ap", {}).get(gallery, {"ids": [], "ap": []}) for run in runs]
+    if any(identity not in each["ids"] for each in histories):
+        return []
+    curves = [[row[each["ids"].index(identity)] for row in each["ap"]] for each in histories]
+    return enumerate(zip(*curves, strict=True), start=1)
