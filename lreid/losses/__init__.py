@@ -2,6 +2,7 @@
 
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
+from lreid.losses.bic2r import bic2r_ad_loss, bic2r_ca_loss, bic2r_cr_loss, bic2r_dc_loss
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.losses.dask import dask_color_resample, dask_decode
@@ -44,6 +45,10 @@ __all__ = [
     "asymmetric_supcon_loss",
     "augment_prototypes",
     "batch_hard_triplet_loss",
+    "bic2r_ad_loss",
+    "bic2r_ca_loss",
+    "bic2r_cr_loss",
+    "bic2r_dc_loss",
     "class_means",
     "contrast_scores",
     "dark_experience_loss",

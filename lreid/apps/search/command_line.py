@@ -7,7 +7,7 @@ import argparse
 from lreid.apps.search import commands, versions
 from lreid.apps.search.findings import verdict
 from lreid.apps.search.own_images import list_images
-from lreid.errors import naming_keys
+from lreid.errors import InputError, naming_keys
 from lreid.gallery import Filter
 
 
@@ -116,5 +116,19 @@ def _rollback(args: argparse.Namespace) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> None:
-    told = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
+    if args.through and args.checkpoint is None:
+        raise InputError("--through: is for another model; name it by --checkpoint, or leave --through out")
+    told = versions.migrate(
+        args.gallery,
+        args.to,
+        kind=args.kind,
+        shards=args.shards,
+        checkpoint=args.checkpoint,
+        images=list_images(args.through, "gallery") if args.through else (),
+        share=args.share,
+        device=args.device,
+    )
+    if args.checkpoint is not None:
+        print(f"{args.to}: {told['images']} images, their features mapped to {args.checkpoint}; calibrate it anew")
+        return
     print(f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}")
