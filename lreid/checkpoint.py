@@ -9,7 +9,7 @@ A checkpoint is a dict of tensors and plain values:
     observers   what each has gathered within a task, by name: sums of loss terms, curves of drift
     position    {"task": index of the task at hand, "epoch": its epochs that are done, "step": batches of the next
                 epoch that are done}
-    random      states of the generators of torch, numpy and Python
+    random      states of the generators of torch, numpy and Python, and of the GPU where there is one at work
     config      the resolved config, YAML
     results     the content of results.json so far
 
@@ -177,11 +177,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def random_state() -> dict[str, Any]:
-    """States of the global generators of torch, numpy and Python, as tensors and plain values."""
+    """States of the global generators of torch, numpy, Python and the GPU at work, as tensors and plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, as the global one is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
-    return {
+    of_gpu = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {}
+    return of_gpu | {
         "torch": torch.get_rng_state(),
         "numpy": [name, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss],
         "python": [version, list(words), gauss_next],
@@ -196,6 +197,8 @@ def set_random_state(state: dict[str, Any]) -> None:
             states raise that are of another kind, torch and Python decide.
     """
     torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_initialized():  # a run may go on elsewhere
+        torch.cuda.set_rng_state(state["cuda"])
     name, keys, *rest = state["numpy"]
     if not 0 <= rest[0] <= len(keys):
         raise ValueError(f"position {rest[0]} of numpy's generator")

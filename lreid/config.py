@@ -121,7 +121,7 @@ GROUPS = {
 
 _SEED: dict[str, Any] = {"least": 0, "most": 2**32 - 1}
 _SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:", "own:")}
-_PRECISIONS = ("fp32", "bf16", "fp16")
+_PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 KEYS = {
     "SEED": Key(0, "one seed for all random generators", **_SEED),
@@ -238,10 +238,11 @@ KEYS = {
     "TRAIN.MILESTONES": Key([], "epochs of the steps, counted from 1", check=_epoch_numbers),
     "TRAIN.WARMUP_EPOCHS": Key(0, "the rate rises from a hundredth over so many epochs", least=0),
     "TRAIN.ACCUMULATE": Key(1, "batches an update; their mean gradient is taken", least=1),
-    "TRAIN.PRECISION": Key("fp32", "of the network in training", choices=_PRECISIONS),
+    "TRAIN.PRECISION": Key("fp32", "of the network in training; tf32 is of GPUs", choices=_PRECISIONS),
     "TRAIN.TEACHER_PRECISION": Key(
         "fp32", "of previous models that are distilled; others than fp32 change their targets", choices=_PRECISIONS
     ),
+    "TRAIN.DETERMINISTIC": Key(False, "GPUs give the same figures from the same seed every time, more slowly"),
     "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True),
     "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True),
     "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder", free=True),

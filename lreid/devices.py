@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from lreid.errors import ArgumentError
+from lreid.float32 import full_precision, tf32
 
 # Of mallopt(3), by glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
@@ -38,6 +42,27 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)  # of memory that is not pinned it would wait
     return tensor.to(device)
+
+
+@contextmanager
+def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
+    """How torch computes inside; outside of it all is as it was.
+
+    Args:
+        rounded: let GPUs round products of float32 to TF32. Where float32 is asked for they do not, see
+            :func:`lreid.float32.full_precision`; by torch's default they do in convolutions.
+        deterministic: have GPUs give the same result every time, where that takes more time, too.
+    """
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, and reads when it starts
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        with tf32() if rounded else full_precision():
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]
 
 
 def keep_freed_memory() -> bool:

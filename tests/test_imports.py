@@ -12,13 +12,14 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
 # Anybody may import these.
-FOUNDATION = {"errors", "extras", "files", "identities"}
+FOUNDATION = {"errors", "extras", "files", "float32", "identities"}
 
 # What each room, and each file beside the rooms, may import of the project besides itself and the foundation.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "extras": set(),
     "files": set(),
+    "float32": set(),
     "identities": set(),
     "config": set(),
     "devices": set(),
@@ -38,8 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "loading": {"checkpoint", "config", "models", "zoo"},
     "build": {"config", "data", "evaluation", "loading", "methods", "models", "retrieval"},
     "training": {
-        *("build", "checkpoint", "config", "data", "devices", "distributed", "evaluation", "methods", "models"),
-        *("report", "results"),
+        *("build", "checkpoint", "config", "data", "devices", "distributed", "evaluation", "memory", "methods"),
+        *("models", "report", "results"),
     },
 }
 EVERYTHING = {"__init__", "__main__", "apps"}  # the doors
@@ -90,6 +91,7 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
         "errors",
         "extras",
         "files",
+        "float32",
         "identities",
         "loading",
         "models",

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lreid.errors import InputError
+from lreid.float32 import full_precision
 from lreid.retrieval.arrays import as_comparable, as_labels, squared_norms, unit_rows
-from lreid.retrieval.scores import blocks, full_precision
+from lreid.retrieval.scores import blocks
 
 MOMENTUM, DECAY = 0.9, 0.2
 DECAY_AT = (0.6, 0.75, 0.9)  # shares of the epochs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from lreid.data.images import fit_image, read_image
 from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, require
+from lreid.float32 import full_precision, tf32
 from lreid.models.backbones import build_backbone, normalisation
 from lreid.models.layers import layers_of
 from lreid.models.norms import put_norms
@@ -52,8 +53,8 @@ class Embedder(nn.Module):
 
     Attributes:
         dim: width of the features.
-        precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast; None is float32.
-            Features are float32 either way, so that losses are.
+        precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``;
+            None is float32, whatever torch's settings for it are. Features are float32 either way, so that losses are.
         teacher_precision: that of its frozen copies.
     """
 
@@ -95,8 +96,8 @@ class Embedder(nn.Module):
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
             pool_by(pooling)
         self._still: list[nn.Module] = []  # frozen BatchNorms
-        self.precision: torch.dtype | None = None
-        self.teacher_precision: torch.dtype | None = None
+        self.precision: torch.dtype | Literal["tf32"] | None = None
+        self.teacher_precision: torch.dtype | Literal["tf32"] | None = None
         self.neck: nn.Module = nn.Identity()
         if neck:
             self.neck = nn.BatchNorm1d(self.dim)
@@ -169,10 +170,11 @@ class Embedder(nn.Module):
         return outputs if outputs.ndim != 4 else pooled(outputs, self.pooling)
 
     def _outputs(self, images: Tensor) -> Tensor:
-        if self.precision is None:
+        if isinstance(self.precision, torch.dtype):
+            with torch.autocast(images.device.type, self.precision):
+                return self.backbone(images).float()
+        with full_precision() if self.precision is None else tf32():
             return self.backbone(images)
-        with torch.autocast(images.device.type, self.precision):
-            return self.backbone(images).float()
 
     def normalise(self, images: Tensor) -> Tensor:
         """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""

@@ -1,23 +1,35 @@
-"""Half precision: which networks compute in it, and which devices can."""
+"""Precision: which networks compute in less than float32, and which devices can."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 
 from lreid.models import Embedder
 
-DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+KINDS: dict[str, torch.dtype | Literal["tf32"] | None] = {
+    "fp32": None,
+    "tf32": "tf32",
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 def set_precision(model: Embedder, precision: str, teacher: str) -> None:
-    """Has a model's backbone, and those of its frozen copies, compute in ``fp32``, ``bf16`` or ``fp16``."""
-    model.precision, model.teacher_precision = DTYPES[precision], DTYPES[teacher]
+    """Has a model's backbone, and those of its frozen copies, compute in one of ``KINDS``."""
+    model.precision, model.teacher_precision = KINDS[precision], KINDS[teacher]
 
 
 def has_instructions(device: torch.device, precision: str) -> bool:
-    """Whether a device computes in ``fp32``, ``bf16`` or ``fp16`` by itself; else it is emulated, many times slower."""
+    """Whether a device computes in one of ``KINDS`` by itself.
+
+    Else half precision is emulated, many times slower; of TF32 it takes no notice and computes in float32.
+    """
     if precision == "fp32":
         return True
+    if precision == "tf32":
+        return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cuda":
         return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
     known = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
+from lreid.float32 import full_precision
 from lreid.retrieval.arrays import directions, positions, squared_norms
 
 BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
@@ -141,14 +141,3 @@ def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
             pairs.append((index, first))
     repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return repeats, originals
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Keeps matrix products from being rounded to TF32 or bfloat16, which would reorder rankings."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

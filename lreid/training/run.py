@@ -34,9 +34,10 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
-from lreid.devices import keep_freed_memory, pick_device
+from lreid.devices import computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
+from lreid.memory import StreamMemory
 from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
@@ -86,9 +87,12 @@ def train(
         cfg = with_method_defaults(cfg)
         check_values(cfg)
         # The folder is ours before its state is read: of two starts one must see what the other has done.
-        with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder:
+        how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
+        with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
             return _train(cfg, folder, resume, observers, stop, before)
     except RuntimeError as error:
+        if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
+            raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
         if distributed.world() == 1 or not LOST.search(str(error)):
             raise
         raise InputError(
@@ -123,6 +127,10 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
+    # Tries which algorithm is fastest for every shape that it meets: good for few, and others may round otherwise.
+    torch.backends.cudnn.benchmark = not (
+        cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or isinstance(method.memory, StreamMemory)
+    )
     past = PastGalleries(folder.path / "galleries") if cfg.EVAL.CROSS_MODEL else None
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
     accuracy = accuracy_evaluator_of(cfg, benchmark)
@@ -390,8 +398,5 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: Results, device: torc
         logger.warning("skipped %d test images that cannot be read", results["skipped_images"])
     for key in ("PRECISION", "TEACHER_PRECISION"):
         if not has_instructions(device, cfg.TRAIN[key]):
-            logger.warning(
-                "TRAIN.%s %s: this device has no instructions for it and is many times slower than in fp32",
-                key,
-                cfg.TRAIN[key],
-            )
+            slower = "computes in fp32" if cfg.TRAIN[key] == "tf32" else "is many times slower than in fp32"
+            logger.warning("TRAIN.%s %s: this device has no instructions for it and %s", key, cfg.TRAIN[key], slower)

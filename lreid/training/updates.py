@@ -55,13 +55,18 @@ class Updates:
         bias_rate: float = 1.0,
     ) -> None:
         self.method, self.device = method, device
-        # With momentum fused SGD has no starting point where the scaler leaves out its first step.
-        fused = device.type in ("cpu", "cuda") and not (fp16 and optimizer == "sgd")
+        # Fused, an optimiser leaves a step out by itself where gradients are infinite; else the host has to wait.
+        scaled_sgd = fp16 and optimizer == "sgd"
+        fused = device.type == "cuda" or (device.type == "cpu" and not scaled_sgd)
         common: dict[str, Any] = {"weight_decay": weight_decay, "fused": fused}
         trained = parameter_groups(method, layer_decay=layer_decay, bias_rate=bias_rate)
         self.optimizer: Optimizer = (
             SGD(trained, lr=0.0, momentum=momentum, **common) if optimizer == "sgd" else Adam(trained, lr=0.0, **common)
         )
+        if fused and scaled_sgd and momentum:  # which else begins with the first step, and that one may be left out
+            for group in self.optimizer.param_groups:
+                for each in group["params"]:
+                    self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
         self.rate = 0.0
         self.images = 0  # looked at in all

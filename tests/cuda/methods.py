@@ -9,6 +9,8 @@ import json
 import logging
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,9 @@ OPTIONS = {"dask": STYLE, "dkp_pp": STYLE, "gdumb": {"METHOD.PASSES": 2}}  # wha
 KEPT = ("mAP", "rank1", "loss_history", "identity_ap", "exemplars", "images_trained", "steps_trained")
 
 
-def compare(method: str, folder: Path) -> dict[str, Any]:
-    """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
-    keys = {"METHOD.NAME": method} | OPTIONS.get(method, {})
-    expected = train(tiny_config(SMALL, keys, DEVICE="cpu"), folder / "cpu")
-    cfg = tiny_config(SMALL, keys, DEVICE="cuda")
+@contextmanager
+def counted_steps(device: SimulatedCUDA) -> Iterator[dict[int, list[Counter[str]]]]:
+    """Gets the waits of each training step, by task."""
     waits: dict[int, list[Counter[str]]] = {}
     plain = Trainer.step
 
@@ -50,19 +50,28 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
 
     Trainer.step = watched  # type: ignore[method-assign]
     try:
-        with SimulatedCUDA() as device:
-            broken_off(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)
-            found = train(cfg, folder / "cuda", resume=True)
+        yield waits
     finally:
         Trainer.step = plain  # type: ignore[method-assign]
+
+
+def compare(method: str, folder: Path) -> dict[str, Any]:
+    """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
+    keys = {"METHOD.NAME": method} | OPTIONS.get(method, {})
+    expected = train(tiny_config(SMALL, keys, DEVICE="cpu"), folder / "cpu")
+    cfg = tiny_config(SMALL, keys, DEVICE="cuda")
+    with SimulatedCUDA() as device, counted_steps(device) as waits:
+        broken_off(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)
+        found = train(cfg, folder / "cuda", resume=True)
     different = [key for key in KEPT if found[key] != expected[key]]
     return {"method": method, "different": different, "waits": waits}
 
 
+logging.getLogger("lreid").setLevel(logging.ERROR)
+RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # takes longer than the run
+
 if __name__ == "__main__":
     out, *names = sys.argv[1:]
-    logging.getLogger("lreid").setLevel(logging.ERROR)
-    RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # takes longer than the run
     dask.Adam = partial(Adam, foreach=False)  # type: ignore[misc]  # which is torch's choice for CUDA, and rounds otherwise
     for name in names:
         print(json.dumps(compare(name, Path(out) / name)), flush=True)

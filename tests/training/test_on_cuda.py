@@ -46,6 +46,11 @@ def test_the_simulated_device_sees_what_it_is_for(on_cuda: Callable[..., str]) -
 
 
 @pytest.mark.slow
+def test_options_and_the_random_state(on_cuda: Callable[..., str], tmp_path: Path) -> None:
+    on_cuda("options.py", str(tmp_path))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_method(on_cuda: Callable[..., str], group: int, tmp_path: Path) -> None:
     for line in on_cuda("methods.py", str(tmp_path), *method_names()[group::GROUPS]).splitlines():
