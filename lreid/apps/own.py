@@ -21,8 +21,8 @@ from lreid.data.proposal import Proposal, propose
 from lreid.data.records import DataSet
 from lreid.errors import InputError, naming_keys
 from lreid.results import Results
+from lreid.zoo import PEOPLE
 
-START = "zoo:people-small"  # the model of the zoo that training on one's own images starts from
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
@@ -131,9 +131,9 @@ def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
 
 def _start(cfg: CfgNode) -> tuple[str, tuple[int, int]]:
     """Weights to start from, and the size of the images that they were trained with."""
-    card = zoo.find(START.removeprefix(zoo.PREFIX))
+    card = zoo.find(PEOPLE.removeprefix(zoo.PREFIX))
     if card.backbone == cfg.MODEL.BACKBONE:
-        return START, (card.height, card.width)
+        return PEOPLE, (card.height, card.width)
     return "imagenet", FULL
 
 

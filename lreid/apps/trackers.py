@@ -222,11 +222,11 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
     mean, std = (
         " ".join(f"{value / 255:.4g}" for value in each.flatten().tolist()) for each in (model.mean, model.std)
     )
-    use = USE[tool].format(out=out, square=max(model.height, model.width))
+    use = USE[tool].format(out=out.name, square=max(model.height, model.width))
     lines = [
         f"# {out.stem}",
         "",
-        f"A re-identification model for {tool}, exported by lreid {installed_version('lreid') or ''} from `{source}`.",
+        f"A re-identification model for {tool}, made of `{Path(source).name}`, lreid {installed_version('lreid')}.",
         "",
         f"* use: {use}",
         f"* network: {model.name}, {model.height} x {model.width} pixels (height x width) to {model.dim} numbers, "
@@ -256,6 +256,6 @@ def _trained(cfg: CfgNode | None, source: str) -> list[str]:
     if cfg is None:
         return []
     return [
-        f"* trained: {cfg.METHOD.NAME} on {', '.join(cfg.BENCHMARK.TRAIN)}, seed {cfg.SEED}",
+        f"* trained: {cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}, seed {cfg.SEED}",
         "* licence: that of its images and of the weights that it started from",
     ]

@@ -7,9 +7,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -28,10 +30,11 @@ from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
 from lreid.results import read as read_results
+from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.training.command import command_of
 from lreid.training.run import recorded_config
 from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
-from lreid.zoo.catalogue import describe, markdown_page, published_table, table
+from lreid.zoo.catalogue import describe, markdown_page, published_table, same_text, table
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.weights import weights_file, write_entry
 
@@ -39,6 +42,9 @@ logger = logging.getLogger("lreid")
 
 # Points; other processors round differently, and of few queries one more or less that is found moves Rank-k.
 TOLERANCE = {"mAP": 0.1, "rank1": 1.0, "rank5": 1.0, "rank10": 1.0}
+
+FALSE_ACCEPTS = 0.01  # share of pairs of two identities that may pass for one
+MOST_QUERIES = 500  # of a gallery, for the threshold
 
 Figures = dict[str, dict[str, Any]]
 
@@ -51,6 +57,7 @@ def run(args: argparse.Namespace) -> None:
         "download": _download,
         "verify": _verify,
         "publish": _publish,
+        "threshold": _threshold,
         "page": _page,
     }
     actions[args.action](args)
@@ -93,6 +100,15 @@ def _publish(args: argparse.Namespace) -> None:
         folder=args.out or BUNDLED,
     )
     print(describe(card))
+
+
+def _threshold(args: argparse.Namespace) -> None:
+    tests = TestSets()
+    for card in [_card(args.name)] if args.name else cards():
+        name = f"{PREFIX}{card.file}"
+        card = replace(card, verification=tests.threshold(load_model(name), model_config(name)))
+        card.write()
+        print(f"{card.name}: {same_text(card)}" if card.verification else f"{card.name}: nothing to measure it on")
 
 
 def _page(args: argparse.Namespace) -> None:
@@ -152,7 +168,8 @@ def publish(
     cfg = with_method_defaults(model_config(checkpoint))
     state = stored(load_model(checkpoint).state_dict(), half)
     model = _model(cfg, state, checkpoint)
-    figures, protocol = TestSets().measure(model, cfg)
+    tests = TestSets()
+    figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
         raise InputError(
             f"{run}: the images of {results['benchmark']} are not those that the run was tested on "
@@ -196,6 +213,7 @@ def publish(
         bytes=len(content),
         url=urls[0] if urls else "",
         mirrors=list(urls[1:]),
+        verification=tests.threshold(model, cfg),
     )
     write_entry(card, content)
     return card
@@ -221,6 +239,16 @@ class TestSets:
     @torch.inference_mode()
     def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
         """What :class:`lreid.zoo.Card` calls ``figures``, and the benchmark's fingerprint."""
+        evaluator, protocol = self._evaluator(cfg)
+        model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
+        return {
+            test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
+            | {metric: round(found.metrics[metric], 2) for metric in TOLERANCE}
+            for test, found in zip(evaluator.tests, evaluator.evaluate(model), strict=True)
+        }, protocol
+
+    def _evaluator(self, cfg: CfgNode) -> tuple[Evaluator, str]:
+        """That of a config's benchmark, and the benchmark's fingerprint."""
         key = json.dumps(
             [
                 (name, value)
@@ -231,13 +259,43 @@ class TestSets:
         if key not in self._known:
             benchmark = benchmark_of(cfg)
             self._known[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
-        evaluator, protocol = self._known[key]
-        model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
+        return self._known[key]
+
+    @torch.inference_mode()
+    def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
+        """What :class:`lreid.zoo.Card` calls ``verification``, on the unseen galleries or, without any, seen ones."""
+        evaluator = self._evaluator(cfg)[0]
+        kinds = {test.kind for test in evaluator.tests}
+        chosen = [
+            (test.name, images)
+            for test, images in zip(evaluator.tests, evaluator.images, strict=True)
+            if test.kind == ("unseen" if "unseen" in kinds else "seen")
+        ]
+        if not chosen:
+            return {}
+        scores: list[list[np.ndarray]] = [[], []]
+        for _, (query, gallery) in chosen:
+            rows = slice(None, None, max(1, len(query) // MOST_QUERIES))
+            pairs = pair_scores(
+                model.extract(query[rows], **evaluator.extraction),
+                model.extract(gallery, **evaluator.extraction),
+                query.pids[rows],
+                gallery.pids,
+                query.camids[rows],
+                gallery.camids,
+                camera_filter=cfg.EVAL.CAMERA_FILTER,
+            )
+            for kept, each in zip(scores, pairs, strict=True):
+                kept.append(each)
+        same, other = map(np.concatenate, scores)
+        limit = threshold_for(other, FALSE_ACCEPTS)
         return {
-            test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
-            | {metric: round(found.metrics[metric], 2) for metric in TOLERANCE}
-            for test, found in zip(evaluator.tests, evaluator.evaluate(model), strict=True)
-        }, protocol
+            "threshold": round(limit, 4),
+            "false_accept_rate": FALSE_ACCEPTS,
+            "true_positive_rate": round(float((same >= limit).mean()), 4),
+            "impostor_pairs": len(other),
+            "galleries": [name for name, _ in chosen],
+        }
 
     def verify(self, card: Card) -> tuple[Figures, list[str]]:
         """Measures a model on the benchmark of its card.

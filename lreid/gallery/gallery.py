@@ -297,7 +297,7 @@ class Gallery:
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids]
         scores, best = self._search_each(vectors, 1, filters)
         self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
-        self.about.false_accept_rate = false_accept_rate
+        self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, int((best.keys >= 0).sum())
         return self.about.threshold
 
     def save(self, path: str | Path | None = None) -> None:

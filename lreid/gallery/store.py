@@ -49,6 +49,7 @@ class About:
         recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
         threshold: cosine similarity below which a search returns "unknown"; ``None`` before it is calibrated.
         false_accept_rate: share of impostors that the threshold accepts.
+        calibrated_on: images that it was set with; None where that is not known.
         names: by ``identity`` and ``camera``, the names that numbers stand for. Other numbers stand for themselves.
         extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They
             are given when it is built and stay.
@@ -61,6 +62,7 @@ class About:
     recall: dict[int, float] = field(default_factory=dict)
     threshold: float | None = None
     false_accept_rate: float | None = None
+    calibrated_on: int | None = None
     names: dict[str, dict[int, str]] = field(default_factory=dict)
     extras: dict[str, np.ndarray] = field(default_factory=dict)
     shards: int = 1

@@ -53,6 +53,45 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
 
 
+def pair_scores(
+    query_features: Any,
+    gallery_features: Any,
+    query_ids: Any,
+    gallery_ids: Any,
+    query_cams: Any = None,
+    gallery_cams: Any = None,
+    *,
+    camera_filter: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine similarities of all pairs of a query and a gallery image: of the same identity, and of two.
+
+    They tell how two images are compared when nothing else is known (verification). Arguments are those of
+    :func:`open_set_rates`; the camera filter leaves out pairs of one identity by one camera.
+
+    Returns:
+        ``(S,)`` and ``(N,)`` float32, in no order that means anything.
+
+    Raises:
+        InputError: unusable input.
+    """
+    queries, gallery = as_comparable(query_features, gallery_features, None)  # (Q, D), (G, D)
+    score = Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features"))
+    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
+        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
+    )
+    same, other = [], []
+    for here in blocks(*score.shape):
+        scores = score(here).cpu().numpy()  # (B, G)
+        alike = query_ids[here, None] == gallery_ids
+        usable = np.broadcast_to(gallery_ids != JUNK, alike.shape)
+        kept = alike & usable
+        if camera_filter:
+            kept &= query_cams[here, None] != gallery_cams
+        same.append(scores[kept])
+        other.append(scores[~alike & usable])
+    return np.concatenate(same), np.concatenate(other)
+
+
 def open_set_rates(
     query_features: Any,
     gallery_features: Any,

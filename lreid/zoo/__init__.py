@@ -18,7 +18,10 @@ from lreid.zoo.hosted import Published, published
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict
 from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry
 
+PEOPLE = "zoo:people-small"  # the entry that is taken for images of people where none is named
+
 __all__ = [
+    "PEOPLE",
     "PREFIX",
     "Card",
     "Published",

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,11 @@ FORM = {  # of what is in the card's lists and mappings
     "figures": {
         str: {"kind": str, "queries": int, "images": int} | dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER)
     },
+}
+VERIFICATION = {
+    **dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"), NUMBER),
+    "impostor_pairs": int,
+    "galleries": [str],
 }
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -56,6 +61,9 @@ class Card:
         licence: of the weights.
         sha256, bytes: of the weights' file.
         url, mirrors: where the weights can be had; empty where they lie beside the card.
+        verification: how two images are told to be of the same identity or not: ``threshold``, a cosine similarity that
+            ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
+            one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
     """
 
     file: Path
@@ -91,11 +99,14 @@ class Card:
     bytes: int
     url: str
     mirrors: list[str]
+    verification: dict[str, Any] = field(default_factory=dict)
 
     def write(self) -> None:
         """Writes the card to its file."""
         keys = asdict(self)
         del keys["file"]
+        if not self.verification:
+            del keys["verification"]
         lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in keys.items()]
         write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -122,6 +133,8 @@ def read_card(file: Path) -> Card:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
     wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
+    if isinstance(keys, dict):
+        keys.setdefault("verification", {})
     if not isinstance(keys, dict) or keys.keys() != wanted.keys():
         differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
         raise InputError(
@@ -131,7 +144,7 @@ def read_card(file: Path) -> Card:
         kind = typing.get_origin(hint) or hint
         if type(keys[key]) is not kind:
             raise InputError(f"{file}: {key} must be of type {kind.__name__}, got {keys[key]!r}")
-    if fault := misfit(keys, FORM):
+    if fault := misfit(keys, FORM) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
         raise InputError(f"{file}: {fault}; fetch it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
         raise InputError(f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _")

@@ -172,9 +172,20 @@ def _facts(card: Card) -> dict[str, str]:
         "network": f"{card.backbone}{' with neck' if card.neck else ''}, {_input(card)}; "
         f"features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
+        **({"same or not": same_text(card)} if card.verification else {}),
         "licence": f"{card.licence}; made with lreid {card.version}",
         **terms,
     }
+
+
+def same_text(card: Card) -> str:
+    """From when on two images are of one identity for a model, and how often that is wrong."""
+    told = card.verification
+    return (
+        f"the same from cosine {told['threshold']:.3f} on, which {100 * told['false_accept_rate']:g} % of "
+        f"{told['impostor_pairs']:,} pairs of two identities reach and {100 * told['true_positive_rate']:.1f} % of "
+        f"those of one, on {', '.join(told['galleries'])}"
+    )
 
 
 def _network(entry: Published) -> str:

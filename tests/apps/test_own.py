@@ -12,7 +12,7 @@ from PIL import Image
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
-from lreid.apps.own import START, aftermath, finished_task, plan
+from lreid.apps.own import aftermath, finished_task, plan
 from lreid.apps.train import short_keys, split_words
 from lreid.checkpoint import load_checkpoint
 from lreid.config import load_config
@@ -54,17 +54,17 @@ def shop(tmp_path: Path) -> Path:
 
 def test_what_is_chosen_for_a_folder(shop: Path) -> None:
     found = plan(shop, [], [])
-    cfg, card = found.cfg, zoo.find(START.removeprefix("zoo:"))
+    cfg, card = found.cfg, zoo.find(zoo.PEOPLE.removeprefix("zoo:"))
     assert cfg.BENCHMARK.NAME == "shop" and [f"own:{shop}"] == cfg.BENCHMARK.TRAIN
     assert (cfg.BENCHMARK.TASKS_PER_DATASET, cfg.EPISODE.SUPPORT, cfg.BATCH.IMAGES) == (1, 3, 4)
-    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.LR) == (START, 2e-4)
+    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.LR) == (zoo.PEOPLE, 2e-4)
     assert (card.height, card.width) == (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH)
     assert cfg.METHOD.NAME == "dwopp" and found.before is None
     for told in (
         "5 identities, 20 images, 2 cameras",
         "3 others: 6 queries, 6 gallery images",
         "images are 2.0 times as high as wide",
-        START,
+        zoo.PEOPLE,
     ):
         assert told in found.text
     assert max(map(len, found.text.splitlines())) <= 160

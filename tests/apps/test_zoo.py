@@ -14,6 +14,7 @@ from tiny import TINY
 import lreid
 from lreid import zoo
 from lreid.apps.zoo import TestSets, publish, stored
+from lreid.build import benchmark_of
 from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
@@ -53,6 +54,11 @@ def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) ->
     assert (card.task, card.tasks, card.seed, card.method) == (3, 3, 0, "dwpp")
     assert card.images_trained == results["images_trained"] and card.protocol == results["protocol"]
     assert (card.url, card.mirrors, card.start_only, card.title) == ("http://a/b", ["http://c/d"], True, "A test")
+    pairs = card.verification
+    assert pairs["galleries"] == ["plaza"] and pairs["false_accept_rate"] == 0.01 and -1 < pairs["threshold"] < 1
+    test = benchmark_of(model_config(tmp_path / "mine.safetensors")).tests[0]
+    strangers = [(q.pid, g.pid) for q in test.query for g in test.gallery if q.pid != g.pid]
+    assert pairs["impostor_pairs"] == len(strangers)
     config = model_config(tmp_path / "mine.safetensors")
     assert config.METHOD.TEMPERATURE == 4.0 and "DATA.ROOT" not in card.config
     assert "no real people" in card.trained_on

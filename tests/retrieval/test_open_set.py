@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.retrieval import open_set_rates
-from lreid.retrieval.open_set import threshold_for
+from lreid.retrieval.open_set import pair_scores, threshold_for
 
 
 @settings(max_examples=200, deadline=None)
@@ -69,3 +69,23 @@ def test_bad_input_is_named():
         open_set_rates(features, features, [1, 1, 1], [2, 3, 4], camera_filter=False)
     with pytest.raises(InputError, match="false-accept rate 1: must be at least 0 and below 1"):
         threshold_for(np.ones(3), 1)
+
+
+@pytest.mark.parametrize("camera_filter", [True, False])
+def test_pair_scores_equal_nested_loops(camera_filter, monkeypatch):
+    monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 100)  # several blocks
+    rng = np.random.default_rng(0)
+    query_ids, gallery_ids = rng.integers(5, size=30), rng.integers(-1, 5, size=20)
+    query_cams, gallery_cams = rng.integers(2, size=30), rng.integers(2, size=20)
+    queries, gallery = rng.standard_normal((30, 4)), rng.standard_normal((20, 4))
+    same, other = [], []
+    for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
+        for image, name, place in zip(gallery, gallery_ids, gallery_cams, strict=True):
+            score = query @ image / np.linalg.norm(query) / np.linalg.norm(image)
+            if name not in (-1, pid):
+                other.append(score)
+            elif name == pid and not (camera_filter and cam == place):
+                same.append(score)
+    found = pair_scores(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams, camera_filter=camera_filter)
+    for scores, wanted in zip(found, (same, other), strict=True):
+        assert np.sort(scores) == pytest.approx(np.sort(wanted), abs=1e-5)

@@ -3,6 +3,7 @@
 lreid search build people.gallery my/images --checkpoint task-10.pt    # folders, or a CSV file
 lreid search calibrate people.gallery my/labelled --false-accept-rate 0.01
 lreid search query people.gallery new.jpg                              # matches/matches.html, .json
+lreid search compare a.jpg b.jpg                                       # the same person?
 lreid search add people.gallery my/images                              # those that are new
 lreid search remove people.gallery --identity alice
 lreid search info people.gallery
@@ -93,6 +94,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
     query.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
     query.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
+
+    compare = subparsers.add_parser("compare", help="say whether images are of the same identity")
+    compare.set_defaults(action="compare")
+    compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more, each pair is compared")
+    compare.add_argument("--gallery", metavar="GALLERY", help="take its model and its threshold")
+    compare.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="the model (default: the zoo's for people, or the gallery's)"
+    )
+    compare.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
 
     reindex = command("reindex", "move to another model, beside the old one", model="required")
     reindex.add_argument("--restart", action="store_true", help="drop what was begun for another model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lreid.apps.search import commands, versions
+from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import verdict
 from lreid.apps.search.own_images import list_images
 from lreid.errors import InputError, naming_keys
@@ -20,6 +21,7 @@ def run(args: argparse.Namespace) -> None:
         "remove": _remove,
         "calibrate": _calibrate,
         "query": _query,
+        "compare": _compare,
         "reindex": _reindex,
         "rollback": _rollback,
         "migrate": _migrate,
@@ -94,6 +96,14 @@ def _query(args: argparse.Namespace) -> None:
     for finding in results["queries"]:
         print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    told = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
+    for pair in told["pairs"]:
+        print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, told)}")
+    for note in told["notes"]:
+        print(note)
 
 
 def _info(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.apps.search.findings import findings, page_section, threshold_text
+from lreid.apps.search.findings import findings, page_section, threshold_text, too_few
 from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import (
     OwnImage,
@@ -242,12 +242,8 @@ def calibrate(
     found = best.known[rows, places] & (best.ids[rows, places] == [names[pid] for pid in loaded.pids.tolist()])
     gallery.save()
     tell_skipped(loaded)
-    if 0 < false_accept_rate * len(loaded) < 1:
-        logger.warning(
-            "%d images are too few for %g %% false accepts; instead not one of them reaches the threshold",
-            len(loaded),
-            100 * false_accept_rate,
-        )
+    if caveat := too_few(gallery.about.calibrated_on, false_accept_rate):
+        logger.warning(caveat)
     return {
         "threshold": threshold,
         "false_accept_rate": false_accept_rate,
@@ -289,8 +285,9 @@ def query(
         device: of :func:`build`.
 
     Returns:
-        The content of ``matches.json``: ``gallery``, ``threshold`` and ``false_accept_rate`` (None before
-        :func:`calibrate`), and ``queries``, see :func:`lreid.apps.search.findings.findings`.
+        The content of ``matches.json``: ``gallery``, ``threshold``, ``false_accept_rate`` and ``calibrated_on``, how
+        many images set it (None before :func:`calibrate`), and ``queries``, see
+        :func:`lreid.apps.search.findings.findings`.
 
     Raises:
         InputError: an image cannot be read, or anything else does not fit; then nothing is written.
@@ -332,6 +329,7 @@ def query(
         "gallery": str(where),
         "threshold": gallery.about.threshold,
         "false_accept_rate": gallery.about.false_accept_rate,
+        "calibrated_on": gallery.about.calibrated_on,
         "queries": findings(named, matches, paths_of(loaded)),
     }
     title = f"Found in {Path(str(where)).name}"

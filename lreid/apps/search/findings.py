@@ -59,6 +59,16 @@ def threshold_text(threshold: float, false_accept_rate: float) -> str:
     return f"{threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
 
 
+def too_few(images: int | None, false_accept_rate: float | None) -> str:
+    """What to know of a threshold that was set with too few images for its rate, a sentence; "" where it was not."""
+    if images is None or not false_accept_rate or false_accept_rate * images >= 1:
+        return ""
+    return (
+        f"{images} images are too few for {100 * false_accept_rate:g} % false accepts; instead not one of them reaches "
+        "the threshold."
+    )
+
+
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
     """One line about a query of :func:`lreid.apps.search.query`."""
     if not finding["matches"]:
@@ -115,6 +125,6 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
         "Not calibrated: the nearest identity is shown, enrolled or not."
         if threshold is None
         else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
-        "impostors are accepted."
+        f"impostors are accepted. {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
     )
     return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)

@@ -30,6 +30,7 @@ HEADER = {
     "recall": [list],
     "threshold": (int, float, type(None)),
     "false_accept_rate": (int, float, type(None)),
+    "calibrated_on?": (int, type(None)),
     "names": {str: [list]},
     "shards": int,
     "whole": bool,
@@ -190,7 +191,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     """The first thing that does not fit in header and columns of the right types; None if all does."""
-    if strange := sorted(header.keys() - HEADER.keys()):
+    if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{strange[0]} is not known"
     if header["kind"] not in KINDS:
         return f"kind is {header['kind']!r}"

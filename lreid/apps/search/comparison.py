@@ -1,0 +1,98 @@
+"""Say of two images whether they are of the same identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lreid import zoo
+from lreid.apps.search.findings import too_few
+from lreid.apps.search.named_gallery import NamedGallery, extract, flips
+from lreid.apps.search.own_images import read_records
+from lreid.data.records import Record
+from lreid.devices import pick_device
+from lreid.errors import InputError
+from lreid.identities import UNKNOWN
+from lreid.loading import load_model
+
+
+def compare(
+    images: Sequence[Path], *, checkpoint: Path | None = None, where: str | None = None, device: str = "auto"
+) -> dict[str, Any]:
+    """Compares every pair of images by cosine similarity with a threshold that was measured before.
+
+    That of a model of the zoo is what 1 % of pairs of two identities reach on its own test sets. That of a calibrated
+    gallery is what the best of a whole gallery reaches for a share of impostors, so it is strict for a single pair.
+
+    Args:
+        images: two files or more.
+        checkpoint: of the model; None is the zoo's for people, or that of the gallery.
+        where: of a gallery, whose model and threshold are taken.
+        device: of :func:`lreid.devices.pick_device`.
+
+    Returns:
+        ``pairs`` with their two ``images``, their ``score`` and whether they are the ``same`` (None without a
+        threshold), ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None where they are not known), and
+        ``notes``, sentences about the threshold.
+
+    Raises:
+        InputError: fewer than two images, one that cannot be read, or a model or gallery that does not fit.
+    """
+    if len(images) < 2:
+        raise InputError(f"{images[0]}: name another image to compare it with")
+    told: dict[str, Any] = dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"))
+    records = [Record(str(each), UNKNOWN, UNKNOWN) for each in images]
+    if where is not None:
+        named = NamedGallery.load(where)
+        model = named.model(checkpoint, device)
+        features = named.extract(model, read_records(records, model, skip_bad=False))
+        about = named.gallery.about
+        told |= {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
+        notes = [f"threshold of {where}, for the best of a whole gallery: strict for two images"]
+        notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
+        if about.threshold is None:
+            notes = [f"{where} has no threshold; calibrate it: lreid search calibrate"]
+    else:
+        source = str(checkpoint or zoo.PEOPLE)
+        model = load_model(source).to(pick_device(device))
+        features = extract(model, read_records(records, model, skip_bad=False), flips(Path(source)))
+        verification = _verification(source)
+        told |= {key: verification.get(key) for key in told}
+        notes = [
+            f"threshold of {source}, measured on {', '.join(verification['galleries'])}; on other cameras it is "
+            "another one: calibrate a gallery of yours for an answer to rely on"
+            if verification
+            else f"{source} has no threshold; one comes with models of the zoo and with calibrated galleries"
+        ]
+    vectors = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+    limit = told["threshold"]
+    pairs = []
+    for one, other in combinations(range(len(images)), 2):
+        score = float(vectors[one] @ vectors[other])
+        same = None if limit is None else score >= limit
+        pairs.append({"images": [str(images[one]), str(images[other])], "score": score, "same": same})
+    return {"pairs": pairs, **told, "notes": notes}
+
+
+def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
+    """A pair of :func:`compare` in words."""
+    if pair["same"] is None:
+        return f"similarity {pair['score']:.3f}"
+    known = f"threshold {told['threshold']:.3f}: {100 * told['false_accept_rate']:g} % of two reach it"
+    if told["true_positive_rate"] is not None:
+        known += f", {100 * told['true_positive_rate']:.0f} % of one"
+    return f"{'the same' if pair['same'] else 'not the same, or unknown'}, {pair['score']:.3f} ({known})"
+
+
+def _verification(source: str) -> dict[str, Any]:
+    """What a card tells of pairs; nothing where there is no card or it tells nothing."""
+    entry = None
+    if source.startswith(zoo.PREFIX):
+        entry = zoo.find(source.removeprefix(zoo.PREFIX))
+    elif source.endswith(".safetensors"):
+        entry = zoo.card_beside(Path(source))
+    return entry.verification if isinstance(entry, zoo.Card) else {}
