@@ -4,9 +4,14 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+PACKAGE = Path(__file__).with_name("lreid") / "__init__.py"
+VERSION = next(
+    line.split('"')[1] for line in PACKAGE.read_text(encoding="utf-8").splitlines() if line.startswith("__version__")
+)
+
 setup(
     name="lreid",
-    version="0.1.0",
+    version=VERSION,
     description="Lifelong person and vehicle re-identification",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -6,6 +6,7 @@ import re
 import runpy
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +48,13 @@ def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> Non
     for example in examples:
         assert f'run("{example.name}")' in tested
         assert f"python examples/{example.name}" in example.read_text(encoding="utf-8")
-    assert len(examples) == 6
+    assert len(examples) == 8
 
 
 def test_the_names_of_the_package() -> None:
-    assert set(lreid.__all__) == {"Gallery", "evaluate", "fingerprint", "load_model"}
+    assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"}
     assert all(callable(getattr(lreid, name)) for name in lreid.__all__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", lreid.__version__)
     with pytest.raises(AttributeError, match="no attribute 'extract_all'"):
         lreid.extract_all  # noqa: B018
 
@@ -129,6 +131,27 @@ def test_own_backbone(run: Callable[..., tuple[str, dict]]) -> None:
     assert "2 images, 64 numbers each" in said
     assert variables["results"]["config"]["MODEL.BACKBONE"] == "patches"
     assert variables["results"]["mAP"][0][0] > 10  # by chance: some 7 among twenty people
+
+
+@pytest.mark.slow
+def test_own_loop(run: Callable[..., tuple[str, dict]]) -> None:
+    """What it computes is compared with a run in tests/training/test_own_loop.py."""
+    said, variables = run("own_loop.py")
+    assert re.findall(r"after (\w+): (\w+) mAP", said) == list(product(("plaza", "station"), repeat=2))
+    assert re.findall(r"^    (.*)", said, re.M)[0].startswith("dmml ") and said.count("distill ") == 1
+    assert all(float(figure) > 15 for figure in re.findall(r"mAP ([\d.]+)", said))  # 12 by chance
+    assert variables["sampler"].at == 9 and variables["method"].model.dim == 64
+
+
+@pytest.mark.slow
+def test_own_lightning(run: Callable[..., tuple[str, dict]]) -> None:
+    pytest.importorskip("lightning", reason="lightning is not installed; lreid does without")
+    said, variables = run("own_lightning.py")
+    assert re.findall(r"after (\w+): (\w+) mAP", said) == list(product(("plaza", "station"), repeat=2))
+    terms = [re.findall(r"[a-z]+", line) for line in re.findall(r"^    (.*)", said, re.M)]
+    assert terms == [["softmax", "triplet"], ["softmax", "triplet", "distill"]]
+    assert all(float(figure) > 15 for figure in re.findall(r"mAP ([\d.]+)", said))
+    assert variables["trainer"].global_step == len(variables["loader"])
 
 
 def test_own_loss(run: Callable[..., tuple[str, dict]]) -> None:

@@ -7,6 +7,9 @@ import re
 from functools import cache
 from pathlib import Path
 
+from setup_file import keywords_of
+
+import lreid
 from lreid import losses
 from lreid.config import default_config, leaves
 from lreid.methods import method_class, method_defaults, method_names
@@ -87,7 +90,8 @@ def test_figures_of_the_overview_are_those_of_the_tables(pages: dict[str, str]) 
 
 
 def test_one_version(repository: Path, pages: dict[str, str]) -> None:
-    (version,) = re.findall(r'^    version="(.+)",$', (repository / "setup.py").read_text(encoding="utf-8"), re.M)
+    version = lreid.__version__
+    assert keywords_of(repository)["version"] == version
     (cited,) = re.findall(r"^version: (.+)$", (repository / "CITATION.cff").read_text(encoding="utf-8"), re.M)
     assert cited == version and f"version = {{{version}}}" in pages["README.md"]
     assert re.search(r"^## (\S+?),? ", pages["CHANGELOG.md"], re.M)[1] == version
