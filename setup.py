@@ -46,9 +46,13 @@ setup(
         "yacs>=0.1.8",
     ],
     extras_require={  # lreid/extras.py asks for them by these names
-        # Both wheels ship the module `faiss`, so a machine takes exactly one of them.
+        # Both wheels ship the module `faiss`, so a machine takes exactly one of them. That for GPUs is of x86-64 alone;
+        # on others faiss searches on the processor, and torch ranks on the GPU all the same.
         "cpu": ["faiss-cpu>=1.9"],
-        "gpu": ["faiss-gpu>=1.14.3"],
+        "gpu": [
+            "faiss-gpu>=1.14.3; sys_platform == 'linux' and platform_machine == 'x86_64'",
+            "faiss-cpu>=1.9; sys_platform != 'linux' or platform_machine != 'x86_64'",
+        ],
         "train": ["lreid[albumentations,matlab,opencv,tensorboard,timm,torchreid]"],
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files

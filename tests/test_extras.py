@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from setup_file import extras_of
+from packaging.requirements import Requirement
+from setup_file import extras_of, keywords_of
 
 from lreid.errors import InputError
 from lreid.extras import Extra
@@ -89,3 +90,16 @@ for use in (lambda: build(features, list("abcdef"), ids, model="m"), lambda: dra
     faiss, opencv = done.stdout.splitlines()
     assert faiss.endswith("install it with: pip install 'lreid[cpu]'")
     assert opencv.endswith("install it with: pip install 'lreid[opencv]'")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "build"),
+    [("linux", "x86_64", "faiss-gpu"), ("linux", "aarch64", "faiss-cpu"), ("darwin", "arm64", "faiss-cpu")],
+)
+def test_a_machine_gets_the_one_build_of_faiss_that_there_is_for_it(
+    system: str, machine: str, build: str, repository: Path
+) -> None:
+    """Of faiss-gpu there are wheels for x86-64 Linux alone."""
+    wanted = [Requirement(text) for text in keywords_of(repository)["extras_require"]["gpu"]]
+    here = {"sys_platform": system, "platform_machine": machine}
+    assert [each.name for each in wanted if each.marker is None or each.marker.evaluate(here)] == [build]

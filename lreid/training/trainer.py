@@ -36,6 +36,8 @@ from lreid.training.updates import Updates
 
 logger = logging.getLogger("lreid")
 
+ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
+
 SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
 
 
@@ -126,6 +128,7 @@ class Trainer:
         self.begun, self.shown_at = time.monotonic(), 0.0
         self.steps_then = 0  # those done when the run was begun or taken up again
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
+        self.unasked = 0  # steps since processes asked each other
         self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
@@ -215,6 +218,7 @@ class Trainer:
         self.results["steps_trained"] += self.options.iterations
         self.at.step += count
         self.unsaved += count
+        self.unasked += count
         self.bar.update(count)
 
     def _evaluate(self, task: Task) -> None:
@@ -356,7 +360,10 @@ class Trainer:
         steps, minutes = self.options.checkpoint_steps, self.options.checkpoint_minutes
         waited = time.monotonic() - self.saved_at >= 60 * minutes
         due = waited if minutes > 0 else self.at.step == 0  # 0 stands for every epoch
-        stopping = distributed.any_of(self.stop.received is not None)
+        stopping = False
+        if distributed.world() == 1 or self.unasked >= ASK_EVERY:  # several all ask in the same steps, and wait for it
+            stopping = distributed.any_of(self.stop.received is not None)
+            self.unasked = 0
         if stopping or due or (steps and self.unsaved >= steps):
             self._save(updates)
         if stopping:

@@ -20,11 +20,14 @@ from torch import Tensor
 from yacs.config import CfgNode
 
 from lreid import build, distributed
-from lreid.errors import InputError
+from lreid.checkpoint import load_newest
+from lreid.errors import InputError, Stopped
+from lreid.evaluation import Observer
 from lreid.methods import method_class, method_names
 from lreid.models import Embedder
 from lreid.training import run
 from lreid.training.run import train
+from lreid.training.trainer import ASK_EVERY
 
 CPU = torch.device("cpu")
 
@@ -146,6 +149,34 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     assert wait(start(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
     (results, _) = together(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
+
+
+class SignalAt(Observer):
+    """Sends its process a signal after so many updates, and counts them."""
+
+    def __init__(self, update: int) -> None:
+        self.update, self.done = update, 0
+
+    def after_step(self) -> None:
+        self.done += 1
+        if self.done == self.update:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_ends_all_within_a_few_steps(tmp_path: Path) -> None:
+    """They ask each other now and then, since to be answered they have to wait."""
+    cfg = config(METHOD__NAME="dmml_ft", EPISODE__QUERY=2, TRAIN__EPOCHS=50)
+
+    def stopped() -> int:
+        observer = SignalAt(3 if os.environ["RANK"] == "1" else -1)
+        with pytest.raises(Stopped):
+            train(cfg, tmp_path / "run", observers={"signal": observer})
+        return observer.done
+
+    assert together(2, stopped, tmp_path) == [ASK_EVERY, ASK_EVERY]
+    _, state = load_newest(tmp_path / "run" / "checkpoints")
+    assert state["results"]["steps_trained"] == ASK_EVERY
 
 
 DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
