@@ -23,6 +23,7 @@ setup(
             "configs/*/*.yaml",
             "weights/*",
             "data/*.html",
+            "data/*.zip",
             "report/templates/*",
             "report/static/*",
             "zoo/*.md",

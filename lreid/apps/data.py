@@ -76,4 +76,5 @@ def _render(args: argparse.Namespace) -> None:
         count = render(out, args.root / "makehuman", **{option: getattr(args, option) for option in RENDERING})
     except ArgumentError as error:
         raise InputError(f"--{error.argument.replace('_', '-')} {error.fault}") from None
-    print(f"{out}: {count} images; BENCHMARK.TRAIN \"['csv:{args.names[0]}/index.csv']\"")
+    names = "" if out.suffix == ".zip" else f"; BENCHMARK.TRAIN \"['csv:{args.names[0]}/index.csv']\""
+    print(f"{out}: {count} images{names}")

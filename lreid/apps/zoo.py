@@ -20,8 +20,8 @@ from yacs.config import CfgNode
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves
+from lreid.data.addresses import is_address
 from lreid.data.fingerprint import protocol_fingerprint
-from lreid.data.synthetic import is_synthetic
 from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation import Evaluator
@@ -337,6 +337,6 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 
 def _trained_on(names: Sequence[str]) -> str:
-    if all(is_synthetic(name) for name in names):
+    if all(is_address(name) for name in names):
         return "synthetic images of lreid, no real people or vehicles"
     return f"the training images of {', '.join(names)}; see their licences"

@@ -15,9 +15,9 @@ from typing import IO
 
 import numpy as np
 
+from lreid.data.addresses import is_address
 from lreid.data.records import Record
 from lreid.data.rotated import unrotated
-from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
 from lreid.files import remove_leftovers, write_atomically
 
@@ -126,7 +126,7 @@ class DiskCache:
 
     def _path(self, records: Sequence[Record], height: int, width: int) -> Path | None:
         """The file of these images as they are now; None where it shall have no name."""
-        if not self.folder or not self.keep or any(is_synthetic(record.path) for record in records):
+        if not self.folder or not self.keep or any(is_address(record.path) for record in records):
             return None
         digest = hashlib.sha256(f"2 {height} {width}".encode())  # 2: how images are decoded and resized
         for record in records:

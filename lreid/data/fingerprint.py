@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from lreid.data.addresses import is_address
 from lreid.data.records import Benchmark, QueryGallery, Record
+from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import unrotated
-from lreid.data.synthetic import is_synthetic
 
 SAMPLE = 1000  # files whose content counts
 
@@ -57,14 +58,16 @@ def content_fingerprint(records: Sequence[Record]) -> str:
     """Twelve hexadecimal digits that differ when images are replaced under the same names.
 
     The size of every file counts, and the bytes of ``SAMPLE`` of them, evenly spread: to read all would take minutes.
-    Synthetic images follow from their addresses.
+    Of those that come with lreid all do; synthetic ones follow from their addresses.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})
     stride = max(1, len(paths) // SAMPLE)
     for place, path in enumerate(paths):
         digest.update(_file_name(path).encode(errors="surrogateescape") + b"\0")
-        if is_synthetic(path):
+        if is_rendered(path):
+            digest.update(hashlib.sha256(read_rendered(path)).digest())
+        if is_address(path):
             continue
         try:
             digest.update(str(os.stat(unrotated(path)).st_size).encode())
@@ -90,7 +93,7 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 def _file_name(path: str) -> str:
     """Without its folder; with the angle where the image is rotated."""
-    if is_synthetic(path):
+    if is_address(path):
         return path
     file = unrotated(path)
     return path.removesuffix(file) + PurePath(file).name

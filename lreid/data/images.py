@@ -10,13 +10,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from lreid.data.addresses import is_address
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Record
+from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
@@ -35,8 +38,8 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     orientation says, and grey values of 16 bits become 8.
 
     Args:
-        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`) or of a rotated one
-            (:mod:`lreid.data.rotated`).
+        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`), of one that comes
+            with lreid (:mod:`lreid.data.rendered_set`) or of a rotated one (:mod:`lreid.data.rotated`).
         height, width: size in pixels to resize to; both or neither.
 
     Returns:
@@ -50,6 +53,8 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         raise ValueError("give both height and width, or neither")
     if is_synthetic(str(path)):
         image = draw(str(path))
+    elif is_rendered(str(path)):
+        image = _decode(path, BytesIO(read_rendered(str(path))))
     elif is_rotated(str(path)):
         image = rotate(read_image(unrotated(str(path))), str(path))
     else:
@@ -72,7 +77,7 @@ def require_files(records: Iterable[Record]) -> None:
         InputError: a file is missing or empty; the first one is named.
     """
     for record in records:
-        if not is_synthetic(record.path):
+        if not is_address(unrotated(record.path)):
             _require_file(unrotated(record.path))
 
 
@@ -219,9 +224,9 @@ def _require_file(path: str | Path) -> None:
         raise InputError(f"{path}: image file is empty (0 bytes); {REMEDY}")
 
 
-def _decode(path: str | Path) -> np.ndarray:
+def _decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(content or path, formats=FORMATS) as image:
             image.load()
             with contextlib.suppress(Exception):  # a damaged EXIF block leaves the pixels as they lie
                 ImageOps.exif_transpose(image, in_place=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from lreid.data.addresses import is_address
 from lreid.data.datasets import load_datasets, specs, splits_of
 from lreid.data.images import require_files
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS, SPLITS, Counts, NotThere
-from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError
 
 
@@ -49,8 +49,8 @@ def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
     Raises:
         InputError: there is no data set of this name.
     """
-    if is_synthetic(name):
-        raise InputError(f"{name}: is synthetic; there are no files to check")
+    if is_address(name):
+        raise InputError(f"{name}: comes with lreid; there are no files to check")
     spec = specs().get(name)
     try:
         data_sets = load_datasets(name, root, {})

@@ -11,7 +11,7 @@ class Record(NamedTuple):
     """One image: where it is, who is on it and which camera took it.
 
     Attributes:
-        path: a file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`).
+        path: a file, or the address of an image that needs none (see :mod:`lreid.data.addresses`).
         pid: identity, an integer. In a :class:`Task` it is the class label.
         camid: camera, an integer.
     """

@@ -142,7 +142,8 @@ def test_a_folder_is_no_image(tmp_path):
 
 
 def test_synthetic_addresses_are_drawn(monkeypatch):
-    monkeypatch.setattr(images, "is_synthetic", lambda path: path.startswith("drawn/"))
+    for name in ("is_synthetic", "is_address"):
+        monkeypatch.setattr(images, name, lambda path: path.startswith("drawn/"))
     monkeypatch.setattr(images, "draw", lambda address: noise(int(address[6:])))
     np.testing.assert_array_equal(read_image("drawn/7"), noise(7))
     assert read_image("drawn/7", height=10, width=6).shape == (10, 6, 3)

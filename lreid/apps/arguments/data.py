@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="data sets, as in BENCHMARK.TRAIN; videos; of render the new folder in ROOT",
+        help="data sets, as in BENCHMARK.TRAIN; videos; of render the new folder or .zip file in ROOT",
     )
     parser.add_argument(
         "--root", type=Path, default=Path("datasets"), metavar="DIR", help="DATA.ROOT (default: datasets)"

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lreid.data.addresses import is_address
 from lreid.data.images import Images
 from lreid.data.listing import MARKET_NAME, Listed, list_csv, list_folder
 from lreid.data.records import Record
-from lreid.data.synthetic import is_synthetic
 from lreid.errors import InputError, naming_keys
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
@@ -56,7 +56,7 @@ def list_images(sources: Iterable[Path], split: str, *, identities: bool = True)
             listed = list(chain.from_iterable(list_csv(source, split).values()))
         elif source.is_dir():
             listed = list_folder(source)
-        elif not (source.exists() or is_synthetic(str(source))):
+        elif not (source.exists() or is_address(str(source))):
             raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
         else:
             listed = [Listed(str(source), None, None)]
@@ -68,7 +68,7 @@ def list_images(sources: Iterable[Path], split: str, *, identities: bool = True)
 
 def absolute(path: str) -> str:
     """Under this name a gallery keeps an image."""
-    return path if is_synthetic(path) else os.path.abspath(path)
+    return path if is_address(path) else os.path.abspath(path)
 
 
 def camera_in(name: str) -> str | None:

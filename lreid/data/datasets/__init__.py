@@ -19,6 +19,7 @@ from typing import Any
 from lreid.data import csv_dataset, image_folder, own
 from lreid.data.layout import CameraPolicy
 from lreid.data.records import DataSet
+from lreid.data.rendered_set import load_rendered
 from lreid.data.rotated import rotated
 from lreid.data.spec import Spec
 from lreid.data.synthetic import load_synthetic
@@ -66,7 +67,15 @@ def spec_of(name: str) -> Spec:
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
             f"orders without it are {WITHOUT_DUKE}"
         )
-    known = [*specs(), "csv:PATH", "folder:PATH", "own:PATH", "synthetic:DOMAIN", "rotated:DEGREES:NAME"]
+    known = [
+        *specs(),
+        "csv:PATH",
+        "folder:PATH",
+        "own:PATH",
+        "synthetic:DOMAIN",
+        "rendered:DOMAIN",
+        "rotated:DEGREES:NAME",
+    ]
     near = {each.partition(":")[0]: each for each in known}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
     raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
@@ -92,8 +101,8 @@ def load_datasets(
         name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one of them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
             without splits, see :mod:`lreid.data.own` (relative paths are looked for in the current folder, then in
-            ``root``); ``synthetic:DOMAIN`` for a synthetic one; ``rotated:DEGREES:NAME`` for another
-            one of these, whose images are files, turned by an angle.
+            ``root``); ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with
+            lreid; ``rotated:DEGREES:NAME`` for another one of these, whose images are files, turned by an angle.
         root: folder that holds the data sets.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic` for those.
         split: which one, of a data set that has several.
@@ -116,6 +125,8 @@ def load_datasets(
         return own.load(_existing(rest, root, "folder or CSV file"), cameras=cameras)
     if kind == "synthetic" and colon:
         return [load_synthetic(rest, **synthetic)]
+    if kind == "rendered" and colon:
+        return [load_rendered(rest)]
     if kind == "rotated" and colon:
         degrees, _, of = rest.partition(":")
         options: dict[str, Any] = {"split": split, "split_seed": split_seed, "cameras": cameras}

@@ -15,10 +15,11 @@ import json
 import multiprocessing
 import random
 import shutil
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,8 @@ def render(
     or domains leave those before them as they are.
 
     Args:
-        out: folder that is made.
+        out: folder that is made; a name that ends with ``.zip`` is that of one file with all of it, whose bytes follow
+            from those of its parts.
         assets: folder of MakeHuman's assets.
         domains: how many, from 1.
         train_identities, test_identities: of each domain, from 1.
@@ -98,8 +100,8 @@ def render(
 
     Raises:
         ArgumentError: a number is out of range.
-        InputError: the folder is there already or cannot be written, an asset is missing or damaged, or there is no
-            OpenGL.
+        InputError: the folder or file is there already or cannot be written, an asset is missing or damaged, or there
+            is no OpenGL.
     """
     plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed)
     least = {"images": 2, "cameras": 2, "height": 16, "width": 16, "seed": 0}
@@ -129,7 +131,20 @@ def render(
         lines.writerows([Row._fields, *rows])
         _write(folder / "index.csv", table.getvalue().encode())
         _write(folder / "render.json", (json.dumps(plan._asdict(), indent=1) + "\n").encode())
+    if out.suffix == ".zip":
+        _pack(out)
     return len(rows)
+
+
+def _pack(folder: Path) -> None:
+    """Puts one file in the place of a folder: JPEG is not compressed again, and no time is kept."""
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
+    shutil.rmtree(folder)
+    _write(folder, packed.getvalue())
 
 
 def _results(jobs: list[tuple], workers: int) -> Iterator[list[Row]]:

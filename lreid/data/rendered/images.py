@@ -31,7 +31,7 @@ def photograph(
     Returns:
         (H, W, 3) uint8, RGB.
     """
-    at = (dice.uniform(-9, 9), dice.uniform(-12, 12))
+    at = (dice.uniform(-22, 22), dice.uniform(-12, max(12, 0.3 * camera.eye[2])))
     standing = _standing(domain, subject, at, camera.heading + dice.gauss(0, domain.spread), dice)
     people = [standing]
     if others and dice.random() < domain.passers:

@@ -119,7 +119,7 @@ def make_fashion(dice: random.Random) -> Fashion:
         tuple(dice.uniform(0.2, 1) ** 2 for _ in RACES),
         dice.random(),
         dice.uniform(0.15, 0.6),
-        dice.uniform(0.3, 0.65),
+        dice.uniform(0.12, 0.4),
         dice.choice((0.03, 0.25, 0.6)),
         dice.uniform(0.1, 0.4),
         dice.uniform(0.02, 0.12),
@@ -186,7 +186,7 @@ def _hair(dice: random.Random, body: Body, shade: float) -> Colour:
     if body.age > 0.72 and dice.random() < 0.7:
         grey = dice.uniform(0.15, 0.5)
         return (grey, grey, grey)
-    if dice.random() < 0.04:
+    if dice.random() < 0.02:
         return _rgb(dice.random(), 0.7, 0.6)
     light = 0.06 + (0.75 if body.race == "caucasian" else 0.18) * shade
     return _rgb(dice.uniform(0.04, 0.12), dice.uniform(0.3, 0.7), light)
@@ -198,7 +198,7 @@ def _colour(dice: random.Random, fashion: Fashion) -> Colour:
     if dice.random() < 0.25:
         return _rgb(dice.random(), dice.uniform(0, 0.12), dice.uniform(0.6, 0.98))
     hue = fashion.hue + dice.gauss(0, 0.08) if dice.random() < 0.3 else dice.random()
-    return _rgb(hue, 0.2 + 0.7 * dice.betavariate(1.5, 2), dice.uniform(0.25, 0.95))
+    return _rgb(hue, 0.15 + 0.7 * dice.betavariate(1.5, 2.4), dice.uniform(0.2, 0.9))
 
 
 def _rgb(hue: float, saturation: float, value: float) -> Colour:

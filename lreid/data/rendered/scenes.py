@@ -148,8 +148,8 @@ def make_domain(number: int, seed: int) -> Domain:
         height=(low, low + dice.uniform(4, 25)),
         distance=(near, near * dice.uniform(1.3, 2.5)),
         pixels=(pixels, pixels * dice.uniform(1.2, 2)),
-        sun=(0.0, 0.5) if inside else dice.choice(((0.0, 0.3), (0.3, 1.6), (1.0, 2.2))),
-        cast=(dice.uniform(0.03, 0.1), dice.gauss(0, 0.1), dice.gauss(0, 0.06)),
+        sun=(0.0, 0.5) if inside else dice.choice(((0.0, 0.3), (0.2, 0.9), (0.5, 1.3))),
+        cast=(dice.uniform(0.01, 0.03), dice.gauss(0, 0.03), dice.gauss(0, 0.02)),
         noise=(0.3 * noise, noise),
         quality=(dice.randint(35, 70), 92),
         blur=(0.3, dice.uniform(0.5, 1.3)),
@@ -174,8 +174,10 @@ def make_camera(domain: Domain, number: int) -> Camera:
     sky = (day * 0.92, day, day * 1.12) if not inside else (day * 1.04, day, day * 0.92)
     shine = dice.uniform(0.85, 1.15)
     boxes = (*_surroundings(dice, domain.place, distance),)
-    exposure = dice.uniform(0.7, 1.25) / (0.55 * day + 0.5 * strength + 0.1)
-    saturation = dice.uniform(0.55, 1.2)
+    # Automatic: what stands upright has the same brightness, whatever the light and wherever it comes from.
+    facing = 0.2 + 0.25 * math.cos(high) * (1 + math.cos(azimuth))
+    exposure = dice.uniform(0.7, 0.88) / (0.61 * day + facing * strength)
+    saturation = dice.uniform(0.85, 1.1)
     return Camera(
         eye=(0.0, height, distance),
         roll=dice.gauss(0, 0.03),
@@ -187,7 +189,7 @@ def make_camera(domain: Domain, number: int) -> Camera:
         backdrop=(day * 1.2, day * 1.25, day * 1.35) if not inside else (day * 0.5, day * 0.5, day * 0.5),
         heading=dice.choice((0.0, 0.0, math.pi, math.pi, 0.5 * math.pi, 1.5 * math.pi)) + dice.gauss(0, 0.3),
         gain=(exposure * (1 + warm), exposure * (1 + tint), exposure * (1 - warm)),
-        contrast=dice.uniform(0.85, 1.35),
+        contrast=dice.uniform(0.95, 1.15),
         saturation=saturation,
         pixels=dice.uniform(*domain.pixels),
         noise=dice.uniform(*domain.noise),
@@ -206,12 +208,12 @@ def _surroundings(dice: random.Random, place: str, distance: float) -> list[Box]
 
     ground = dice.choice(_GROUND[place])
     green = (dice.uniform(0.05, 0.12), dice.uniform(0.12, 0.25), dice.uniform(0.03, 0.07))
-    floor = green if ground == "grass" else tone(0.12, 0.5, 0.08)
+    floor = green if ground == "grass" else tone(0.05, 0.75, 0.1)
     boxes = [Box((0, -10, 0), (1500, 10, 1500), 0, look(ground), floor, dice.uniform(0.02, 0.06))]
     if dice.random() < 0.7:  # a path, a lane or a carpet
         turn, kind = dice.choice((0.0, math.pi / 2)) + dice.gauss(0, 0.2), dice.choice(("slabs", "asphalt", "tiles"))
         where = (dice.uniform(-20, 20), -0.95, dice.uniform(-20, 20))
-        boxes.append(Box(where, (dice.uniform(8, 30), 1, 900), turn, look(kind), tone(0.1, 0.5, 0.1), 0.05))
+        boxes.append(Box(where, (dice.uniform(8, 30), 1, 900), turn, look(kind), tone(0.04, 0.8, 0.2), 0.05))
     for _ in range(dice.randint(0, 4)):  # painted lines
         where = (dice.uniform(-40, 40), -0.9, dice.uniform(-60, 30))
         boxes.append(Box(where, (0.6, 1, 300), dice.choice((0.0, 1.57, 0.5)), 0, tone(0.5, 0.9, 0.05), 0.05))
@@ -221,7 +223,8 @@ def _surroundings(dice: random.Random, place: str, distance: float) -> list[Box]
         while edge < 250:
             width, kind = dice.uniform(15, 70), dice.choice(_WALLS[place])
             tall = dice.uniform(18, 90) if place != "park" else dice.uniform(8, 40)
-            colour = tuple(each * dice.uniform(0.5, 1.6) for each in green) if kind == "foliage" else tone(0.08, 0.65)
+            leaves = kind == "foliage"
+            colour = tuple(each * dice.uniform(0.5, 1.6) for each in green) if leaves else tone(0.03, 0.85, 0.25)
             for sign in (-1, 1):
                 along = sign * (edge + width / 2)
                 middle = (x, tall / 2, back + along) if side else (along, tall / 2, back - 6)

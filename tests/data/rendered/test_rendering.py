@@ -8,18 +8,21 @@ import random
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lreid.data import csv_dataset
+from lreid.data.images import read_image
 from lreid.data.rendered import render
 from lreid.data.rendered.assets import Assets
 from lreid.data.rendered.images import photograph
 from lreid.data.rendered.people import Person, make_fashion, make_person
 from lreid.data.rendered.renderer import OVERSAMPLED, Renderer, Standing, Subject, on_plane
 from lreid.data.rendered.scenes import PLACES, TEXTURES, Box, Camera, make_camera, make_domain, textures
+from lreid.data.rendered_set import PREFIX
 from lreid.errors import ArgumentError, InputError
 
 RED, BLACK = (0.9, 0.0, 0.0), (0.0, 0.0, 0.0)
@@ -174,6 +177,32 @@ def test_processes_draw_the_same(renderer: Renderer, home: Path, tmp_path: Path)
     render(tmp_path / "one", home, **SMALL)
     render(tmp_path / "two", home, **SMALL, workers=2)
     assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_one_file_holds_what_a_folder_holds(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    render(tmp_path / "people", home, **SMALL)
+    for name in ("one.zip", "two.zip"):
+        assert render(tmp_path / name, home, **SMALL) == 24
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == files(tmp_path / "people")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"people", "one.zip", "two.zip"}
+
+
+@pytest.mark.slow
+def test_the_people_that_come_with_lreid_are_those_that_the_renderer_draws(
+    renderer: Renderer, repository: Path, tmp_path: Path
+) -> None:
+    """Of each domain's first: the same pixels, or where Mesa is another one, nearly the same."""
+    home = repository / "datasets" / "makehuman"
+    if not home.exists():
+        pytest.skip("the assets are not there")
+    render(tmp_path / "people", home, domains=2, train_identities=1, test_identities=1, height=128, width=64)
+    found = sorted((tmp_path / "people" / "images").rglob("*.jpg"))
+    assert len(found) == 24
+    for path in found:
+        address = PREFIX + path.relative_to(tmp_path / "people" / "images").as_posix()
+        assert np.abs(read_image(path).astype(float) - read_image(address)).mean() < 3, address
 
 
 def test_bad_input(home: Path, tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""The rendered people that come with lreid: a data set in one archive, which is read without being unpacked.
+
+``lreid data render people.zip`` makes such an archive, see :mod:`lreid.data.rendered`. An image in it has an address::
+
+    rendered:<domain>/<file>
+
+The archive is held in memory, some megabytes, so that threads and forked processes read it without a lock or a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import zipfile
+from functools import cache
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+from lreid.data.csv_dataset import SPLITS, ascending_ranks
+from lreid.data.records import DataSet, Record
+from lreid.errors import InputError
+
+PREFIX = "rendered:"
+ARCHIVE = Path(__file__).with_name("rendered.zip")
+INDEX, IMAGES = "index.csv", "images/"  # what an archive holds
+
+
+def is_rendered(path: str) -> bool:
+    """Whether a record's path is the address of an image in the archive."""
+    return path.startswith(PREFIX)
+
+
+def read_rendered(address: str) -> bytes:
+    """The JPEG file at an address.
+
+    Raises:
+        InputError: there is none, or the archive is missing or damaged.
+    """
+    try:
+        return _archive().read(IMAGES + address.removeprefix(PREFIX))
+    except KeyError:
+        raise InputError(f"{address}: no such image in {ARCHIVE.name}; it holds {', '.join(domains())}") from None
+    except zipfile.BadZipFile as error:
+        raise _damaged(error) from None
+
+
+def domains() -> list[str]:
+    """Names of the domains, in the order in which they were made."""
+    return list(dict.fromkeys(row["domain"] for row in _rows()))
+
+
+def load_rendered(domain: str) -> DataSet:
+    """Records of one domain.
+
+    Args:
+        domain: of :func:`domains`.
+
+    Raises:
+        InputError: there is no such domain, or the archive is missing or damaged.
+    """
+    known = domains()
+    if domain not in known:
+        nearest = difflib.get_close_matches(domain, known, n=1, cutoff=0.0)[0]
+        raise InputError(
+            f"{PREFIX}{domain}: no such domain; the nearest is {PREFIX}{nearest} (all: {', '.join(known)})"
+        )
+    rows = [row for row in _rows() if row["domain"] == domain]
+    pids = ascending_ranks(row["pid"] for row in rows)
+    splits: dict[str, Any] = {
+        split: tuple(
+            Record(PREFIX + row["path"].removeprefix(IMAGES), pids[row["pid"]], int(row["camid"]))
+            for row in rows
+            if row["split"] == split
+        )
+        for split in SPLITS
+    }
+    return DataSet(domain, **splits)
+
+
+@cache
+def _archive() -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(BytesIO(ARCHIVE.read_bytes()))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise _damaged(error) from None
+
+
+@cache
+def _rows() -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(_archive().read(INDEX).decode())))
+
+
+def _damaged(error: Exception) -> InputError:
+    return InputError(f"{ARCHIVE}: cannot be read ({error}); install lreid again")

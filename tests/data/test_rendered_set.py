@@ -1,0 +1,118 @@
+"""The rendered people that come with lreid: what is in the archive, and that it is read like files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lreid.build import benchmark_of
+from lreid.config import check_values, load_config
+from lreid.data import rendered_set
+from lreid.data.datasets import load_datasets
+from lreid.data.fingerprint import content_fingerprint
+from lreid.data.images import Images, read_image, require_files
+from lreid.data.rendered_set import ARCHIVE, domains, load_rendered, read_rendered
+from lreid.errors import InputError
+
+SIZE = {"height": 128, "width": 64}
+
+
+def test_what_is_in_the_archive() -> None:
+    assert ARCHIVE.stat().st_size < 16e6
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        assert archive.testzip() is None
+        plan = json.loads(archive.read("render.json"))
+        names = set(archive.namelist()) - {"index.csv", "render.json"}
+    assert len(domains()) == plan["domains"] == 6
+    told = set()
+    for domain in domains():
+        data = load_rendered(domain)
+        people = {split: {record.pid for record in getattr(data, split)} for split in ("train", "query", "gallery")}
+        assert len(people["train"]) == plan["train_identities"]
+        assert people["query"] == people["gallery"] and len(people["query"]) == plan["test_identities"]
+        assert not people["train"] & people["query"]
+        told |= {record.path.replace("rendered:", "images/") for record in (*data.train, *data.query, *data.gallery)}
+    assert told == names
+
+
+def test_every_query_is_found_under_another_camera() -> None:
+    for domain in domains():
+        data = load_rendered(domain)
+        cameras = defaultdict(set)
+        for record in data.gallery:
+            cameras[record.pid].add(record.camid)
+        assert all(cameras[query.pid] - {query.camid} for query in data.query)
+        assert len({record.camid for record in data.train}) >= 2
+
+
+def test_images_are_read_like_files() -> None:
+    (data,) = load_datasets(f"rendered:{domains()[0]}", "nowhere", {})
+    records = data.query[:3]
+    require_files(records)
+    images = Images(records, **SIZE)
+    for image, record in zip(images, records, strict=True):
+        assert image.shape == (128, 64, 3) and image.std() > 5
+        assert np.array_equal(image, read_image(record.path))
+    assert not np.array_equal(images[0], images[1])
+    (turned,) = load_datasets(f"rotated:180:rendered:{domains()[0]}", "nowhere", {})
+    require_files(turned.query)
+    assert np.array_equal(read_image(turned.query[0].path), images[0][::-1, ::-1])
+
+
+def test_no_two_images_are_the_same_and_other_ones_have_another_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = load_rendered(domains()[1]).query
+    assert len({read_rendered(record.path) for record in records}) == len(records)
+    before = content_fingerprint(records)
+    monkeypatch.setattr("lreid.data.fingerprint.read_rendered", lambda path: b"another renderer")
+    assert content_fingerprint(records) != before
+
+
+def test_names_that_there_are_not() -> None:
+    with pytest.raises(InputError, match=r"^rendered:hal-1: no such domain; the nearest is rendered:hall-1 \(all: "):
+        load_rendered("hal-1")
+    with pytest.raises(InputError, match="^rendered:hall-1/test/x.jpg: no such image in rendered.zip"):
+        read_image("rendered:hall-1/test/x.jpg")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the archive is looked for."""
+    file = tmp_path / "rendered.zip"
+    monkeypatch.setattr(rendered_set, "ARCHIVE", file)
+    for cached in (rendered_set._archive, rendered_set._rows):
+        monkeypatch.setattr(rendered_set, cached.__name__, cached.__wrapped__)
+    return file
+
+
+def test_a_damaged_archive_is_told(elsewhere: Path) -> None:
+    with pytest.raises(InputError, match="rendered.zip: cannot be read .*; install lreid again"):
+        load_rendered("hall-1")
+    elsewhere.write_bytes(b"half of it")
+    with pytest.raises(InputError, match="rendered.zip: cannot be read .*; install lreid again"):
+        load_rendered("hall-1")
+    content = bytearray(ARCHIVE.read_bytes())
+    elsewhere.write_bytes(content)
+    path = load_rendered("hall-1").query[0].path
+    at = content.index(read_rendered(path))
+    content[at + 100] ^= 255
+    elsewhere.write_bytes(content)
+    with pytest.raises(InputError, match="rendered.zip: cannot be read .*CRC.*; install lreid again"):
+        read_image(path)
+
+
+@pytest.mark.parametrize(("name", "tasks", "people"), [("rendered-domains", 4, 80), ("rendered-10", 10, 32)])
+def test_the_benchmarks(name: str, tasks: int, people: int) -> None:
+    cfg = load_config([name])
+    check_values(cfg)
+    benchmark = benchmark_of(cfg)
+    assert benchmark.name == name and [len(task.classes) for task in benchmark.tasks] == tasks * [people]
+    kinds = [test.kind for test in benchmark.tests]
+    assert kinds.count("unseen") == 2 and kinds.count("seen") == (4 if name == "rendered-domains" else 1)
+    records = [record.path for task in benchmark.tasks for record in task.records]
+    assert len(set(records)) == len(records) == tasks * people * 6
+    assert not set(records) & {record.path for test in benchmark.tests for record in (*test.query, *test.gallery)}
