@@ -16,7 +16,7 @@ from lreid.build import benchmark_of, learned
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config
 from lreid.data.datasets import load_datasets
-from lreid.data.own import PREFIX, OwnSet, look_at, source_of
+from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import Proposal, propose
 from lreid.data.records import DataSet
 from lreid.errors import InputError, naming_keys
@@ -66,7 +66,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     data_sets = [each.data_set for each in own] or load_datasets(name, wanted.DATA.ROOT, {})
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
-    keys |= {"BENCHMARK.NAME": _title(path), "BENCHMARK.TRAIN": [name]}
+    keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
     if old:
@@ -135,12 +135,6 @@ def _start(cfg: CfgNode) -> tuple[str, tuple[int, int]]:
     if card.backbone == cfg.MODEL.BACKBONE:
         return PEOPLE, (card.height, card.width)
     return "imagenet", FULL
-
-
-def _title(path: Path) -> str:
-    """The benchmark's name, which is part of that of the run's folder."""
-    name = path.resolve().name if path.is_dir() else path.resolve().stem
-    return "".join(each if each.isprintable() and each != "/" else "_" for each in name) or "own"
 
 
 def _told(

@@ -54,6 +54,12 @@ def source_of(path: Path) -> str:
     return f"{'csv:' if told else PREFIX}{path.absolute()}"
 
 
+def title_of(path: Path) -> str:
+    """What a folder or a file is called in tables, in folder names and on pages: a line of printable characters."""
+    name = path.resolve().name if path.is_dir() else path.resolve().stem
+    return "".join(each if each.isprintable() else "_" for each in name) or "own"
+
+
 def load(path: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
     """The data sets of :func:`look_at`."""
     return [own.data_set for own in look_at(path, cameras=cameras)]
@@ -79,7 +85,7 @@ def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
             after identities.
     """
     if path.is_dir():
-        return [_own_set(path, path.resolve().name, *_of_folder(path), cameras)]
+        return [_own_set(path, title_of(path), *_of_folder(path), cameras)]
     domains: dict[str, list[Listed]] = {}
     for row in csv_dataset.read_rows(path, splits=False):
         domains.setdefault(row.domain, []).append(Listed(str(path.parent / row.path), row.pid, row.camid or None))

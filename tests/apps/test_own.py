@@ -15,7 +15,7 @@ from lreid.apps.arguments import train as arguments
 from lreid.apps.own import aftermath, finished_task, plan
 from lreid.apps.train import short_keys, split_words
 from lreid.checkpoint import load_checkpoint
-from lreid.config import load_config
+from lreid.config import config_from_text, load_config
 from lreid.data.own import look_at
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
@@ -169,3 +169,33 @@ def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None
     assert not (tmp_path / "c").exists()
     with pytest.raises(InputError, match="d: has no checkpoint yet; name the run that it goes on from by --from"):
         train(chosen.cfg, tmp_path / "d")
+
+
+NAMES = ['O\'Neil, "Pat"', "two\nlines", "<b>bold<p>&amp;", "שרה\u202ex", "a;b\tc", "=1+1", "-1", " "]
+
+
+@pytest.mark.slow
+def test_any_name_is_trained_shown_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / '<i>"all", \n#1 שלום; {}%'
+    for number, name in enumerate(NAMES):
+        people(home, "plaza", number, 1)
+        (home / f"person-{number}").rename(home / name)
+    chosen = plan(home, [], FAST)
+    assert chosen.cfg.BENCHMARK.NAME == '<i>"all", _#1 שלום; {}%'
+    results = train(chosen.cfg, tmp_path / "run")
+    assert [gallery["name"] for gallery in results["galleries"]] == ['<i>"all", _#1 שלום; {}%']
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<i>" not in page and "&lt;i&gt;" in page
+    train(config_from_text((tmp_path / "run/config.yaml").read_text(), ""), tmp_path / "run", resume=True)
+    others = plan(people(tmp_path / "others", "snow", 100), [], FAST, tmp_path / "run").cfg.BENCHMARK
+    assert [f"own:{home}"] == others.LEARNED
+
+
+@pytest.mark.slow
+def test_a_file_that_is_no_image_is_named_and_may_be_left_out(shop: Path, tmp_path: Path) -> None:
+    bad = shop / "person-1" / "cam1_0.png"
+    bad.write_text("no image")
+    with pytest.raises(InputError, match="cam1_0.png: image cannot be decoded .*DATA.SKIP_BAD_IMAGES True"):
+        train(plan(shop, [], FAST).cfg, tmp_path / "run")
+    results = train(plan(shop, [], [*FAST, "DATA.SKIP_BAD_IMAGES", "True"]).cfg, tmp_path / "run")
+    assert results["skipped"] == [str(bad)]

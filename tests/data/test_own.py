@@ -111,7 +111,7 @@ def test_layouts_of_folders(layout: str, tmp_path: Path, make_images) -> None:
     assert not notes
 
 
-HOSTILE = ['O\'Neil, "Pat"', "two\nlines", "<b>bold</b>&amp;", "שרה‮x", "a;b\tc", "=1+1", "-1", " "]
+HOSTILE = ['O\'Neil, "Pat"', "two\nlines", "<b>bold<p>&amp;", "שרה\u202ex", "a;b\tc", "=1+1", "-1", " "]
 
 
 def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
