@@ -59,6 +59,8 @@ setup(
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
         "tensorboard": ["tensorboard>=2.16"],
+        "wandb": ["wandb>=0.16"],
+        "mlflow": ["mlflow-skinny>=2.9"],
         "timm": ["timm>=1.0.20"],
         # torchreid 0.2.5 declares none of what it imports.
         "torchreid": ["torchreid==0.2.5", "lreid[matlab,opencv,tensorboard]", "gdown", "six"],

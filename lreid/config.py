@@ -52,7 +52,7 @@ class Key:
         about: its meaning, for the reader.
         least, most: inclusive limits of a number.
         above: exclusive lower limit of a number.
-        choices: the only values of a text.
+        choices: the only values of a text, or of the texts in a list.
         check: returns what the value must be, "" where it is that.
         paths: values that begin with one of these go on with a path, which a file may give relative to itself.
         free: it may change when a run is taken up again: where and how often a run works, not what it computes.
@@ -76,7 +76,8 @@ class Key:
             return f"it must be above {self.above}"
         if self.most is not None and value > self.most:
             return f"it must be {self.most} or less"
-        if self.choices and value not in self.choices:
+        values = value if isinstance(value, list) else [value]
+        if self.choices and any(each not in self.choices for each in values):
             return f"it must be {' or '.join(self.choices)}"
         return self.check(value) if self.check else ""
 
@@ -245,7 +246,10 @@ KEYS = {
     "TRAIN.DETERMINISTIC": Key(False, "GPUs give the same figures from the same seed every time, more slowly"),
     "TRAIN.CHECKPOINT_MINUTES": Key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True),
     "TRAIN.CHECKPOINT_STEPS": Key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True),
-    "TRAIN.TENSORBOARD": Key(False, "write TensorBoard scalars into the run folder", free=True),
+    "TRAIN.LOGGERS": Key(
+        [], "who is told the figures while a run goes on", choices=("tensorboard", "wandb", "mlflow"), free=True
+    ),
+    "TRAIN.TENSORBOARD": Key(False, "the same as tensorboard among TRAIN.LOGGERS", free=True),
     "EVAL.BACKEND": Key(
         "exact", "what ranks: a comparison with every image, or an index of faiss", choices=("exact", "faiss")
     ),

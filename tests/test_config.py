@@ -161,7 +161,8 @@ def test_base_then_file_then_override(tmp_path: Path) -> None:
 def values(key: Key) -> st.SearchStrategy[object]:
     """All values that a key may have; texts and lists of those that no other check concerns."""
     if key.choices:
-        return st.sampled_from(key.choices)
+        one = st.sampled_from(key.choices)
+        return st.lists(one) if isinstance(key.default, list) else one
     if isinstance(key.default, bool):
         return st.booleans()
     if isinstance(key.default, int):

@@ -119,7 +119,8 @@ def score_checkpoints(
 
     Args:
         paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
-        out: folder to write to; None means ``test`` in the run folder, or beside the first checkpoint.
+        out: folder to write to; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` beside the first
+            checkpoint, with a name for the benchmark, the gallery's folder or the CSV file that is tested on.
         config: files of another config for the test sets and ``EVAL``.
         overrides: ``KEY VALUE`` pairs on top of either config.
         folders: queries and gallery, see :func:`lreid.data.listing.folders_test`.
@@ -235,14 +236,15 @@ def score_checkpoints(
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
-    out = out or _default_folder(next(iter(checkpoints.values())))
+    name = _short(folders[1]) if folders else _short(csv) if csv else cfg.BENCHMARK.NAME
+    out = out or _default_folder(next(iter(checkpoints.values()))) / name
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     kind = "cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance"
     intro = [
         f"Checkpoint {checkpoints[last]}. For each query the nearest images of the gallery, hardest queries first.",
         f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
     ]
-    ranked.write_ranked(out / "ranked.html", f"Ranked images, {last}", intro, sections)
+    ranked.write_ranked(out / "ranked.html", f"Ranked images, {last}", intro, sections, links=_links(out))
     logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
     return results
 
@@ -414,6 +416,18 @@ def _test_config(
             )
     check_values(cfg)
     return cfg
+
+
+def _short(path: Path) -> str:
+    """A name for a folder or a file that others like it elsewhere do not have."""
+    path = path.resolve()
+    return f"{path.parent.name}-{path.stem}".strip("-")
+
+
+def _links(out: Path) -> list[tuple[str, str]]:
+    """From the page of a test to its figures, and to the report of the run that it lies in."""
+    report = out.parents[1] / "report.html" if len(out.parents) > 1 else out
+    return [("test.json", "test.json"), *([("report", "../../report.html")] if report.exists() else [])]
 
 
 def _default_folder(checkpoint: Path) -> Path:

@@ -146,7 +146,8 @@ def _train(
     elif before is not None:
         _inherit(method, cfg, before)
 
-    folder.begin(cfg.dump(), tensorboard=cfg.TRAIN.TENSORBOARD)
+    loggers = [*cfg.TRAIN.LOGGERS, *["tensorboard"] * cfg.TRAIN.TENSORBOARD]
+    folder.begin(cfg.dump(), loggers=loggers, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
     keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
     with naming_keys("BATCH" if method.batches == "identities" else "EPISODE", **keys):

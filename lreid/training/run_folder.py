@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import filelock
@@ -13,11 +14,11 @@ import filelock
 from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.extras import Extra
 from lreid.files import lock, remove_leftovers, write_atomically, write_text
 from lreid.report import Progress, learning_curve, task_table, write_page, write_report
 from lreid.report.page import links_in
 from lreid.results import Results
+from lreid.training.loggers import LOGGERS, Logger
 
 logger = logging.getLogger("lreid")
 
@@ -48,7 +49,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
-        self.writer: Any = None  # of TensorBoard
+        self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # of log.txt
         self.live: Results | None = None  # what the page shows of a task at hand, which is in no file yet
         if not writes:
@@ -65,12 +66,15 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         for folder in (path, self.checkpoints):
             remove_leftovers(folder)
 
-    def begin(self, config: str, *, tensorboard: bool = False) -> None:
+    def begin(
+        self, config: str, *, loggers: Collection[str] = (), keys: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """Writes the config, and has ``log.txt`` take down what is logged.
 
         Args:
             config: YAML.
-            tensorboard: write TensorBoard scalars into the folder as well.
+            loggers: names of :data:`lreid.training.loggers.LOGGERS` that are told the figures as well.
+            keys: of the config, for them.
 
         Raises:
             InputError: the folder cannot be written to.
@@ -80,9 +84,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         write_text(self.path / "config.yaml", config)
         with self._ours():
             self.handler = logging.FileHandler(self.path / "log.txt")
-            if tensorboard:
-                board = Extra("torch.utils.tensorboard", "tensorboard")
-                self.writer = board.SummaryWriter(str(self.path / "tensorboard"))
+            self.loggers = [LOGGERS[name](self.path, keys) for name in dict.fromkeys(loggers)]
         self.handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(self.handler)
 
@@ -91,6 +93,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if self.live is not None:  # the run has broken off: the page waits no more
             with suppress(InputError):
                 write_page(self.path / "report.html", [self.live], links=links_in(self.path))
+        for each in self.loggers:
+            each.close()
         if self.handler is not None:
             logger.removeHandler(self.handler)
             with suppress(OSError):  # a full disk is told by what cannot be saved, not by the log of it
@@ -158,12 +162,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         figure = learning_curve([results])
         write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
         write_report(self.path)
-        if self.writer is not None:
-            step = len(results["mAP"])
-            for name, value in results["summary"].items():
-                if value is not None:
-                    self.writer.add_scalar(f"summary/{name}", value, step)
-            self.writer.flush()
+        summary = {f"summary/{name}": value for name, value in results["summary"].items() if value is not None}
+        for each in self.loggers:
+            each.scalars(summary, len(results["mAP"]), "task")
 
     def show_progress(self, results: Results, progress: Progress) -> None:
         """A line in log.txt and a page that shows how far the run is; one that cannot be written is left out."""
@@ -177,7 +178,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             logger.debug("%s", error)
 
     def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
-        """Loss terms and learning rate of an epoch, for TensorBoard."""
-        if self.writer is not None:
-            for name in entry.keys() - {"task", "epoch"}:
-                self.writer.add_scalar(f"train/{name}", entry[name], step)
+        """Loss terms and learning rate of an epoch, for the loggers."""
+        values = {f"train/{name}": value for name, value in entry.items() if name not in ("task", "epoch")}
+        for each in self.loggers:
+            each.scalars(values, step, "epoch")

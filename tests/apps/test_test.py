@@ -18,6 +18,7 @@ from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
+from lreid.report.page import links_in
 from lreid.retrieval import evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 
@@ -104,12 +105,14 @@ def test_cross_model_matrix(run: Path, everything: dict) -> None:
 
 
 def test_what_is_written(run: Path, everything: dict) -> None:
-    written = json.loads((run / "test" / "test.json").read_text())
+    out = run / "test" / "synthetic-10"
+    written = json.loads((out / "test.json").read_text())
     assert written == json.loads(json.dumps(everything))
     assert written["ap"] == "rectangular" and written["tests"][0]["camera_filter"] is True
     aps = [each["ap"] for each in written["hardest"]["plaza"]]
     assert aps == sorted(aps) and len(aps) == written["tests"][0]["queries"] == 12
-    page = (run / "test" / "ranked.html").read_text()
+    page = (out / "ranked.html").read_text()
+    assert '<a href="test.json">' in page and ('<a href="../../report.html">' in page) == (run / "report.html").exists()
     assert page.count('<div class="ranking">') == 12 and "AP " + f"{aps[0]:.1f}" in page
     assert "<span>distractor</span>" in page and 'class="tile distractor"' in page and 'class="tile right"' in page
 
@@ -124,6 +127,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     write_images(folder / "g", known, "person-{pid}/{number}.png")
     write_images(folder / "g", [record for record in drawn.gallery if not record.pid], "stray.png")
     return folder / "q", folder / "g"
+
+
+def test_every_test_set_has_a_folder_of_its_own(run: Path, folders: tuple[Path, Path]) -> None:
+    before = (run / "test" / "synthetic-10" / "test.json").read_bytes()
+    (run / "report.html").write_text("")
+    score_checkpoints([run / "checkpoints" / "task-01.pt"], folders=folders)
+    own = run / "test" / f"{folders[1].parent.name}-g"
+    assert '<a href="../../report.html">report</a>' in (own / "ranked.html").read_text()
+    assert (own / "test.json").exists() and (run / "test" / "synthetic-10" / "test.json").read_bytes() == before
+    assert [text for text, _ in links_in(run)][-2:] == [f"ranked images, {own.name}", "ranked images, synthetic-10"]
 
 
 def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_testing_and_searching_with_a_name(
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
     write_entry(tmp_path, "mine")
     assert tool("test.py", "--checkpoint", "zoo:mine", "--query", "q", "--gallery", "g") == 0
-    results = json.loads((world / "mine-test" / "test.json").read_text())
+    results = json.loads((world / "mine-test" / f"{world.name}-g" / "test.json").read_text())
     assert results["checkpoints"] == {"zoo:mine": "zoo:mine"}
 
     gallery = str(tmp_path / "people.gallery")

@@ -32,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery, or one that lreid search has built")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write test.json and ranked.html (default: RUN/test)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where to write test.json and ranked.html (default: RUN/test, a subfolder for each test set)",
     )
     parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
     parser.add_argument("--expand", action="store_true", help="also with query expansion")

@@ -1,0 +1,86 @@
+"""Loggers of figures while a run goes on: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from lreid.extras import Extra
+
+
+class Logger(Protocol):
+    """What a logger can do."""
+
+    def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
+        """Takes down figures by name.
+
+        Args:
+            values: ``train/NAME`` or ``summary/NAME``.
+            step: when it was, from 1.
+            axis: what is counted, ``epoch`` (of all tasks together) or ``task``.
+        """
+
+    def close(self) -> None:
+        """Ends the log."""
+
+
+class TensorBoard:
+    """Writes events into ``tensorboard/`` of the run folder."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self.writer = Extra("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+
+    def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
+        """As :meth:`Logger.scalars`."""
+        for name, value in values.items():
+            self.writer.add_scalar(name, value, step)
+        if axis == "task":
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self.writer.close()
+
+
+class WeightsAndBiases:
+    """A run of the project ``lreid`` at Weights & Biases; ``WANDB_MODE=offline`` keeps it in the run folder."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        wandb = Extra("wandb", "wandb")
+        self.run = wandb.init(project="lreid", name=folder.name, dir=str(folder), config=dict(config))
+        for axis, names in (("epoch", "train/*"), ("task", "summary/*")):
+            self.run.define_metric(names, step_metric=axis)
+
+    def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
+        """As :meth:`Logger.scalars`."""
+        self.run.log({**values, axis: step})
+
+    def close(self) -> None:
+        """Ends the run there."""
+        self.run.finish()
+
+
+class MLflow:
+    """A run of the experiment ``lreid`` where ``MLFLOW_TRACKING_URI`` says, as MLflow does."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self.mlflow = Extra("mlflow", "mlflow")
+        self.mlflow.set_experiment("lreid")
+        self.mlflow.start_run(run_name=folder.name)
+        self.mlflow.log_params(dict(config))
+
+    def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
+        """As :meth:`Logger.scalars`."""
+        self.mlflow.log_metrics(dict(values), step=step)
+
+    def close(self) -> None:
+        """Ends the run there."""
+        self.mlflow.end_run()
+
+
+LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+}

@@ -1,0 +1,87 @@
+"""What loggers are told; those that are no part of the installation are stood in for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lreid.config import check_values, load_config
+from lreid.errors import InputError
+from lreid.training.loggers import LOGGERS
+from lreid.training.run_folder import RunFolder
+
+ENTRY = {"task": 0, "epoch": 2, "lr": 0.5, "dmml": 1.25}
+
+
+class Told:
+    """Takes down how it is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple, dict]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*arguments: Any, **options: Any) -> Told:
+            self.calls.append((name, arguments, options))
+            return self
+
+        return call
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    stand_in = Told()
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, stand_in)
+    return stand_in
+
+
+def logged(folder: Path, name: str, results: Any) -> None:
+    """An epoch and a task of a run with a logger."""
+    with RunFolder(folder) as run:
+        run.begin("", loggers=[name], keys={"TRAIN.LR": 0.5})
+        run.log_scalars(ENTRY, 2)
+        run.write_results(results)
+        run.report_task(results)
+
+
+def test_weights_and_biases(told: Told, results: Any, tmp_path: Path) -> None:
+    logged(tmp_path / "my-run", "wandb", results(rows=2))
+    (begun, *axes), (first, second), end = told.calls[:3], told.calls[3:5], told.calls[5:]
+    assert begun[0] == "init" and begun[2]["name"] == "my-run" and begun[2]["config"] == {"TRAIN.LR": 0.5}
+    assert [(each[1], each[2]) for each in axes] == [
+        (("train/*",), {"step_metric": "epoch"}),
+        (("summary/*",), {"step_metric": "task"}),
+    ]
+    assert first == ("log", ({"train/lr": 0.5, "train/dmml": 1.25, "epoch": 2},), {})
+    assert second[1][0]["task"] == 2 and second[1][0]["summary/seen_mAP"] == 20.5
+    assert end == [("finish", (), {})]
+
+
+def test_mlflow(told: Told, results: Any, tmp_path: Path) -> None:
+    logged(tmp_path / "my-run", "mlflow", results(rows=2))
+    names = [name for name, *_ in told.calls]
+    assert names == ["set_experiment", "start_run", "log_params", "log_metrics", "log_metrics", "end_run"]
+    assert told.calls[3] == ("log_metrics", ({"train/lr": 0.5, "train/dmml": 1.25},), {"step": 2})
+    assert told.calls[4][2] == {"step": 2} and "summary/seen_mAP" in told.calls[4][1][0]
+    assert None not in told.calls[4][1][0].values()
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_one_that_is_not_installed_is_told_with_the_line_that_installs_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with RunFolder(tmp_path / "run") as run, pytest.raises(InputError, match=rf"pip install 'lreid\[{name}\]'$"):
+        run.begin("", loggers=[name])
+
+
+def test_names_of_loggers() -> None:
+    assert list(LOGGERS) == load_config([], ["TRAIN.LOGGERS", str(list(LOGGERS))]).TRAIN.LOGGERS
+    with pytest.raises(InputError, match="TRAIN.LOGGERS .*it must be tensorboard or wandb or mlflow"):
+        check_values(load_config([], ["TRAIN.LOGGERS", "['wandb', 'comet']"]))
