@@ -264,6 +264,7 @@ KEYS = {
     "EVAL.CROSS_MODEL": Key(
         False, "also search, after each task, the galleries of all earlier ones; keeps their features on disk"
     ),
+    "EVAL.UNFUSED": Key(False, "also evaluate the network as it was trained, before it is averaged after a task"),
     "EVAL.DRIFT_STEPS": Key(0, "after a task switch: how far old images move in so many steps; slow", least=0),
     "EVAL.ACCURACY": Key(False, "of classification, too; where classes are tested that were trained"),
     "EVAL.CURVE_IMAGES": Key(

@@ -112,6 +112,8 @@ class Results(TypedDict, total=False):
     gradient_norms: list[dict[str, Any]]  # of stored and of incoming features there
     teacher_divergence: dict[str, float]  # by task: what TRAIN.TEACHER_PRECISION changes, KL in nats
     exemplars: int
+    unfused: dict[str, list[list[float]]]  # by metric: a matrix of the networks before they were averaged after tasks
+    stored: dict[str, int]  # between tasks, in bytes: networks, of a domain, of an identity; templates is 1 or 0
     exemplar_bytes: int  # of their pixels, or of their paths
     steps_trained: int
     images_trained: int  # used by the method, an image as often as it was drawn
@@ -194,6 +196,8 @@ def start(
         "drift": [],
         "gradient_norms": [],
         "teacher_divergence": {},
+        "unfused": {},
+        "stored": {},
         "exemplars": 0,
         "exemplar_bytes": 0,
         "steps_trained": 0,
@@ -242,15 +246,18 @@ def _other_content(fresh: Results, saved: Results) -> str:
     return ""
 
 
-def add_task(results: Results, figures: Sequence[Figures]) -> None:
+def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Figures] = ()) -> None:
     """Puts down the figures of all galleries after a task, and summarises.
 
     Args:
         results: gets a row more in every matrix.
         figures: of each of its galleries.
+        unfused: of each of them by the network before it was averaged; empty where it was not evaluated.
     """
     for name in names_of(results):
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
+        if unfused:
+            results["unfused"].setdefault(name, []).append([round(figure.metrics[name], 4) for figure in unfused])
     for gallery, figure in zip(results["galleries"], figures, strict=True):
         gallery["valid_queries"] = figure.num_valid
         if figure.cross_model:
@@ -368,6 +375,8 @@ def summary(results: Results) -> dict[str, float | None]:
           right after its domain was first trained had extracted it, mean over these galleries (RFL-ReID of Bi-C2R,
           TPAMI 2026, with the identity for a map between the two); there is no such key where past galleries were not
           searched;
+        * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: the same means of the last network before it was averaged;
+          there are no such keys where it was not evaluated;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: the seen mean, averaged over all tasks;
         * ``forgetting`` (0 or less), ``plasticity`` (0 or more): means of :func:`task_changes`; None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
@@ -381,6 +390,9 @@ def summary(results: Results) -> dict[str, float | None]:
     for metric in names_of(results):
         for kind in KINDS:
             found[f"{kind}_{metric}"] = average(results, metric, last, kind)
+            if results.get("unfused"):
+                trained: Any = results | results["unfused"]
+                found[f"unfused_{kind}_{metric}"] = average(trained, metric, last, kind)
         if columns(results, last, "merged"):
             found[f"merged_{metric}"] = average(results, metric, last, "merged")
         if crossed := results.get("cross_model"):
@@ -473,6 +485,8 @@ FORM = {
     "protocol?": str,
     "content?": {str: [str]},
     "config?": {},
+    "unfused?": {str: [[NUMBER]]},
+    "stored?": {str: int},
     "cross_model?": {str: {str: [[NUMBER]]}},
     "command?": str,
     "changed?": {},
@@ -548,6 +562,9 @@ def fault(results: Any) -> str | None:
     for name, kinds in results.get("accuracy", {}).items():
         if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
             return f"accuracy of {name!r} has rows that do not grow with the tasks"
+    for metric, rows in results.get("unfused", {}).items():
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(galleries) for row in rows):
+            return f"unfused {metric} is no matrix of finished tasks and galleries"
     if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
         return reason
     for name, history in results.get("identity_ap", {}).items():

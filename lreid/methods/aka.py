@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ class AKA(LwF):
         teacher_in_training: let the old model normalise by the statistics of the batch, as the official code does.
         lwf: options of :class:`LwF`.
     """
+
+    keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,6 +42,9 @@ class Method:
             STREAM.SEGMENT).
         views: of every image in a batch, each with an augmentation of its own.
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
+        keeps: what the entries of :meth:`state_dict` are kept for: ``network``, ``domain`` (its style), ``identity`` (a
+            row for each), or ``template`` (the same, of how people look). Others are exemplars, which are counted
+            apart, or a few numbers.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
@@ -60,6 +63,7 @@ class Method:
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
     views: ClassVar[int] = 1
     pixels: ClassVar[bool] = False
+    keeps: ClassVar[Mapping[str, str]] = {"teacher": "network"}
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
@@ -147,6 +151,30 @@ class Method:
         """What it says of itself after a task, by name, for ``results.json``."""
         return {}
 
+    def stored(self, identities: int) -> dict[str, int]:
+        """What is kept between tasks besides the network and exemplars, in bytes.
+
+        Args:
+            identities: trained so far.
+
+        Returns:
+            ``networks`` in all, former ones and parts for training alone; of a ``domain``; of an ``identity``, its
+            templates included; and ``templates``, 1 where features of people are among it, else 0.
+        """
+        state = self.state_dict()
+        kept: dict[str, list[Tensor]] = {}
+        for name, kind in self.keeps.items():
+            kept.setdefault(kind, []).extend(_tensors(state.get(name)))
+        total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in kept.items()}
+        # Templates may be of the last task's identities alone, a row for each.
+        templates = sum(each.nbytes // max(len(each), 1) for each in kept.get("template", ()))
+        return {
+            "networks": total.get("network", 0),
+            "domain": total.get("domain", 0),
+            "identity": total.get("identity", 0) // max(identities, 1) + templates,
+            "templates": int(templates > 0),
+        }
+
     def end_step(self, batch: Batch) -> None:
         """Called for each batch after the last update with it."""
 
@@ -195,3 +223,13 @@ class Method:
             self.teacher.load_state_dict(teacher)
         if self.memory.budget or "memory" in state:
             self.memory.load_state_dict(state["memory"])
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    """All tensors within plain containers, counters of batches left out."""
+    if isinstance(state, Tensor):
+        if state.ndim:
+            yield state
+    elif isinstance(state, (dict, list, tuple)):
+        for each in state.values() if isinstance(state, dict) else state:
+            yield from _tensors(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -37,6 +37,7 @@ class BoTFineTuning(Method):
         options: of :class:`Method`.
     """
 
+    keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
     batches = "identities"
     neck = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -47,6 +47,7 @@ class CCLIS(Co2L):
             :class:`Co2L`.
     """
 
+    keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
     views = 1
     unused = ("asymmetric",)
     selections = ("importance", "random")

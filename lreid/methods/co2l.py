@@ -47,6 +47,7 @@ class Co2L(Method):
         exemplars, selection, fill_memory, least_images, options: of :class:`Method`.
     """
 
+    keeps: ClassVar = {**Method.keeps, "head": "network"}
     batches = "identities"
     views = 2
     network: ProjectedEmbedder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class ContrastScoring(Method):
             only the buffer is learned from. So ``images_trained`` of the results counts views of the buffer.
     """
 
+    keeps: ClassVar = {**Method.keeps, "head": "network"}
     batches = "stream"
     pixels = True
     network: ProjectedEmbedder

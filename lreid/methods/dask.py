@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,15 +31,19 @@ class StyleRehearser:
 
     Args:
         model: tells the normalisation of images, their size, and where to compute.
+        style_steps: updates after a task; 20,000 in the paper. At 0 it stays random.
+        style_batch: images of each; 128 in the paper.
     """
 
-    def __init__(self, model: Embedder) -> None:
-        self.model = model
+    def __init__(self, model: Embedder, *, style_steps: int, style_batch: int) -> None:
+        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
+        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
+        self.model, self.steps, self.batch = model, style_steps, style_batch
         self.kernels: StyleKernels | None = None  # None before a domain was learned
         # Of its own, so that rows of classifiers are drawn as without a rehearser.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
-    def learn(self, task: Task, *, steps: int, batch: int) -> None:
+    def learn(self, task: Task) -> None:
         """Learns the style of the images of a task, from random weights."""
         images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=1.0)
         with torch.random.fork_rng(devices=[]):
@@ -47,8 +51,8 @@ class StyleRehearser:
             kernels = StyleKernels()
         self.kernels = kernels.to(self.model.mean.device).train()
         optimizer = Adam(self.kernels.parameters(), lr=2e-4, betas=(0.0, 0.999))
-        for _ in range(steps):
-            rows = torch.randint(len(images), (max(batch, 2),), generator=self.generator).tolist()
+        for _ in range(self.steps):
+            rows = torch.randint(len(images), (self.batch,), generator=self.generator).tolist()
             pixels = torch.from_numpy(np.stack([images[row] for row in rows]))  # (n, H, W, 3) uint8
             values = self._values(pixels)
             target = self._normalised(values)
@@ -82,8 +86,14 @@ class StyleRehearser:
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+    def load_state_dict(self, state: dict[str, Any], *, needed: bool) -> None:
+        """Takes back what :meth:`state_dict` gave.
+
+        Raises:
+            KeyError: there is no style in it, and one is needed.
+        """
+        if needed and state["kernels"] is None:
+            raise KeyError("rehearser")
         self.kernels = None
         if state["kernels"] is not None:
             with torch.random.fork_rng(devices=[]):
@@ -114,6 +124,7 @@ class DASK(FusedFineTuning):
         base: of :class:`FusedFineTuning`.
     """
 
+    keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
     pixels = True
     divisible = False  # rehearsed images are those of the whole batch
 
@@ -129,15 +140,12 @@ class DASK(FusedFineTuning):
         **base: Any,
     ) -> None:
         super().__init__(model, **base)
-        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
-        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
         self.weights = {"distill": distillation_weight} | {
             f"{name}_rehearsed": rehearsal_weight * weight
             for name, weight in (("softmax", 1.0), ("triplet", 1.0), ("distill", distillation_weight))
         }
         self.temperature, self.rehearsal_weight = temperature, rehearsal_weight
-        self.style_steps, self.style_batch = style_steps, style_batch
-        self.rehearser = StyleRehearser(model)
+        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch)
 
     def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The distillation, and all terms of rehearsed images."""
@@ -162,7 +170,7 @@ class DASK(FusedFineTuning):
         """Keeps the previous network and the style of the task."""
         super().end_task(task)
         if self.rehearsal_weight:
-            self.rehearser.learn(task, steps=self.style_steps, batch=self.style_batch)
+            self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
         """The rehearser, besides what the bases keep."""
@@ -171,4 +179,6 @@ class DASK(FusedFineTuning):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
-        self.rehearser.load_state_dict(state["rehearser"])
+        self.rehearser.load_state_dict(
+            state["rehearser"], needed=self.rehearsal_weight > 0 and self.teacher is not None
+        )

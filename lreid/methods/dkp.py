@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -45,6 +45,7 @@ class DKP(FusedFineTuning):
         base: of :class:`FusedFineTuning`.
     """
 
+    keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
     network: DistributionEmbedder
     unused = ("margin", "soft_margin", "normalize_triplet")
 
@@ -138,6 +139,8 @@ class DKP(FusedFineTuning):
         super().load_state_dict(state)
         self.network.deviations.load_state_dict(state["deviations"])
         self.prototypes = state["prototypes"]
+        if self.prototypes is None and self.teacher is not None and self.weights["transfer"]:
+            raise KeyError("prototypes")
         if self.prototypes is not None:
             self.prototypes = {name: each.to(self.model.mean.device) for name, each in self.prototypes.items()}
         self.generator.set_state(state["generator"].cpu())

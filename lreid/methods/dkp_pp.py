@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses import affinity_kl_loss, dkp_set_triplet_loss
 from lreid.methods.dask import StyleRehearser
 from lreid.methods.dkp import DKP
@@ -33,10 +32,12 @@ class DKPpp(DKP):
         distillation_weight, both_weight: of these two.
         rehearsal: show images in the previous style; without it, this is DKP.
         distillation_temperature: of the affinities.
-        style_steps, style_batch: see :class:`~lreid.methods.dask.DASK`.
+        style_steps: updates of the style network after a task; 20,000 in the paper.
+        style_batch: images of each; 128 in the paper.
         transfer_weight, dkp: of :class:`DKP`.
     """
 
+    keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
     pixels = True
     divisible = False  # rehearsed images are those of the whole batch
 
@@ -54,16 +55,13 @@ class DKPpp(DKP):
         **dkp: Any,
     ) -> None:
         super().__init__(model, transfer_weight=transfer_weight, **dkp)
-        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
-        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
         self.weights |= {
             "triplet_rehearsed": self.weights["triplet"],
             "triplet_both": both_weight,
             "distill_rehearsed": distillation_weight,
         }
         self.rehearsal, self.distillation_temperature = rehearsal, distillation_temperature
-        self.style_steps, self.style_batch = style_steps, style_batch
-        self.rehearser = StyleRehearser(model)
+        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch)
 
     def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The relations to prototypes, and the terms of rehearsed images."""
@@ -86,7 +84,7 @@ class DKPpp(DKP):
         """Keeps the style of the task."""
         super().end_task(task)
         if self.rehearsal:
-            self.rehearser.learn(task, steps=self.style_steps, batch=self.style_batch)
+            self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
         """The rehearser, besides what the bases keep."""
@@ -95,4 +93,4 @@ class DKPpp(DKP):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
-        self.rehearser.load_state_dict(state["rehearser"])
+        self.rehearser.load_state_dict(state["rehearser"], needed=self.rehearsal and self.teacher is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class ER(Method):
         memory: a :class:`~lreid.memory.StreamMemory`.
     """
 
+    keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
     batches = "identities"
     pixels = True
     memory: StreamMemory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ class GDumb(ER):
         er: options of :class:`ER`.
     """
 
+    keeps: ClassVar = {**ER.keeps, "start": "network"}
     unused = ("replay", "replay_weight", "task_free")
     divisible = False
 

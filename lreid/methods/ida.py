@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ class IDA(DwPP):
         temperature: of both distributions.
         options: of :class:`DwPP`.
     """
+
+    keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
         super().__init__(model, temperature=temperature, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ class LSTKCpp(FusedFineTuning):
         temperature: of the affinities.
         measured_fusion, base: of :class:`FusedFineTuning`.
     """
+
+    keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
 
     def __init__(
         self,

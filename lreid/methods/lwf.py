@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class LwF(BoTFineTuning):
         bot: options of :class:`BoTFineTuning`.
     """
 
+    keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
     keeps_teacher = True
     teacher: Embedder | None
 

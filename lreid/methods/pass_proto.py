@@ -5,7 +5,7 @@ The file, and so the method, is not called ``pass``, since that is a word of Pyt
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,7 @@ class PASS(BoTFineTuning):
         bot: options of :class:`BoTFineTuning`.
     """
 
+    keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
     keeps_teacher = True
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,8 @@ class PatchKD(LwF):
         sampler_rate: factor of the learning rate of the sampler.
         lwf: options of :class:`LwF`.
     """
+
+    keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from lreid.results import KINDS, METRICS, Results, average, cross_average, is_tr
 
 HARDEST = 15  # identities listed
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "unseen merged", "reindex_free": "old galleries"}
+SETS |= {"unfused_seen": "seen, un-fused", "unfused_unseen": "unseen, un-fused"}
 PLAIN = (
     *((f"{key}_{each.name}", f"{each.label}, {title}") for key, title in SETS.items() for each in METRICS),
     ("mean_over_tasks_mAP", "mAP, mean over tasks"),

@@ -28,7 +28,8 @@ class Column(NamedTuple):
 
 # Of which test sets the metrics are, by what stands before their names in the summary.
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
-OPTIONAL = ("merged_", "reindex_free_")  # figures that some runs have
+SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
+OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that some runs have
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
@@ -48,6 +49,10 @@ COST = (
     Column("train_seconds", "train s", digits=0),
     Column("peak_memory_mib", "peak MiB", digits=0),
     Column("step_ms", "ms a step"),
+    Column("stored_networks_mib", "kept networks, MiB"),
+    Column("stored_domain_mib", "kept of a domain, MiB"),
+    Column("stored_identity_kib", "of an identity, KiB"),
+    Column("stored_templates", "templates of people", digits=0),
 )
 SWITCHES = (
     Column("drift_stored", "drift, stored", digits=3),
@@ -157,8 +162,10 @@ def comparison_table(
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
         each: one line a run instead.
-        cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step. The times
-            are of the processor where the run has them, which is truer on a busy machine, else of the clock.
+        cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step; and what is
+            kept between tasks besides the network: networks, of a domain, of an identity, and whether templates of
+            people are among it (1). The times are of the processor where the run has them, which is truer on a busy
+            machine, else of the clock.
         switches: more columns, of runs with ``EVAL.DRIFT_STEPS``, means over the updates that were watched after
             task switches: how far features of unit length move in an update, of stored and of held-out images, and
             the norm of the gradient of the loss by a feature, of stored and of incoming images.
@@ -289,12 +296,15 @@ def _cost(run: Results) -> dict[str, float | None]:
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
+    stored = run.get("stored") or {}
+    units = {"networks": 2**20, "domain": 2**20, "identity": 2**10, "templates": 1}
+    names = {"networks": "networks_mib", "domain": "domain_mib", "identity": "identity_kib", "templates": "templates"}
     return {
         "exemplars": run.get("exemplars"),
         "train_seconds": trained,
         "peak_memory_mib": run.get("peak_memory_mib"),
         "step_ms": 1000 * trained / steps if trained and steps else None,
-    }
+    } | {f"stored_{names[key]}": stored[key] / unit if key in stored else None for key, unit in units.items()}
 
 
 def _switches(run: Results) -> dict[str, float | None]:

@@ -140,8 +140,7 @@ def _train(
         path, checkpoint = start
         results = ledger.resumed(results, checkpoint["results"], path)
         load_model_state(method.model, checkpoint["model"], path)
-        with fitting(path):
-            method.load_state_dict(checkpoint["method"])
+        _take(method, checkpoint["method"], path)
         set_random_state(checkpoint["random"])
     elif before is not None:
         _inherit(method, cfg, before)
@@ -188,6 +187,22 @@ def _train(
     return results
 
 
+def _take(method: Method, state: dict[str, Any], path: Path) -> None:
+    """Gives a method what it kept in a checkpoint.
+
+    Raises:
+        InputError: that was another method, or is damaged.
+    """
+    with fitting(path):
+        try:
+            method.load_state_dict(state)
+        except KeyError as error:
+            raise InputError(
+                f"{path}: keeps no {error.args[0]}, which the method needs to go on; another method or version wrote "
+                f"it, so start again with another --out (from its network: MODEL.WEIGHTS {path})"
+            ) from None
+
+
 def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
     """Gives a method the network of another run, and all that the method kept there.
 
@@ -198,8 +213,7 @@ def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
     load_model_state(method.model, checkpoint["model"], before)
     old = config_from_text(checkpoint["config"], str(before)).METHOD.NAME
     if old == cfg.METHOD.NAME:
-        with fitting(before):
-            method.load_state_dict(checkpoint["method"])
+        _take(method, checkpoint["method"], before)
     elif set(method.state_dict()) != {"teacher", "memory"} or method.memory.budget:
         raise InputError(
             f"METHOD.NAME: {cfg.METHOD.NAME} needs more of the past than {before} holds, which is of {old}; "
@@ -268,6 +282,7 @@ def options_of(cfg: CfgNode) -> Options:
         workers=cfg.DATA.WORKERS,
         checkpoint_minutes=how.CHECKPOINT_MINUTES,
         checkpoint_steps=how.CHECKPOINT_STEPS,
+        unfused=cfg.EVAL.UNFUSED,
     )
 
 

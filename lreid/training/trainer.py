@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, 
 from lreid.data.records import Benchmark, Task
 from lreid.devices import peak_memory_mib
 from lreid.errors import Stopped
-from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, accuracy_line
+from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, TestFigures, accuracy_line
 from lreid.methods import Method
 from lreid.report import Progress
 from lreid.results import Results
@@ -53,6 +53,7 @@ class Options:
         workers: loader processes.
         checkpoint_minutes: time between checkpoints within a task, 0 for every epoch.
         checkpoint_steps: a checkpoint after so many steps, too; 0 by time alone.
+        unfused: evaluate a network before its method does something to it after a task, too.
     """
 
     schedule: Schedule
@@ -67,6 +68,7 @@ class Options:
     workers: int = 0
     checkpoint_minutes: float = 5.0
     checkpoint_steps: int = 0
+    unfused: bool = False
 
 
 @dataclass
@@ -166,8 +168,9 @@ class Trainer:
                 if self.at.epoch == self.at.step == 0:
                     self.method.begin_task(task)
                 self._train(task)
+                trained = self._evaluated_before_fusion()
                 self.method.finish_task(task)
-                self._evaluate(task)
+                self._evaluate(task, trained)
                 self.method.end_task(self._readable(task))
                 self._close(task)
 
@@ -221,7 +224,16 @@ class Trainer:
         self.unasked += count
         self.bar.update(count)
 
-    def _evaluate(self, task: Task) -> None:
+    def _evaluated_before_fusion(self) -> list[TestFigures]:
+        """The network as it was trained, where it is asked for and the method does something to it then."""
+        started = time.perf_counter()
+        if not (self.options.unfused and type(self.method).finish_task is not Method.finish_task):
+            return []
+        figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
+        self.results["seconds"]["evaluate"] += time.perf_counter() - started
+        return figures
+
+    def _evaluate(self, task: Task, trained: Sequence[TestFigures] = ()) -> None:
         started = time.perf_counter()
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
         if self.accuracy is not None:
@@ -229,13 +241,15 @@ class Trainer:
             self.results["alignment"].append(self.accuracy.alignment(self.method, task))
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
-        ledger.add_task(self.results, figures)
+        ledger.add_task(self.results, figures, trained)
         for observer in self.observers.values():
             observer.after_evaluation(task)
 
     def _close(self, task: Task) -> None:
         """Saves a finished task and reports it."""
         self.results["exemplars"] = self.method.exemplars
+        identities = {each for done in self.benchmark.tasks[: task.index + 1] for each in done.classes}
+        self.results["stored"] = self.method.stored(len(identities))
         self.results["method_figures"] = self.method.figures()
         self.results["exemplar_bytes"] = self.method.memory.nbytes if self.method.memory else 0
         self.at = Position(task.index + 1)

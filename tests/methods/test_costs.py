@@ -82,3 +82,25 @@ def test_what_is_kept_of_an_identity(name: str, vectors: int) -> None:
     method = build_method(name, model(neck=name == "patch_kd"), **options)
     learn(method, 1)
     assert kept_of_people(method) == 4 * vectors * 256 * 4  # identities, float32 vectors as wide as features
+    stored = method.stored(identities=4)
+    assert stored["identity"] == vectors * 256 * 4
+    assert stored["templates"] == (name in ("dkp", "dkp_pp"))
+    assert (4.4e6 < stored["domain"] < 4.7e6) == (name in ("dask", "dkp_pp")) == bool(stored["domain"])
+    network = sum(each.nbytes for each in method.model.state_dict().values())
+    assert stored["networks"] >= network  # the previous one, at least
+
+
+def test_methods_that_keep_nothing_say_so() -> None:
+    method = build_method("dmml_ft", model())
+    learn(method, 1)
+    assert method.stored(identities=4) == {"networks": 0, "domain": 0, "identity": 0, "templates": 0}
+
+
+def test_templates_of_all_identities_are_counted_for_one() -> None:
+    for name in ("ida", "pass_proto"):
+        method = build_method(name, model(neck=name == "pass_proto"))
+        learn(method, 2)
+        rows = {"ida": 1, "pass_proto": 1 + 4}[name]  # PASS has a row for each rotation, too
+        assert method.stored(identities=8) | {"networks": 0} == {
+            "networks": 0, "domain": 0, "identity": rows * 256 * 4, "templates": 1,
+        }  # fmt: skip

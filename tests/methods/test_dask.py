@@ -38,8 +38,8 @@ def test_a_rehearser_learns_its_domain() -> None:
     """Images of the domain come back nearer to themselves than before it learned."""
     errors = []
     for steps in (0, 60):
-        rehearser = StyleRehearser(model())
-        rehearser.learn(drawn_task(0), steps=steps, batch=8)
+        rehearser = StyleRehearser(model(), style_steps=steps, style_batch=8)
+        rehearser.learn(drawn_task(0))
         pixels = torch.from_numpy(np.stack([draw(record.path) for record in drawn_task(0).records]))[:, ::2, ::2]
         values = pixels.permute(0, 3, 1, 2).float() / 255
         target = rehearser.model.normalise(pixels)
@@ -72,8 +72,8 @@ def test_terms() -> None:
 
 
 def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
-    rehearser = StyleRehearser(model())
-    rehearser.learn(drawn_task(0), steps=1, batch=4)
+    rehearser = StyleRehearser(model(), style_steps=1, style_batch=4)
+    rehearser.learn(drawn_task(0))
     (batch,) = steps_of(1, 1)
     draws = torch.Generator()
     draws.set_state(rehearser.generator.get_state())

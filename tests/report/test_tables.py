@@ -142,20 +142,24 @@ def test_other_configs_stand_in_rows_of_their_own(results):
     ]
 
 
+DKPPP = {"networks": 90 * 2**20, "domain": 9 * 2**19, "identity": 3 * 2**10, "templates": 1}
+
+
 @pytest.mark.parametrize(
     ("changes", "cells"),
     [
-        ({"steps_trained": 3}, ["17", "2", "900", "500.0"]),
-        ({"seconds": {"train": 4.0}}, ["17", "4", "900", "–"]),
-        ({"seconds": {}, "exemplars": None, "peak_memory_mib": None}, ["–", "–", "–", "–"]),
+        ({"steps_trained": 3, "stored": DKPPP}, ["17", "2", "900", "500.0", "90.0", "4.5", "3.0", "1"]),
+        ({"seconds": {"train": 4.0}}, ["17", "4", "900", *5 * ["–"]]),
+        ({"seconds": {}, "exemplars": None, "peak_memory_mib": None}, 8 * ["–"]),
     ],
 )
 def test_cost_is_shown_where_it_is_known(results, changes, cells):
     cost = {"seconds": {"train": 9.0, "train_cpu": 1.5}, "peak_memory_mib": 900}
     run = results(**(cost | changes))
     head, _, line = comparison_table([run], cost=True).splitlines()
-    assert re.split(r"\s{2,}", head)[-4:] == ["exemplars", "train s", "peak MiB", "ms a step"]
-    assert re.split(r"\s{2,}", line)[-4:] == cells
+    kept = ["kept networks, MiB", "kept of a domain, MiB", "of an identity, KiB", "templates of people"]
+    assert re.split(r"\s{2,}", head)[-8:] == ["exemplars", "train s", "peak MiB", "ms a step", *kept]
+    assert re.split(r"\s{2,}", line)[-8:] == cells
     (row,) = csv.DictReader(io.StringIO(comparison_table([run, run], "csv", cost=True)))
     assert row["exemplars_std"] == ("" if cells[0] == "–" else "0.0000")
     assert "exemplars" not in comparison_table([run])

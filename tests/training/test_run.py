@@ -21,7 +21,7 @@ from yacs.config import CfgNode
 
 import lreid
 from lreid.build import benchmark_of, method_of
-from lreid.checkpoint import load_checkpoint
+from lreid.checkpoint import load_checkpoint, save_checkpoint
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
@@ -30,6 +30,7 @@ from lreid.evaluation import Evaluator, Observer
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.methods.dwopp import DwoPP
 from lreid.report import task_table
+from lreid.results import fault
 from lreid.results import read as read_results
 from lreid.training import trainer
 from lreid.training.run import batching_of, run_folder_for, train
@@ -165,10 +166,11 @@ class EvaluatedOnly(Observer):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", ["lstkc_pp", "dkp_pp"])
+@pytest.mark.parametrize("name", ["fused_ft", "lstkc", "lstkc_pp", "dkp", "dkp_pp", "dask"])
 def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
     """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
-    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **({"METHOD__STYLE_STEPS": 2} if name == "dkp_pp" else {}))
+    short = {"METHOD__STYLE_STEPS": 2} if name in ("dkp_pp", "dask") else {}
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
     whole = train(cfg, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(cfg, tmp_path / "broken", observers={"break": EvaluatedOnly()})
@@ -177,6 +179,49 @@ def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_pat
     assert one["model"].keys() == other["model"].keys()
     for tensor, same in zip(one["model"].values(), other["model"].values(), strict=True):
         assert tensor.equal(same)
+
+
+def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> None:
+    """The un-fused one of the second task is what a run without fusion would have had; the first task fuses nothing."""
+    options = {"METHOD__NAME": "fused_ft", "TRAIN__EPOCHS": 1}
+    both = train(config(**options, METHOD__FUSION=0.3, EVAL__UNFUSED=True), tmp_path / "both")
+    plain = train(config(**options, METHOD__FUSION=1.0), tmp_path / "plain")
+    alone = train(config(**options, METHOD__FUSION=0.3), tmp_path / "alone")
+    for metric in ("mAP", "mINP"):
+        assert both["unfused"][metric][:2] == plain[metric][:2]
+        assert both[metric] == alone[metric] and both["unfused"][metric][0] == both[metric][0]
+        assert both["summary"][f"unfused_seen_{metric}"] == both["unfused"][metric][-1][0]
+    assert alone["unfused"] == {} and "unfused_seen_mAP" not in alone["summary"]
+    assert fault(both) is None
+    assert "unfused mAP is no matrix" in str(fault(both | {"unfused": {"mAP": [[1.0]]}}))
+    dwopp = train(config(EVAL__UNFUSED=True, TRAIN__EPOCHS=1), tmp_path / "dwopp")  # does nothing after a task
+    assert dwopp["unfused"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [("dkp", "prototypes"), ("dask", "rehearser"), ("dkp_pp", "rehearser"), ("lstkc_pp", "long_teacher")],
+)
+@pytest.mark.parametrize("how", ["absent", "empty"])
+def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, how: str, tmp_path: Path) -> None:
+    if (name, how) == ("lstkc_pp", "empty"):
+        pytest.skip("the second task has a single teacher")
+    short = {"METHOD__STYLE_STEPS": 1} if name in ("dkp_pp", "dask") else {}
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
+    broken_off(cfg, tmp_path / "run", 1)
+    (path,) = (tmp_path / "run" / "checkpoints").glob("task-01.pt")
+    for other in set(path.parent.glob("*.pt")) - {path}:
+        other.unlink()
+    state = load_checkpoint(path)
+    if how == "absent":
+        del state["method"][lost]
+    elif lost == "rehearser":
+        state["method"][lost]["kernels"] = None
+    else:
+        state["method"][lost] = None
+    save_checkpoint(path, state)
+    with pytest.raises(InputError, match=f"task-01.pt: keeps no {lost}, which the method needs to go on; another meth"):
+        train(cfg, tmp_path / "run", resume=True)
 
 
 def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
