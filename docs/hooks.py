@@ -23,6 +23,7 @@ OUTSIDE = {
     "datasets/README.md": "dataset-folders.md",
 }  # file in the repository: page of the site
 LINK = re.compile(r"(?P<text>!?\[[^\]\n]*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
+ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>(?:~?(?:\w+\.)*(?=\w+<))?([^<&]+?)(?: &lt;[^<]*)?</code>")
 INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
 
 
@@ -45,9 +46,15 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
         inside = OUTSIDE.get(path, path.removeprefix("docs/"))
         if files.get_file_from_path(inside) is None:
             return link["text"][1:-1]
+        inside = os.path.relpath(inside, os.path.dirname(page.file.src_uri) or ".")
         return f"{link['text']}({inside}{link['anchor'] or ''})"
 
     def included(line: re.Match[str]) -> str:
         return f"```python\n{(REPOSITORY / line[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
     return INCLUDE.sub(included, LINK.sub(turned, markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Names in docstrings without the roles that Sphinx would have."""
+    return ROLE.sub(r"<code>\1</code>", html)

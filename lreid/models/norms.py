@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from lreid.errors import ArgumentError, require
 
@@ -112,6 +111,8 @@ def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module
 
 def _norm_sum(block: Any) -> None:
     """Has a block normalise its sum."""
+    from torchvision.models.resnet import BasicBlock, Bottleneck  # slow to load, as all of torchvision
+
     last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # as wide as the sum
     block.IN = nn.InstanceNorm2d(last.num_features, affine=True).to(last.weight)
     if isinstance(block, (BasicBlock, Bottleneck)):
