@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> None:
     findings = [finding for name in names for finding in look(name, args.root, files=args.action != "list")]
     print(table(findings))
     for finding in findings if args.action == "check" else []:
-        if finding.data_set is not None and finding.data_set.train and finding.name not in specs():
+        trained = {record.pid for record in finding.data_set.train} if finding.data_set is not None else set()
+        if finding.data_set is not None and len(trained) > 1 and finding.name not in specs():
             keys = propose([finding.data_set]).keys()
             print(f"{finding.name}, proposed: {' '.join(f'{key} {value}' for key, value in keys.items())}")
     if args.sheet is not None:

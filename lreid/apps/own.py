@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         proposal = propose(data_sets, tasks=tasks)
         keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
     else:
-        start, size = _start(wanted)
-        proposal = propose(data_sets, tasks=tasks, height=size[0], width=size[1])
-        keys |= proposal.keys() | {"MODEL.WEIGHTS": start}
+        keys |= _start(wanted, given)
+        proposal = propose(data_sets, tasks=tasks, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
+        keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
     cfg = load_run_config([keys, *files], overrides)
@@ -129,12 +129,19 @@ def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
     return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}
 
 
-def _start(cfg: CfgNode) -> tuple[str, tuple[int, int]]:
-    """Weights to start from, and the size of the images that they were trained with."""
+def _start(cfg: CfgNode, given: Collection[str]) -> dict[str, Any]:
+    """The keys of what training starts from: the zoo's model, or ImageNet where another network is asked for.
+
+    Args:
+        cfg: the config without what is chosen.
+        given: the keys that it was given.
+    """
     card = zoo.find(PEOPLE.removeprefix(zoo.PREFIX))
-    if card.backbone == cfg.MODEL.BACKBONE:
-        return PEOPLE, (card.height, card.width)
-    return "imagenet", FULL
+    if "MODEL.BACKBONE" in given and card.backbone != cfg.MODEL.BACKBONE:
+        return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
+    network = {"MODEL.WEIGHTS": PEOPLE, "MODEL.BACKBONE": card.backbone}
+    network |= {key: value for key, value in card.config.items() if key in ("MODEL.POOLING", "MODEL.NORM")}
+    return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
 def _told(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import sqrt
+from operator import itemgetter
 from statistics import median
 
 from PIL import Image
@@ -14,7 +15,7 @@ from PIL import Image
 from lreid.data.records import DataSet, Record
 from lreid.errors import ArgumentError
 
-LARGEST = 24  # identities a batch
+LARGEST, FEWEST = 24, 2  # identities a batch
 IMAGES = (2, 5)  # of an identity in a batch, least and most
 SAMPLE = 200  # images whose shape is looked at
 UPRIGHT = 1.5  # as high as wide, or more, as people are
@@ -68,13 +69,16 @@ def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, w
         height, width: input size of the network that training starts from, which is for upright images.
 
     Raises:
-        ArgumentError: a data set has fewer identities than tasks.
+        ArgumentError: a task would have fewer than two identities.
     """
     counts = [Counter(record.pid for record in each.train) for each in data_sets]
     smallest = min(len(count) // tasks for count in counts)
-    if not smallest:
-        short = next(each.name for each, count in zip(data_sets, counts, strict=True) if len(count) < tasks)
-        raise ArgumentError("tasks", f"is {tasks}, but {short} has fewer identities to train on")
+    if smallest < FEWEST:
+        short, number = min(((each.name, len(n)) for each, n in zip(data_sets, counts, strict=True)), key=itemgetter(1))
+        raise ArgumentError(
+            "tasks",
+            f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more to tell apart",
+        )
     each = int(median(number for count in counts for number in count.values()))
     ratio = shape([record for data_set in data_sets for record in data_set.train])
     if ratio is not None and ratio < UPRIGHT:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from entries import write_card
 from PIL import Image
 
 from lreid import zoo
@@ -72,14 +73,28 @@ def test_what_is_chosen_for_a_folder(shop: Path) -> None:
 
 def test_files_and_the_command_line_win_over_what_is_chosen(shop: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("INPUT: {HEIGHT: 48}\nTRAIN: {LR: 0.01}\n")
-    cfg = plan(shop, [tmp_path / "mine.yaml"], ["BENCHMARK.TASKS_PER_DATASET", "3", "METHOD.NAME", "lwf"]).cfg
+    cfg = plan(shop, [tmp_path / "mine.yaml"], ["BENCHMARK.TASKS_PER_DATASET", "2", "METHOD.NAME", "lwf"]).cfg
     assert (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH, cfg.TRAIN.LR, cfg.METHOD.NAME) == (48, 32, 0.01, "lwf")
-    assert cfg.BENCHMARK.TASKS_PER_DATASET == 3 and cfg.BATCH.IDENTITIES == 1  # five are trained on
+    assert cfg.BENCHMARK.TASKS_PER_DATASET == 2 and cfg.BATCH.IDENTITIES == 2  # five are trained on
+    with pytest.raises(InputError, match="BENCHMARK.TASKS_PER_DATASET is 3, but shop has 5 identities to train on"):
+        plan(shop, [], ["BENCHMARK.TASKS_PER_DATASET", "3"])
     cfg = plan(shop, [], ["MODEL.BACKBONE", "resnet18"]).cfg
     assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH) == ("imagenet", 256, 128)
     assert plan(shop, [], ["MODEL.WEIGHTS", "none"]).cfg.TRAIN.LR == load_config().TRAIN.LR
     with pytest.raises(InputError, match="BATCH.IDENTITIES is ignored by dwopp"):
         plan(shop, [], ["BATCH.IDENTITIES", "2"])
+
+
+def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"MODEL.POOLING": "gem"}
+    image = {"height": 128, "width": 64, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+    write_card(tmp_path / "other.json", b"", backbone="resnet18", config=config, **image)
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    monkeypatch.setattr("lreid.apps.own.PEOPLE", "zoo:other")
+    cfg = plan(shop, [], []).cfg
+    assert (cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS, cfg.MODEL.POOLING) == ("resnet18", "zoo:other", "gem")
+    assert {key: cfg.INPUT[key.upper()] for key in image} == image
+    assert plan(shop, [], ["MODEL.BACKBONE", "small"]).cfg.MODEL.WEIGHTS == "imagenet"
 
 
 def test_a_list_without_train_split_is_told(shop: Path) -> None:

@@ -26,7 +26,7 @@ def of(folder: Path, sizes: list[tuple[int, int]], *, each: int = 1, orientation
 
 
 @pytest.mark.parametrize(
-    ("identities", "tasks", "batch"), [(5, 1, 5), (24, 1, 24), (30, 1, 15), (49, 1, 16), (49, 5, 9), (3, 3, 1)]
+    ("identities", "tasks", "batch"), [(5, 1, 5), (24, 1, 24), (30, 1, 15), (49, 1, 16), (49, 5, 9), (6, 3, 2)]
 )
 def test_batches_of_a_task_are_of_even_size(tmp_path: Path, identities: int, tasks: int, batch: int) -> None:
     proposal = propose([of(tmp_path, [(8, 16)] * identities)], tasks=tasks)
@@ -36,7 +36,7 @@ def test_batches_of_a_task_are_of_even_size(tmp_path: Path, identities: int, tas
 def test_the_smallest_task_decides(tmp_path: Path) -> None:
     small, large = of(tmp_path, [(8, 16)] * 4), of(tmp_path, [(8, 16)] * 20)
     assert propose([large, small]).identities == 4
-    with pytest.raises(InputError, match="TASKS_PER_DATASET is 5, but own has fewer identities"):
+    with pytest.raises(InputError, match="tasks is 5, but own has 4 identities to train on, and a task needs two"):
         propose([large, small], tasks=5)
 
 
@@ -72,4 +72,7 @@ def test_one_odd_image_or_one_that_cannot_be_read_makes_no_difference(tmp_path: 
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff no image")
     records = [*data_set.train, Record(str(tmp_path / "broken.jpg"), 9, 0), Record(str(tmp_path / "gone.jpg"), 9, 0)]
     assert shape(records) == pytest.approx(2.0)
-    assert shape(records[3:]) is None and propose([DataSet("x", tuple(records[3:]), (), ())]).ratio is None
+    assert (
+        shape(records[3:]) is None
+        and propose([DataSet("x", (*records[3:], records[4]._replace(pid=8)), (), ())]).ratio is None
+    )
