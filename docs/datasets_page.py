@@ -50,7 +50,8 @@ def section(module: ModuleType) -> str:
 
 def _terms(spec: Spec) -> tuple[str, ...]:
     request = ", on request" if spec.on_request else ""
-    return f"From <{spec.source}>{request}", f"Licence: {spec.licence}", f"Archives go to `{spec.folder}/`"
+    source = f"From <{spec.source}>{request}" if spec.source else "No address"
+    return source, f"Licence: {spec.licence}", f"Archives go to `{spec.folder}/`"
 
 
 def written(page: str) -> str:

@@ -18,6 +18,8 @@ FILES = [
     "lreid-order1-noduke",
     "lreid-order2-noduke",
     "lpw-order1",
+    "lreid-order1",
+    "lreid-order2",
 ]
 UNSEEN = ["viper", "ilids", "prid2011", "grid", "sensereid", "cuhk01", "cuhk02"]
 
@@ -50,6 +52,8 @@ def test_ten_tasks(bench, name):
     [
         ("lreid-order1-noduke", ["market1501", "cuhk_sysu_sub", "msmt17_v2", "cuhk03_detected"]),
         ("lreid-order2-noduke", ["msmt17_v2", "market1501", "cuhk_sysu_sub", "cuhk03_detected"]),
+        ("lreid-order1", ["market1501", "cuhk_sysu_sub", "dukemtmc_reid", "msmt17_v2", "cuhk03_labeled"]),
+        ("lreid-order2", ["dukemtmc_reid", "msmt17_v2", "market1501", "cuhk_sysu_sub", "cuhk03_labeled"]),
         ("lpw-order1", ["market1501", "cuhk_sysu_sub", "lpw_s2", "msmt17_v2", "cuhk03_detected"]),
     ],
 )

@@ -64,8 +64,8 @@ def spec_of(name: str) -> Spec:
         return found
     if name.lower().startswith("duke"):
         raise InputError(
-            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy and is not supported; "
-            f"orders without it are {WITHOUT_DUKE}"
+            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy; orders without it are "
+            f"{WITHOUT_DUKE}, and dukemtmc_reid is the name of its re-ID part for those who hold it"
         )
     known = [
         *specs(),
