@@ -21,7 +21,7 @@ from lreid.data.images import read_image
 from lreid.data.layout import describe_folder, visible_images
 from lreid.data.listing import Listed
 from lreid.data.own import LIST, cameras_of, splits_of
-from lreid.data.writing import folder_at_once, write_image
+from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError
 from lreid.extras import Extra
 from lreid.files import write_text
@@ -309,7 +309,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
     def write(track: int) -> tuple[str, str, str, int]:
         _, _, frame, pixels = best.pop(track)
         path = Path("images", sequence.name, str(track), f"{frame:06d}.jpg")
-        write_image(folder / path, Image.fromarray(pixels), "JPEG")
+        write_file(folder / path, lambda file: Image.fromarray(pixels).save(file, "JPEG", quality=95))
         return path.as_posix(), str(track), sequence.name, int((frame - 1) / rate)
 
     for number, frame in enumerate(frames, start=1):
