@@ -69,7 +69,7 @@ setup(
         "hub": ["huggingface-hub>=0.20"],  # models by hub:OWNER/NAME
         "render": ["moderngl>=5.12", "lreid[opencv]", "scipy"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
-        "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10"],
+        "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10", "pygments>=2.17"],
         "dev": [
             "pytest>=8",
             "pytest-cov>=5",

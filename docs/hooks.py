@@ -1,7 +1,8 @@
 """For mkdocs: a page is written once, for those who read it in the repository, and fits the site as well.
 
 Pages outside ``docs/`` join the others, links are turned to where their targets are, and a line
-``<!-- include FILE -->`` becomes that file, so that an example on a page is the one that is tested.
+``<!-- include FILE -->`` becomes that file, so that an example on a page is the one that is tested. Code has colours,
+in the light and in the dark, and a button that copies it, that of the reports.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from pygments.formatters import HtmlFormatter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OUTSIDE = {
@@ -24,6 +26,19 @@ OUTSIDE = {
 }  # file in the repository: page of the site
 LINK = re.compile(r"(?P<text>!?\[[^\]\n]*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>(?:~?(?:\w+\.)*(?=\w+<))?([^<&]+?)(?: &lt;[^<]*)?</code>")
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+COMMANDS = ("python ", "lreid ", "pip ", "git ", "make ", "torchrun ", ".venv/", "mkdocs ", "LREID_", "CUDA_", "PIP_")
+STYLE = """
+pre { white-space: pre; overflow-x: auto; }
+.code { position: relative; }
+.copy { position: absolute; right: 8px; top: 6px; font-size: .8rem; padding: 1px 8px; border-radius: 6px;
+  border: 1px solid currentColor; background: var(--bs-body-bg); color: var(--bs-secondary-color); opacity: .85; }
+table { display: block; overflow-x: auto; }
+p, li, h1, h2, h3 { overflow-wrap: anywhere; }
+td code, td a { white-space: nowrap; }
+img { max-width: 100%; }
+@media (max-width: 640px) { .code pre { padding-top: 32px; } }
+"""
 INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
 
 
@@ -31,7 +46,28 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds the pages that are not in ``docs/``."""
     for source, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(REPOSITORY / source).read_text(encoding="utf-8")))
+    script = REPOSITORY / "lreid" / "report" / "static" / "copy.js"
+    files.append(File.generated(config, "copy.js", content=script.read_text(encoding="utf-8")))
+    colours = [
+        HtmlFormatter(style=style).get_style_defs(
+            [f"[data-bs-theme={theme}] .{kind}" for kind in ("codehilite", "highlight")]
+        )
+        for theme, style in (("light", "default"), ("dark", "github-dark"))
+    ]
+    files.append(File.generated(config, "code.css", content=STYLE + "\n".join(colours)))
     return files
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Gives the theme the two styles that it looks for when it turns light or dark; they are empty, as Pygments' do."""
+    return output.replace("</head>", '<style id="hljs-light"></style><style id="hljs-dark"></style></head>', 1)
+
+
+def _named(fence: re.Match[str]) -> str:
+    """A fence with the name of its language, where its first line tells that it is a shell's."""
+    body = fence["body"]
+    language = fence["language"] or ("bash" if body.startswith(COMMANDS) else "text")
+    return f"```{language}\n{body}```"
 
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
@@ -52,7 +88,7 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     def included(line: re.Match[str]) -> str:
         return f"```python\n{(REPOSITORY / line[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
-    return INCLUDE.sub(included, LINK.sub(turned, markdown))
+    return FENCE.sub(_named, INCLUDE.sub(included, LINK.sub(turned, markdown)))
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -1,33 +1,77 @@
-"""The pages make a site without a warning, and the site needs no network."""
+"""The pages make a site without a warning; it needs no network, has coloured code to copy, and fits desk and phone."""
 
 from __future__ import annotations
 
 import html
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from layout import WIDTHS, faults_of
 
 import lreid
 
+REPOSITORY = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium")
 
-def test_the_site_is_whole_and_stands_alone(repository: Path, tmp_path: Path) -> None:
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocstrings", reason='pip install -e ".[docs]"')
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    build(load_config(str(repository / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
-    sources = {page.stem for page in (repository / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
-    made = {page.stem for page in tmp_path.glob("*.html")}
-    assert sources <= made and (tmp_path / "data_flow.svg").exists()
-    assert not (tmp_path / "hooks.py").exists()
-    assert "class StayNear" in (tmp_path / "extending.html").read_text(encoding="utf-8")
-    python = (tmp_path / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(REPOSITORY / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    return folder
+
+
+def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
+    sources = {page.stem for page in (REPOSITORY / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
+    made = {page.stem for page in site.glob("*.html")}
+    assert sources <= made and (site / "data_flow.svg").exists()
+    assert not (site / "hooks.py").exists()
+    python = (site / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
     assert all(f'id="lreid.{name}"' in python for name in lreid.__all__)
     assert "Left out of a query's ranking" in html.unescape(python)
-    api = {page.stem for page in (tmp_path / "api").glob("*.html")}
-    assert api == {page.stem for page in (repository / "docs" / "api").glob("*.md")}
-    for page in tmp_path.rglob("*.html"):
+    api = {page.stem for page in (site / "api").glob("*.html")}
+    assert api == {page.stem for page in (REPOSITORY / "docs" / "api").glob("*.md")}
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r":(?:func|class|meth|mod|attr):<code>", text), page  # roles of docstrings
         assert not re.findall(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//", text), page
+
+
+def test_code_has_colours(site: Path) -> None:
+    text = (site / "extending.html").read_text(encoding="utf-8")
+    assert re.search(r'<span class="k">class</span> *(<span class="w"> </span>)?<span class="nc">StayNear</span>', text)
+    zoo = (site / "MODEL_ZOO.html").read_text(encoding="utf-8")
+    assert '<span class="c1"># start from its backbone</span>' in zoo  # of a shell, though the fence does not say so
+    style = (site / "code.css").read_text(encoding="utf-8")
+    assert all(f"[data-bs-theme={theme}] .codehilite .k," in style for theme in ("light", "dark"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
+def test_nothing_is_cut_off_and_code_can_be_copied(site: Path, wide: int) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context(
+            viewport={"width": wide, "height": 844}, permissions=["clipboard-read", "clipboard-write"]
+        )
+        page = context.new_page()
+        for file in sorted(site.rglob("*.html")):
+            page.goto(file.as_uri())
+            assert faults_of(page) == [], file.name
+        page.goto((site / "MODEL_ZOO.html").as_uri())
+        blocks = page.locator("pre")
+        assert page.locator("button.copy").count() == blocks.count() > 5
+        page.locator("button.copy").first.click()
+        page.get_by_role("button", name="copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()").startswith(
+            "python tools/zoo.py list\npython tools/test.py"
+        )
+        browser.close()
