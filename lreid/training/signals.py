@@ -44,6 +44,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._deferred = False
+        self._raised = False  # for it
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -59,8 +60,10 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
-        if self.received is not None and isinstance(error, Exception) and not isinstance(error, InputError):
-            raise Stopped(self.received) from None  # of which a library in C has made an error of its own
+        # A library in C has made an error of its own of it, and we perhaps one of an unreadable file of that. While
+        # signals are deferred our own errors say what is wrong.
+        if self.received and isinstance(error, Exception) and (self._raised or not isinstance(error, InputError)):
+            raise Stopped(self.received) from None
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -77,7 +80,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         if not isinstance(told.exc_value, Stopped):
             self._unraisable(told)
             return
-        self.received = None
+        self.received, self._raised = None, False
         # By a thread, and so when this is over: here it would be swallowed again.
         threading.Timer(0.01, os.kill, (os.getpid(), told.exc_value.signal)).start()
 
@@ -88,4 +91,5 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             return  # the run is ending already
         self.received = signal.Signals(number)
         if not self._deferred:
+            self._raised = True
             raise Stopped(number)

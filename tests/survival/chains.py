@@ -107,7 +107,8 @@ def _begin(cfg: CfgNode, out: Path, count: int) -> list[int]:
     def work() -> int:
         try:
             train(cfg, out, resume=True)
-        except InputError:
+        except InputError as error:
+            print(f"{out.name}: {error}", flush=True)
             return 2
         except Stopped as stopped:
             return stopped.status

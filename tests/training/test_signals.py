@@ -45,14 +45,20 @@ def test_one_that_comes_while_an_object_is_destroyed_is_not_lost(capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("made", "told"), [(ValueError("Invalid bounding box"), Stopped), (InputError("no"), InputError)]
-)
-def test_what_a_library_makes_of_it_is_a_stop_all_the_same(made: Exception, told: type[BaseException]) -> None:
-    """As matplotlib does while it draws; errors of ours say what is wrong."""
-    with pytest.raises(told), StopSignals():
+@pytest.mark.parametrize("made", [ValueError("Invalid bounding box"), InputError("a.jpg: cannot be read")])
+def test_what_a_library_makes_of_it_is_a_stop_all_the_same(made: Exception) -> None:
+    """As matplotlib does while it draws, and PIL while it reads, of which we make an unreadable image."""
+    with pytest.raises(Stopped), StopSignals():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(60)
         except Stopped:
             raise made from None
+
+
+@pytest.mark.parametrize(("made", "told"), [(ValueError("Invalid"), Stopped), (InputError("no"), InputError)])
+def test_errors_of_ours_say_what_is_wrong_while_a_signal_waits(made: Exception, told: type[BaseException]) -> None:
+    """Of others nobody knows whether the signal did it."""
+    with pytest.raises(told), StopSignals() as stop, stop.deferred():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise made
