@@ -176,13 +176,21 @@ class _Drive(_Resuming):
         try:
             gdown.download(self.url, str(self.part), quiet=not sys.stderr.isatty(), use_cookies=False)
         except (gdown.exceptions.DownloadError, OSError) as error:  # requests' errors are OSErrors
-            told = " ".join(str(error).split()).removeprefix("Failed to retrieve file url: ")
-            raise _Fault(told, final=isinstance(error, gdown.exceptions.FileURLRetrievalError)) from None
+            denied = isinstance(error, gdown.exceptions.FileURLRetrievalError)
+            told = str(error if denied else _first_cause(error))
+            raise _Fault(" ".join(told.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
         with open(self.part, "rb") as part:
             if part.read(1) == b"<":
                 raise _Fault(WEB_PAGE, final=True)
         if self.size and self.part.stat().st_size != self.size:
             raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What the others were raised for: requests wraps a fault of the network three times."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def _open(url: str, start: int, timeout: float) -> Any:

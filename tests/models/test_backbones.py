@@ -279,3 +279,26 @@ def test_a_published_osnet_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "osnet_x1_0-market1501.pth").write_bytes((tmp_path / "osnet_x0_25-market1501.pth").read_bytes())
     with pytest.raises(InputError, match="^zoo:osnet_x1_0-market1501: does not fit this backbone: .* of another shape"):
         lreid.load_model("zoo:osnet_x1_0-market1501")
+
+
+def test_a_checkpoint_of_transreid_fits_a_vit(tmp_path: Path) -> None:
+    """Its backbone below ``base.``, neck and classifier beside; a network of one's own may have a ``base``, too."""
+    pytest.importorskip("timm", reason="timm is not installed")
+    source = build_backbone("timm:vit_tiny_patch16_224", size=(64, 32)).eval()
+    state = {f"base.{key}": value for key, value in source.network.state_dict().items()}
+    beside = {"bottleneck.weight": torch.ones(192), "classifier.weight": torch.zeros(751, 192)}
+    torch.save(state | beside, tmp_path / "w.pth")
+    network = build_backbone("timm:vit_tiny_patch16_224", str(tmp_path / "w.pth"), size=(64, 32)).eval()
+    images = torch.randn(2, 3, 64, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(network(images), source(images))
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = nn.Conv2d(3, 4, 3)
+
+    own = Own()
+    torch.save(own.state_dict(), tmp_path / "own.pth")
+    again = Embedder(Own(), str(tmp_path / "own.pth"), dim=4)
+    assert torch.equal(again.backbone.base.weight, own.base.weight)
