@@ -6,6 +6,9 @@ Source: Caccia et al., "Reducing Representation Drift in Online Continual Learni
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +22,11 @@ from lreid.evaluation.observer import Learner
 class GradientRecorder:
     """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
 
-    A method may call its network several times a step. Of a call that begins with the batch, the rows of the batch that
-    are exemplars are stored images, and all behind the batch; any other call is on stored ones. Methods without memory
-    look at incoming images only. Calls without gradient, such as those of a teacher, do not count.
+    Features are those that the network gives, or that a method pools of the network's maps; where a loss takes the maps
+    besides, what it pulls at there does not count. A method may call its network several times a step. Of a call that
+    begins with the batch, the rows of the batch that are exemplars are stored images, and all behind the batch; any
+    other call is on stored ones. Methods without memory look at incoming images only. Calls without gradient, such as
+    those of a teacher, do not count.
 
     Args:
         method: what is trained.
@@ -40,6 +45,8 @@ class GradientRecorder:
         self.images: list[Tensor] = []  # of the calls that are not answered yet
         self.calls: list[tuple[Tensor, Tensor]] = []  # images and features
         self.hooks: list[RemovableHandle] = []
+        self.mapped: list[tuple[Tensor, Tensor]] = []  # images and maps of calls for maps
+        self.plain: dict[str, Any] = {}  # what the model has of its own, of what is replaced while listening
 
     def before_loss(self) -> None:
         """Listens to the network from now on."""
@@ -48,17 +55,24 @@ class GradientRecorder:
             # First of all, since several processes take each their share of the images.
             asked = model.register_forward_pre_hook(lambda _, inputs: self.images.append(inputs[0]), prepend=True)
             self.hooks = [asked, model.register_forward_hook(self._listen)]
+            own: Any = model
+            self.plain = {name: own.__dict__[name] for name in ("maps", "pool") if name in own.__dict__}
+            own.maps, own.pool = partial(self._maps, own.maps), partial(self._pool, own.pool)
 
     def after_loss(self, batch: Batch, loss: Tensor) -> None:
         """Looks at the norms of the weighted loss (scalar) of a batch, and listens no more."""
         for hook in self.hooks:
             hook.remove()
+        if self.hooks:
+            own: Any = self.method.model
+            del own.maps, own.pool
+            own.__dict__.update(self.plain)
         for images, features in self.calls:
             norms = gradient_norms(loss, features)  # (n,)
             stored = _are_stored(images, batch) & bool(self.method.memory)  # (n,)
             self.found["stored"].append(norms[stored])
             self.found["incoming"].append(norms[~stored])
-        self.hooks, self.calls = [], []
+        self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
         """Puts down the means of the update that has just been made, if it is one of the first ``steps``."""
@@ -68,6 +82,18 @@ class GradientRecorder:
             mean = torch.cat(parts).mean().item() if parts else math.nan  # of no image it is NaN too
             self.norms[name].append(mean if math.isfinite(mean) else None)
             parts.clear()
+
+    def _maps(self, maps: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        found = maps(images)
+        self.mapped.append((images, found))
+        return found
+
+    def _pool(self, pool: Callable[[Tensor], Tensor], maps: Tensor) -> Tensor:
+        features = pool(maps)
+        images = next((images for images, found in self.mapped if found is maps), None)
+        if images is not None and features.requires_grad:
+            self.calls.append((images, features))
+        return features
 
     def _listen(self, _: nn.Module, inputs: tuple[Tensor, ...], features: Tensor) -> None:
         images = self.images.pop()

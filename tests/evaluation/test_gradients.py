@@ -116,6 +116,28 @@ def test_images_behind_the_batch_are_stored_ones() -> None:
     assert recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
 
 
+class Mapped(OneCall):
+    """Pools the maps of the network by itself, after it has looked at them, and asks for others without gradient."""
+
+    def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
+        maps = self.model.maps(torch.cat([batch.images, self.stored]))
+        with torch.no_grad():
+            self.model.pool(self.model.maps(batch.images))
+        pull = torch.tensor([3.0, 1.0, 2.0, 4.0, 8.0, 0.0])
+        return {"incoming": (pull * self.model.pool(maps)[:, 0]).sum() + maps.sum()}
+
+
+def test_features_that_are_pooled_of_maps_count() -> None:
+    model = Embedder("small", height=32, width=16).eval()
+    images = torch.randn(6, 3, 32, 16)
+    batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
+    recorder = GradientRecorder(Mapped(model, images[4:]), steps=1)
+    looked_at(recorder, batch)
+    recorder.after_step()
+    assert recorder.norms == {"stored": [pytest.approx((1 + 8 + 0) / 3)], "incoming": [pytest.approx((3 + 2 + 4) / 3)]}
+    assert not {"maps", "pool"} & model.__dict__.keys()  # as it was
+
+
 class Pull(TwoCalls):
     """Pulls at features of a batch by its first label."""
 
