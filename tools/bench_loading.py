@@ -18,6 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--rounds", type=int, default=7)
+    top.add_argument("--workers", type=int, default=2)
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # figures are those of one core
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
@@ -182,10 +193,7 @@ def verdict(ratio: float, wanted: float | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
+    args = parser().parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, as the official code
     cv2.setNumThreads(1)

@@ -20,6 +20,36 @@ from typing import Any
 
 sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
 
+
+VARIANTS = {
+    "plain": [],
+    "fp32": [],
+    "bf16, teacher fp32": ["TRAIN.PRECISION", "bf16"],
+    "bf16": ["TRAIN.PRECISION", "bf16", "TRAIN.TEACHER_PRECISION", "bf16"],
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
+    top.add_argument("--rounds", type=int, default=3, metavar="N")
+    top.add_argument(
+        "--variants",
+        nargs="+",
+        choices=list(VARIANTS),
+        default=list(VARIANTS),
+        metavar="NAME",
+        help=f"of {', '.join(VARIANTS)}; speed-ups are over the first one (default: all)",
+    )
+    top.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
+    top.add_argument("--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process")
+    top.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
 import torch
 import torch.nn.functional as F
 from bench_train import Contestant, configured, setting, settings, timed
@@ -30,13 +60,6 @@ from lreid.data.loaders import Batch
 from lreid.devices import keep_freed_memory
 from lreid.errors import InputError
 from lreid.report.tables import text_table
-
-VARIANTS = {
-    "plain": [],
-    "fp32": [],
-    "bf16, teacher fp32": ["TRAIN.PRECISION", "bf16"],
-    "bf16": ["TRAIN.PRECISION", "bf16", "TRAIN.TEACHER_PRECISION", "bf16"],
-}
 
 
 def main(args: argparse.Namespace) -> None:
@@ -112,18 +135,4 @@ def looped_losses(features: Tensor, targets: Tensor, batch: Batch) -> Tensor:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N")
-    parser.add_argument(
-        "--variants",
-        nargs="+",
-        choices=list(VARIANTS),
-        default=list(VARIANTS),
-        metavar="NAME",
-        help=f"of {', '.join(VARIANTS)}; speed-ups are over the first one (default: all)",
-    )
-    parser.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
-    parser.add_argument("--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process")
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
-    sys.exit(run_tool(parser, main))
+    sys.exit(run_tool(parser(), main))

@@ -29,20 +29,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from tabulate import tabulate
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lreid.apps.cli import run_tool
-from lreid.errors import InputError
-from lreid.gallery import Gallery
-from lreid.retrieval import FaissIndex, evaluate
-from lreid.retrieval.index import KINDS, import_faiss
-from lreid.retrieval.scores import blocks
-
-LATENT = 64  # dimensions that identities and images differ in
+from lreid.apps.arguments.search import KINDS
 
 
 class Size(NamedTuple):
@@ -61,8 +50,46 @@ SIZES = {
     "market1501": Size(3368, 19732, 2048, 750, 6, (0.59, 0.97), 400),
     "msmt17": Size(11659, 82161, 512, 3060, 15, (0.66, 1.06), 600),
 }
-SMALL = Size(300, 2000, 128, 75, 6, (0.48, 0.98), 400)  # to warm up with
 CONTESTANTS = ("product", "evaluate", "flat", "hnsw", "argsort", "torchreid")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--sizes", nargs="+", choices=SIZES, default=["market1501", "msmt17"])
+    top.add_argument(
+        "--contestants",
+        nargs="+",
+        choices=CONTESTANTS,
+        help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
+    )
+    top.add_argument("--repeats", type=int, default=3, help="turns of product and evaluate; medians count")
+    top.add_argument("--threads", type=int, help="default: as many as torch takes")
+    top.add_argument("--index", action="store_true", help="galleries instead of evaluations")
+    top.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    top.add_argument("--images", type=int, default=1_000_000, help="in each gallery")
+    top.add_argument("--width", type=int, default=512, help="of the features in each gallery")
+    top.add_argument("--queries", type=int, default=1000, help="looked up in each gallery")
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
+import numpy as np
+import torch
+from tabulate import tabulate
+
+from lreid.apps.cli import run_tool
+from lreid.errors import InputError
+from lreid.gallery import Gallery
+from lreid.retrieval import FaissIndex, evaluate
+from lreid.retrieval.index import import_faiss
+from lreid.retrieval.scores import blocks
+
+LATENT = 64  # dimensions that identities and images differ in
+
+
+SMALL = Size(300, 2000, 128, 75, 6, (0.48, 0.98), 400)  # to warm up with
 RATIO = 1.3  # target: times the bare product, on a processor with AVX-512
 SPEEDUP = 20  # target: times faster than torchreid
 
@@ -343,6 +370,8 @@ def time_galleries(kinds: list[str], images: int, width: int, queries: int) -> N
 
 
 def main(args: argparse.Namespace) -> None:
+    if args.threads is None:
+        args.threads = torch.get_num_threads()
     for name, least in (("repeats", 1), ("threads", 1), ("images", 10), ("width", 1), ("queries", 1)):
         if getattr(args, name) < least:
             raise InputError(f"--{name} {getattr(args, name)}: must be at least {least}")
@@ -365,19 +394,4 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["market1501", "msmt17"])
-    parser.add_argument(
-        "--contestants",
-        nargs="+",
-        choices=CONTESTANTS,
-        help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="turns of product and evaluate; medians count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--index", action="store_true", help="galleries instead of evaluations")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--images", type=int, default=1_000_000, help="in each gallery")
-    parser.add_argument("--width", type=int, default=512, help="of the features in each gallery")
-    parser.add_argument("--queries", type=int, default=1000, help="looked up in each gallery")
-    sys.exit(run_tool(parser, main))
+    sys.exit(run_tool(parser(), main))

@@ -17,6 +17,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…")
+    top.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat")
+    top.add_argument("--shards", type=int, default=1, metavar="N")
+    top.add_argument("--images", type=int, default=100_000)
+    top.add_argument("--width", type=int, default=512)
+    top.add_argument("--queries", type=int, default=200)
+    top.add_argument("--single", type=int, default=50, help="queries that are timed one by one")
+    top.add_argument("--searches", type=int, default=0, metavar="N", help="with a random filter each")
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -105,13 +122,4 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…")
-    top.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat")
-    top.add_argument("--shards", type=int, default=1, metavar="N")
-    top.add_argument("--images", type=int, default=100_000)
-    top.add_argument("--width", type=int, default=512)
-    top.add_argument("--queries", type=int, default=200)
-    top.add_argument("--single", type=int, default=50, help="queries that are timed one by one")
-    top.add_argument("--searches", type=int, default=0, metavar="N", help="with a random filter each")
-    sys.exit(run_tool(top, main))
+    sys.exit(run_tool(parser(), main))

@@ -30,6 +30,48 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(action: str, what: str, *, rounds: int, steps: int) -> argparse.ArgumentParser:
+        sub = commands.add_parser(action, help=what)
+        sub.set_defaults(action=action)
+        sub.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
+        sub.add_argument("--rounds", type=int, default=rounds, metavar="N")
+        sub.add_argument("--steps", type=int, default=steps, metavar="N", help="a turn")
+        sub.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
+        return sub
+
+    sub = command("step", "where the time of a step goes, beside the networks alone", rounds=10, steps=1)
+    sub.add_argument("--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher")
+    sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
+    sub = command("methods", "every method beside DMML-FT, or one method with several options", rounds=10, steps=4)
+    sub.add_argument("--methods", nargs="+", metavar="NAME", help="default: all")
+    sub.add_argument(
+        "--variant",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="KEY VALUE",
+        help="further keys; give several, which are compared with the first",
+    )
+    sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    sub = command("growth", "a later task beside the second, and memory over the tasks", rounds=10, steps=4)
+    sub.add_argument(
+        "--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"], metavar="NAME"
+    )
+    sub.add_argument("--tasks", type=int, default=10, metavar="N")
+    sub = command("memory", "memory in MiB after some steps of every task, as JSON", rounds=1, steps=1)
+    sub.add_argument("--method", required=True, metavar="NAME")
+    sub.add_argument("--tasks", type=int, default=10, metavar="N")
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
 import torch
 from torch import Tensor, nn
 from yacs.config import CfgNode
@@ -201,7 +243,8 @@ def step(args: argparse.Namespace) -> None:
 
 def methods(args: argparse.Namespace) -> None:
     """A step of every method beside one of DMML-FT, or of one method with several options."""
-    chosen = dict.fromkeys(args.methods if args.variant else [BASE, *args.methods])
+    named = args.methods or method_names()
+    chosen = dict.fromkeys(named if args.variant else [BASE, *named])
     contestants = {
         " ".join([name, *variant]): Contestant(configured(args, ["METHOD.NAME", name, *variant]))
         for name in chosen
@@ -234,7 +277,7 @@ def methods(args: argparse.Namespace) -> None:
 
 
 def growth(args: argparse.Namespace) -> None:
-    """A step in a later task beside one in the second; and memory over the tasks, each method in its own process."""
+    """a later task beside the second, and memory over the tasks"""
     if args.tasks < 2:
         raise InputError(f"--tasks {args.tasks}: must be 2 or more, as the second task is compared")
     rows = []
@@ -302,45 +345,7 @@ def main(args: argparse.Namespace) -> None:
     if min(args.rounds, args.steps) < 1:
         raise InputError("--rounds and --steps: must be 1 or more")
     logging.getLogger("lreid").setLevel(logging.WARNING)
-    args.action(args)
-
-
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(action: Callable[[argparse.Namespace], None], *, rounds: int, steps: int) -> argparse.ArgumentParser:
-        sub = commands.add_parser(action.__name__, help=str(action.__doc__).splitlines()[0])
-        sub.set_defaults(action=action)
-        sub.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
-        sub.add_argument("--rounds", type=int, default=rounds, metavar="N")
-        sub.add_argument("--steps", type=int, default=steps, metavar="N", help="a turn")
-        sub.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
-        return sub
-
-    sub = command(step, rounds=10, steps=1)
-    sub.add_argument("--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher")
-    sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
-    sub = command(methods, rounds=10, steps=4)
-    sub.add_argument("--methods", nargs="+", default=method_names(), metavar="NAME", help="default: all")
-    sub.add_argument(
-        "--variant",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="KEY VALUE",
-        help="further keys; give several, which are compared with the first",
-    )
-    sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
-    sub = command(growth, rounds=10, steps=4)
-    sub.add_argument(
-        "--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"], metavar="NAME"
-    )
-    sub.add_argument("--tasks", type=int, default=10, metavar="N")
-    sub = command(memory, rounds=1, steps=1)
-    sub.add_argument("--method", required=True, metavar="NAME")
-    sub.add_argument("--tasks", type=int, default=10, metavar="N")
-    return top
+    {"step": step, "methods": methods, "growth": growth, "memory": memory}[args.action](args)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("before", type=Path, metavar="BEFORE", help="a checkout")
+    top.add_argument("after", type=Path, metavar="AFTER", help="another one")
+    top.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are made")
+    top.add_argument("--methods", nargs="+", metavar="NAME", help="these alone, without variants and other tools")
+    return top
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    parser().parse_args()  # here, since what follows takes seconds to load
+
 import torch
 import yaml
 
@@ -166,9 +179,4 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="a checkout")
-    parser.add_argument("after", type=Path, metavar="AFTER", help="another one")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are made")
-    parser.add_argument("--methods", nargs="+", metavar="NAME", help="these alone, without variants and other tools")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(main(parser().parse_args()))
