@@ -7,6 +7,7 @@ import csv
 import io
 import logging
 import math
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -263,6 +264,7 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
         if not files:
             raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # of FFmpeg's own lines about damaged videos: none
     video = cv2.VideoCapture(str(source))
     if not video.isOpened():
         raise InputError(

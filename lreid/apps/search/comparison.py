@@ -82,9 +82,9 @@ def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
     """A pair of :func:`compare` in words."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
-    known = f"threshold {told['threshold']:.3f}: {100 * told['false_accept_rate']:g} % of two reach it"
+    known = f"threshold {told['threshold']:.3f} for {100 * told['false_accept_rate']:g} % false accepts"
     if told["true_positive_rate"] is not None:
-        known += f", {100 * told['true_positive_rate']:.0f} % of one"
+        known += f", which {100 * told['true_positive_rate']:.0f} % of pairs of one identity reach"
     return f"{'the same' if pair['same'] else 'not the same, or unknown'}, {pair['score']:.3f} ({known})"
 
 

@@ -44,7 +44,7 @@ def test_pairs_are_judged_by_the_threshold_of_the_card(images: list[Path]) -> No
         assert pair["same"] == (pair["score"] >= known["threshold"])
         words = "the same, " if pair["same"] else "not the same, or unknown, "
         assert said(pair, told).startswith(
-            f"{words}{pair['score']:.3f} (threshold {known['threshold']:.3f}: 1 % of two"
+            f"{words}{pair['score']:.3f} (threshold {known['threshold']:.3f} for 1 % false"
         )
     assert "plaza" in told["notes"][0] and "calibrate a gallery of yours" in told["notes"][0]
 
