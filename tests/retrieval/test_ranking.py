@@ -1,4 +1,5 @@
 from pathlib import Path
+from unittest import mock
 
 import nested_loops
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.retrieval import KReciprocal, evaluate
+from lreid.retrieval import KReciprocal, evaluate, matches
 from lreid.retrieval.arrays import directions, unit_rows
 from lreid.retrieval.matches import _count_by_comparing, _count_by_sorting
 
@@ -129,9 +130,15 @@ def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.integers(1, 6), st.integers(1, 20), st.integers(0, 2**32 - 1), st.sampled_from([2, 100])
-)  # 2 levels of score: nearly all are ties
-def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels):
+    st.integers(1, 6),
+    st.integers(1, 20),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 100]),  # levels of score: of 2, nearly all are ties
+    st.sampled_from([0, 2, 20]),
+    st.sampled_from([0.01, 1.0]),
+    st.sampled_from([1, 256]),
+)
+def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, compared, near, sampled):
     rng = np.random.default_rng(seed)
     scores = rng.integers(levels, size=(num_rows, num_columns)).astype(np.float32)
     rows, columns = np.nonzero(rng.random(scores.shape) < 0.4)
@@ -147,7 +154,8 @@ def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels):
         )
         for row, column in zip(rows, columns, strict=True)
     ]
-    np.testing.assert_array_equal(_count_by_sorting(scores, rows, columns), expected)
+    with mock.patch.multiple(matches, COMPARED=compared, NEAR=near, SAMPLED=sampled):  # every way of sorting
+        np.testing.assert_array_equal(_count_by_sorting(scores, rows, columns), expected)
     np.testing.assert_array_equal(_count_by_comparing(torch.from_numpy(scores), rows, columns), expected)
 
 
