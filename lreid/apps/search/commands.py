@@ -176,7 +176,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         named.keep_identities(labels.ids)  # an addition that was killed may have left names without images
         doomed = {absolute(path) for path in paths}
         if identity is not None and not (everywhere and identity not in named.identities.values()):
-            number = named.gallery.number_of("identity", identity)
+            number = named.number_of("identity", identity)
             doomed |= set(labels.paths[labels.ids == number].tolist())
         if everywhere:
             doomed &= set(labels.paths.tolist())
@@ -298,14 +298,14 @@ def query(
     gallery = named.gallery
     files = [each for path in images for each in (image_files(path) if path.is_dir() else [path])]
     if camera is not None:
-        gallery.number_of("camera", camera)
+        named.number_of("camera", camera)
     cameras = [camera or camera_in(each.name) for each in files]
     nameless = next((str(each) for each, name in zip(files, cameras, strict=True) if name is None), None)
     if other_cameras and nameless is not None:
         raise InputError(
             f"{nameless}: --other-cameras needs the camera that took it; give --camera, or name files like 0002_c1.jpg"
         )
-    wanted = only.numbered(gallery.number_of)  # tells a name that is not there before anything is computed
+    wanted = only.numbered(named.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, any_model=cross_model)
     own_model = fingerprint(model) == gallery.about.model
     if nameless is not None and own_model and named.norm and named.norm.cameras:

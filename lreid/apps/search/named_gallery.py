@@ -47,6 +47,13 @@ class NamedGallery:
         """Names by number, in the order in which they came."""
         return self.gallery.about.names.setdefault("camera", {})
 
+    def number_of(self, what: str, label: int | str) -> int:
+        """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery."""
+        try:
+            return self.gallery.number_of(what, label)
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
+
     def keep_identities(self, numbers: np.ndarray) -> None:
         """Forgets the names of all identities but these."""
         there = set(numbers.tolist())
