@@ -238,7 +238,7 @@ def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
         return []
     run = groups[0].runs[0]
     changed = run.get("changed", {}) if len(groups) == 1 else {}
-    rows = [Row("", [key, _told(run["config"].get(key)), _told(value)]) for key, value in changed.items()]
+    rows = [Row("", [key, _told((run.get("config") or {}).get(key)), _told(value)]) for key, value in changed.items()]
     table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
     note = "The command trains the same." + (" It sets these keys to other values than the files." if rows else "")
     return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from layout import WIDTHS, faults_of
 
 from lreid.report import write_page
+from lreid.report.ranked import Match, RankedQuery, Section, Tile, thumbnail, write_ranked
 
 COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE 0.123456789"
 CHROMIUM = shutil.which("chromium")
@@ -187,3 +189,19 @@ def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
     assert cell.is_visible() and not page.locator(".filter").is_visible()
     card = page.eval_on_selector("section", "each => getComputedStyle(each).backgroundColor")
     assert card == "rgb(255, 255, 255)"
+
+
+def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_path: Path) -> None:
+    tile = Tile(thumbnail(np.full((64, 32, 3), 128, np.uint8)), "a.jpg", ("id 1",))
+    matches = [Match(place + 1, "0.5", "wrong", tile) for place in range(400)]
+    sections = [Section(name, "", [RankedQuery(tile, "", matches)]) for name in ("first", "second", "third")]
+    write_ranked(tmp_path / "ranked.html", "Many", [], sections)
+    page = browser.new_page(viewport={"width": 1366, "height": 800})
+    page.goto((tmp_path / "ranked.html").as_uri())
+    drawn = "section => [...document.querySelectorAll(`#${section} img`)].filter(each => each.checkVisibility()).length"
+    height = page.evaluate("document.scrollingElement.scrollHeight")
+    assert [page.evaluate(drawn, section) for section in ("first", "second", "third")] == [401, 0, 0]
+    page.locator("#second summary").click()
+    assert page.evaluate(drawn, "second") == 401
+    assert page.evaluate("document.scrollingElement.scrollHeight") > 1.8 * height
+    page.close()
