@@ -19,6 +19,7 @@ from lreid.report.tables import number
 from lreid.results import Results
 
 SHOWN = 8  # identities
+ROOM = 4  # methods whose fates have room in a line
 LOST = 10.0  # points of average precision: who loses fewer counts as kept
 
 Key = tuple[str, str, int]  # benchmark, test set and number of an identity
@@ -56,7 +57,12 @@ class Person(NamedTuple):
     @property
     def lost(self) -> float:
         """Points from the best to the last task, of the group that lost most."""
-        return max(max(value for _, value in curve) - curve[-1][1] for curve in self.curves.values())
+        return max(map(_lost, self.curves.values()))
+
+
+def _lost(curve: Sequence[tuple[int, float]]) -> float:
+    """Points of average precision from the best task to the last."""
+    return max(value for _, value in curve) - curve[-1][1]
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
@@ -118,10 +124,11 @@ def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures
             {
                 "name": person.name,
                 "gallery": person.gallery,
-                "fates": [fate(curve, named[group]) for group, curve in person.curves.items()],
+                "fates": [(group, fate(curve, named[group])) for group, curve in person.curves.items()],
+                "lost": sum(_lost(curve) >= LOST for curve in person.curves.values()),
                 "chart": task_chart(groups, f"AP of {person.name}", lines),
                 "face": pictures.faces.get(key),
-                "methods": [(label, pictures.rankings.get((key, group), ())) for group, label in named.items()],
+                "methods": [(group, label, pictures.rankings.get((key, group), ())) for group, label in named.items()],
             }
         )
     note = (
@@ -129,12 +136,12 @@ def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures
         "each opened by a click: AP after every task. Forgotten in the task of the deepest fall; kept where less than "
         f"{LOST:g} points were lost." + band_note(groups)
     )
-    if any(queries for person in shown for _, queries in person["methods"]):
+    if any(queries for person in shown for *_, queries in person["methods"]):
         note += " One query of each, as every method ranked the gallery after every task."
     keys = [Line(group.name, (), line_style(place), label=named[group.name]) for place, group in enumerate(groups)]
     legend = line_keys(keys) if len(groups) > 1 else Markup()
     title = f"Who was forgotten, when and by whom{where}"
-    return [panel("forgotten.html", title, note, legend=legend, people=shown, verdicts=VERDICTS)]
+    return [panel("forgotten.html", title, note, legend=legend, people=shown, verdicts=VERDICTS, room=ROOM)]
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:

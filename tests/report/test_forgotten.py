@@ -81,3 +81,11 @@ def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path):
     assert 'class="face"><img loading="lazy"' in text  # beside the hardest identities
     write_page(tmp_path / "b.html", runs)
     assert "<img" not in (tmp_path / "b.html").read_text()
+
+
+def test_of_many_methods_their_number_is_told_first(results):
+    runs = [run_with(results, {7: [90, 80, 20, 30 + 12 * place]}, method=f"m{place}") for place in range(6)]
+    (panel,) = forgotten(grouped(runs), "")
+    summary, below = panel.body.split("</summary>")
+    assert "forgotten by 5 of 6" in summary and "m0" not in summary.split("<details")[1]  # 90 stays of the last
+    assert "forgotten by m4 in task 3 (90.0 → 78.0)" in below and "kept by m5 (90.0 → 90.0)" in below
