@@ -280,7 +280,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}])
 def test_norms_that_cannot_be_divided_are_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="MODEL.BACKBONE"):
+    with pytest.raises(InputError, match="backbone has a BatchNorm without weights"):
         distributed._global_norm(torch.nn.BatchNorm2d(3, **option), torch.zeros(2, 3, 4, 4))
 
 
