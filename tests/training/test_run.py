@@ -477,6 +477,22 @@ def test_the_page_of_a_run_that_broke_off_waits_no_more(tmp_path: Path, monkeypa
     assert "Unfinished: 1 of 3 tasks" in text and "http-equiv" not in text
 
 
+class Unordered(Observer):
+    """Does what torch has no deterministic algorithm for."""
+
+    def before_loss(self, batch: Batch) -> None:
+        torch.zeros(3).put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))
+
+
+@pytest.mark.slow
+def test_what_cannot_be_deterministic_is_told(tmp_path: Path) -> None:
+    cfg = config(METHOD__NAME="dmml_ft", TRAIN__DETERMINISTIC=True)
+    told = "^TRAIN.DETERMINISTIC: put_ does not have a deterministic implementation.*; set it to False$"
+    with pytest.raises(InputError, match=told):
+        train(cfg, tmp_path / "run", observers={"unordered": Unordered()})
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_tensorboard_on_request(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
