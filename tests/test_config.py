@@ -180,6 +180,7 @@ def values(key: Key) -> st.SearchStrategy[object]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.fixed_dictionaries({}, optional={name: values(key) for name, key in KEYS.items()}))
 def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict[str, object]) -> None:

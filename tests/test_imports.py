@@ -76,6 +76,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         assert not foreign, f"{file.relative_to(PACKAGE.parent)} imports {', '.join(sorted(foreign))}"
 
 
+@pytest.mark.slow
 def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     """Nothing that trains, reports, augments or searches."""
     code = "import sys, lreid; lreid.load_model('zoo:dwopp-synthetic-10'); print('\\n'.join(sys.modules))"

@@ -35,6 +35,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_one_model_by_all_its_names(world: Path) -> None:
     wanted = lreid.load_model(world / "model.pt")
     assert not wanted.training

@@ -68,6 +68,7 @@ def close(features: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(features, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["raw.onnx", "outside.onnx"])
 @pytest.mark.parametrize("flip", [False, True])
 def test_features_of_all_kinds_of_images_are_those_of_torch(files: Path, tmp_path: Path, name: str, flip: bool) -> None:
@@ -85,6 +86,7 @@ def test_features_of_all_kinds_of_images_are_those_of_torch(files: Path, tmp_pat
     assert exported.extract([]).shape == (0, 8)
 
 
+@pytest.mark.slow
 def test_normalised_images_are_for_a_file_that_does_not_normalise(files: Path) -> None:
     model = network()
     normalised = model.normalise(torch.from_numpy(IMAGES))
@@ -95,6 +97,7 @@ def test_normalised_images_are_for_a_file_that_does_not_normalise(files: Path) -
         lreid.load_model(files / "outside.onnx").extract(normalised[:, :, :8])
 
 
+@pytest.mark.slow
 def test_other_programs_need_onnxruntime_alone(files: Path) -> None:
     """The normalisation in numpy, as the properties tell it, and the input and output by name."""
     expected = network().extract(IMAGES)
@@ -111,6 +114,7 @@ def test_other_programs_need_onnxruntime_alone(files: Path) -> None:
     assert opsets == [18, 20]
 
 
+@pytest.mark.slow
 def test_torch_loads_its_format_with_the_properties(files: Path) -> None:
     extra = {"lreid.json": ""}
     module = torch.export.load(files / "raw.pt2", extra_files=extra).module()
@@ -121,6 +125,7 @@ def test_torch_loads_its_format_with_the_properties(files: Path) -> None:
     assert json.loads(extra["lreid.json"])["fingerprint"] == fingerprint(model)
 
 
+@pytest.mark.slow
 def test_an_exported_model_searches_the_galleries_of_its_origin(files: Path) -> None:
     model, exported = network(), lreid.load_model(files / "raw.onnx")
     assert fingerprint(exported) == fingerprint(model) != fingerprint(network(seed=1))
@@ -140,6 +145,7 @@ def edited(file: Path, out: Path, edit: Callable[[Any, dict[str, str]], None], *
     return lreid.load_model(out)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> None:
     """Other weights, another preparation of images or a foreign fingerprint are another model."""
 
@@ -175,6 +181,7 @@ def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> 
     assert fingerprint(same) == origin
 
 
+@pytest.mark.slow
 def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None:
     """They could be exchanged without a trace."""
     with pytest.raises(InputError, match="apart.onnx: its weights are in other files; make one file"):
@@ -183,12 +190,14 @@ def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None
         )
 
 
+@pytest.mark.slow
 def test_the_config_travels_along(files: Path) -> None:
     assert flips(files / "raw.onnx")
     with pytest.raises(InputError, match="outside.onnx"):
         flips(files / "outside.onnx")
 
 
+@pytest.mark.slow
 def test_it_has_no_statistics_to_adapt(files: Path) -> None:
     with pytest.raises(InputError, match="no BatchNorm"):
         norm_statistics(lreid.load_model(files / "raw.onnx"), list(IMAGES))
@@ -204,6 +213,7 @@ def test_what_is_traced_is_what_extract_computes(backbone: str) -> None:
     close(features.numpy(), model.extract(IMAGES))
 
 
+@pytest.mark.slow
 def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "model.pt2"
     file.write_text("from before")
@@ -230,7 +240,7 @@ class Unclear(nn.Module):
 def test_a_network_that_cannot_be_traced_is_told_in_one_line(tmp_path: Path) -> None:
     model = network()
     model.backbone, model.neck = Unclear(), nn.Identity()
-    with pytest.raises(InputError, match="model.pt2: not written, as small cannot be exported .*") as fault:
+    with pytest.raises(InputError, match="model.pt2: not written, as the network cannot be exported .*") as fault:
         export(model, tmp_path / "model.pt2", form="torch")
     assert "\n" not in str(fault.value) and not list(tmp_path.iterdir())
 
@@ -251,6 +261,7 @@ def test_options_that_do_not_fit_are_named(tmp_path: Path, name: str, options: d
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_exported_model_is_not_exported_again(files: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="raw.onnx: is exported already"):
         export(OnnxEmbedder(files / "raw.onnx"), tmp_path / "again.onnx")
@@ -264,6 +275,7 @@ def foreign(file: Path) -> None:
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8), file)
 
 
+@pytest.mark.slow
 def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
     content = (files / "raw.onnx").read_bytes()
     for name, data in (("empty", b""), ("text", b"not ONNX at all"), ("cut", content[: len(content) // 2])):
@@ -285,6 +297,7 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
             OnnxEmbedder(missing)
 
 
+@pytest.mark.slow
 def test_the_packages_are_asked_for_when_they_are_needed(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_file_of_ones_own_is_looked_at(tmp_path: Path, content: str, method: s
         load_run_config([tmp_path / "mine.yaml"], ["METHOD.NAME", method])
 
 
+@pytest.mark.slow
 def test_a_file_for_another_method_or_for_all_is_not(tmp_path: Path) -> None:
     (tmp_path / "method.yaml").write_text("METHOD: {NAME: dwopp, PROB_FLOOR: 0.1}\nEPISODE: {QUERY: 2}")
     load_run_config([tmp_path / "method.yaml"], ["METHOD.NAME", "bot_ft"])

@@ -164,6 +164,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, made: li
     assert not (tmp_path / "sensitivity.png").exists()
 
 
+@pytest.mark.slow
 def test_each_run_at_a_time_has_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two GPUs; runs fail with what they were given. Nobody is moved who has asked for one device."""
     told = "import os; raise SystemExit(os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))"

@@ -195,6 +195,7 @@ def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_an_index_is_a_row_beside_the_exact_one(run: Path, tmp_path: Path) -> None:
     checkpoint = run / "checkpoints" / "task-01.pt"
     backend = ["EVAL.BACKEND", "faiss", "EVAL.INDEX"]

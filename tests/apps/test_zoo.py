@@ -82,6 +82,7 @@ def test_variances_out_of_the_range_of_halves_are_kept() -> None:
     assert stored(state, half=False)["weight"].dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_wrong_figures_and_other_images_are_found(run: Path, tmp_path: Path) -> None:
     card = publish(run, "mine", folder=tmp_path)
     told = card.figures["plaza"]

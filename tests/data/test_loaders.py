@@ -159,6 +159,7 @@ def resident_mib() -> float:
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("where", "workers"), [("memory", 0), ("disk", 2)])
 def test_ten_tasks_take_no_more_memory_than_one(tmp_path: Path, where: str, workers: int) -> None:

@@ -46,6 +46,7 @@ def test_who_is_tested_is_who_has_a_small_hash() -> None:
     assert tested == small
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.sets(st.text(min_size=1, max_size=6), min_size=16, max_size=40), st.data())
 def test_nobody_changes_sides_when_the_folder_grows(people, data) -> None:

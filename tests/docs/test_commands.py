@@ -54,6 +54,7 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
     assert not {asked: options for asked, options in unknown.items() if options}
 
 
+@pytest.mark.slow
 def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
     """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
     lines = [line for block in blocks(pages["docs/papers.md"].replace("\\\n", ""), "") for line in block.splitlines()]

@@ -35,6 +35,7 @@ def test_agrees_with_a_plain_list(kind, actions, exclude, tmp_path_factory):
     play(actions, exclude, kind, lambda: str(tmp_path_factory.mktemp("gallery") / "people.gallery"))
 
 
+@pytest.mark.slow
 def test_ivfpq_keeps_labels_in_step_when_images_go_and_come():
     count = 10_000
     features = vectors(count, width=8)

@@ -66,6 +66,7 @@ def test_threshold_lets_the_wanted_share_of_impostors_in(new_place):
     assert (known.ids[~known.unknown, 0] == np.arange(20)[~known.unknown]).all()
 
 
+@pytest.mark.slow
 def test_who_has_no_identity_is_never_known(new_place):
     """Look-alikes that calibration leaves out would else let many more impostors in than it promises."""
     rng = np.random.default_rng(0)

@@ -381,6 +381,7 @@ def test_of_a_mapped_index_the_keys_are_compared(tmp_path, kind):
         Gallery.load(file, memory_map=True)
 
 
+@pytest.mark.slow
 def test_codes_have_their_keys_compared(tmp_path):
     gallery = Gallery.build(vectors(10_000), names(10_000), model="a1", kind="ivfpq")
     gallery.remove(names(5, 10))

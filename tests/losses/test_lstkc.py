@@ -191,6 +191,7 @@ def test_float32_stays_finite_with_repeated_images(labels, scale):
         assert gradient.isfinite().all()
 
 
+@pytest.mark.slow
 def test_gradients_and_none_for_teachers():
     labels = torch.tensor([0, 1, 0, 2, 1, 0])
     short, long = (draw(6, seed=seed).requires_grad_() for seed in (1, 2))

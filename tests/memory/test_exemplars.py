@@ -89,6 +89,7 @@ def test_the_selected_images_are_kept_in_their_order(selection: str) -> None:
         assert np.array_equal(memory.images[memory.labels == label], images[best])
 
 
+@pytest.mark.slow
 def test_the_identities_that_stay_are_a_fair_sample_of_all_seen() -> None:
     """Each of 20 identities in four tasks stays in about half of 400 memories with room for ten."""
     stays = np.zeros(20)
@@ -124,6 +125,7 @@ def test_only_the_chosen_images_are_looked_at() -> None:
     assert Counting.looked == 4
 
 
+@pytest.mark.slow
 @given(
     tasks=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=6),
     budget=st.integers(0, 60),

@@ -51,6 +51,7 @@ def test_without_a_memory_it_is_fine_tuning() -> None:
     assert learn(new("a_gem", exemplars=0), 2) == learn(new("er", exemplars=0), 2)
 
 
+@pytest.mark.slow
 def test_its_state_goes_on() -> None:
     method, other = new("a_gem", exemplars=9), new("a_gem", exemplars=9)
     learn(method, 2)

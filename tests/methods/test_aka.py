@@ -80,6 +80,7 @@ def test_weights() -> None:
     assert method.weights == {"triplet": 0.75, "plasticity": 0.25, "stability": 2.0, "distill": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "distillation_weight"), [("bot_ft", 0.0), ("lwf", 0.7)])
 def test_without_the_graph_it_is_its_base(name: str, distillation_weight: float) -> None:
     """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
@@ -109,6 +110,7 @@ def test_the_old_model_stays() -> None:
     assert not torch.equal(method.graph.vertices, vertices)
 
 
+@pytest.mark.slow
 def test_the_old_model_in_training_mode_as_in_the_official_code() -> None:
     method = in_second_task(teacher_in_training=True)
     (batch,) = batches(1, seed=9, first_class=4)

@@ -60,6 +60,7 @@ def test_lwf_keeps_the_old_softmax() -> None:
     assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_lwf_without_weight_is_bot_ft() -> None:
     base, method = (build_method(name, model(neck=True)) for name in ("bot_ft", "lwf"))
     method.weights["distill"] = 0.0

@@ -137,6 +137,7 @@ def test_co2l_distillation_can_take_the_place_of_prd() -> None:
     assert value == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_cclis_without_distillation() -> None:
     plain = learned(cclis(distillation="none"), 2)
     distilled = learned(cclis(distillation_weight=0.0), 2)
@@ -228,6 +229,7 @@ def test_batches_name_the_rows_of_exemplars() -> None:
     assert TaskBatches(images, alone, plain, epochs=1)[0].exemplars.tolist() == [-1] * 6
 
 
+@pytest.mark.slow
 def test_state_comes_back() -> None:
     """Within a task, and to the same exemplars at its end."""
     method, batch = in_second_task(exemplars=17)

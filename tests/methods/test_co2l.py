@@ -63,6 +63,7 @@ def test_exemplars_may_be_kept_for_the_probe_alone() -> None:
     assert co2l(exemplars=9).exemplar_share == 0
 
 
+@pytest.mark.slow
 def test_the_symmetric_form_is_plain_supcon_on_all_images() -> None:
     method, batch = in_second_task(asymmetric=False, distillation="none")
     value = method.loss(batch)["supcon"]
@@ -73,6 +74,7 @@ def test_the_symmetric_form_is_plain_supcon_on_all_images() -> None:
     assert value > asymmetric_supcon_loss(vectors, labels, range(4, 8), temperature=0.5)
 
 
+@pytest.mark.slow
 def test_the_contrastive_term_anchors_new_images_only() -> None:
     """Against loops over the official code's formula, anchors of the task and all 2n - 1 others in the softmax."""
     method, batch = in_second_task(temperature=0.4)
@@ -95,6 +97,7 @@ def test_the_contrastive_term_anchors_new_images_only() -> None:
     assert value == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distillation", ["ird", "seed", "embedding", "projection"])
 @pytest.mark.parametrize("in_training", [False, True])
 def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillation: str, in_training: bool) -> None:
@@ -120,6 +123,7 @@ def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillatio
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_co2l_without_distillation() -> None:
     plain = learned(co2l(distillation="none"), 2)
     distilled = learned(co2l(distillation_weight=0.0), 2)
@@ -172,6 +176,7 @@ def test_the_head_is_trained_and_retrieval_does_without() -> None:
     assert method.model.extract(np.zeros((1, 32, 16, 3), np.uint8)).shape == (1, method.model.dim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_training", [False, True])
 def test_state_comes_back(in_training: bool) -> None:
     method, batch = in_second_task(exemplars=7, teacher_in_training=in_training)

@@ -181,6 +181,7 @@ def test_nothing_is_learned_from_labels() -> None:
     assert learn(scoring(), stream) == learn(scoring(), changed)
 
 
+@pytest.mark.slow
 def test_images_that_were_learned_from_score_less_than_new_ones() -> None:
     method = scoring()
     (batch,) = segments(8)
@@ -246,6 +247,7 @@ def test_bad_options_are_named(options: dict[str, object]) -> None:
         scoring(**options)
 
 
+@pytest.mark.slow
 def test_the_recipe_and_its_strong_augmentation(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository)
     cfg = load_config(["configs/recipes/contrast_scoring.yaml"])

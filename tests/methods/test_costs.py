@@ -96,6 +96,7 @@ def test_methods_that_keep_nothing_say_so() -> None:
     assert method.stored(identities=4) == {"networks": 0, "domain": 0, "identity": 0, "templates": 0}
 
 
+@pytest.mark.slow
 def test_templates_of_all_identities_are_counted_for_one() -> None:
     for name in ("ida", "pass_proto"):
         method = build_method(name, model(neck=name == "pass_proto"))

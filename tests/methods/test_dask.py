@@ -48,6 +48,7 @@ def test_a_rehearser_learns_its_domain() -> None:
     assert errors[1] < 0.8 * errors[0]
 
 
+@pytest.mark.slow
 def test_terms() -> None:
     method = build_method("dask", model(), **SHORT)
     batch = begun(method, 1)
@@ -86,6 +87,7 @@ def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
     assert 0 < flip.sum() < 12 and rehearser.kernels.training
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_fused_fine_tuning() -> None:
     base = build_method("fused_ft", model())
     method = build_method("dask", model(), distillation_weight=0.0, rehearsal_weight=0.0)

@@ -9,6 +9,7 @@ from family import TASK, batches, model, train
 from lreid.methods import build_method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "name"), [({"alpha": 0.0, "beta": 1.0}, "dwopp"), ({"alpha": 1.0, "beta": -1.0}, "dwpp")]
 )

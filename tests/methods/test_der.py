@@ -9,6 +9,7 @@ from family import task_of
 from test_er import learn, new, segments
 
 
+@pytest.mark.slow
 def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logits() -> None:
     method = new("der", exemplars=12)
     history = learn(method, 2)
@@ -24,6 +25,7 @@ def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logi
     assert terms["logits"].item() == pytest.approx(sum(squares) / len(squares), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_fine_tuning() -> None:
     plain, weightless = learn(new("er", exemplars=0), 2), learn(new("der", exemplars=9, logit_weight=0.0), 2)
     assert [terms["incoming"] for terms in weightless] == [terms["incoming"] for terms in plain]

@@ -44,6 +44,7 @@ def softmax_of(method: DKP, features: torch.Tensor, batch: Batch) -> float:
     return F.cross_entropy(logits, batch.labels.repeat_interleave(7)).item()
 
 
+@pytest.mark.slow
 def test_terms() -> None:
     method = build_method("dkp", model())
     batch = begun(method, 1)
@@ -62,6 +63,7 @@ def test_terms() -> None:
     assert terms["transfer"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_terms_of_rehearsed_images() -> None:
     method = build_method("dkp_pp", model(), style_steps=2, style_batch=4)
     batch = begun(method, 1)
@@ -85,6 +87,7 @@ def test_terms_of_rehearsed_images() -> None:
     assert terms["distill_rehearsed"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_prototypes_are_those_of_the_last_task() -> None:
     method = build_method("dkp", model())
     learn(method, 2)
@@ -108,6 +111,7 @@ def test_the_head_of_deviations_is_fused_too() -> None:
     torch.testing.assert_close(method.network.state_dict()[name], 0.25 * new + 0.75 * old)
 
 
+@pytest.mark.slow
 def test_without_weight_prototypes_are_not_kept_and_nothing_else_changes() -> None:
     plain = build_method("dkp", model(), transfer_weight=0.0)
     first = learn(plain, 2)
@@ -127,6 +131,7 @@ def test_vectors_are_refused_in_one_line() -> None:
         build_method("dkp", Embedder(Vectors(), height=32, width=16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [0, 1])
 def test_state_comes_back(task: int) -> None:
     assert_comes_back(build_method("dkp", model()), build_method("dkp", model(seed=5)), task)

@@ -65,6 +65,7 @@ def test_it_learns_from_what_comes_in_and_then_from_stored_images_too(name: str)
     assert method.memory.nbytes == 10 * 32 * 16 * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["er", "er_ace"])
 def test_replay_without_weight_is_fine_tuning(name: str) -> None:
     """Without exemplars there is nothing to replay; ER-ACE is then a cross-entropy within each batch."""
@@ -189,6 +190,7 @@ def test_er_aml_takes_pairs_out_of_batch_and_memory(negatives: str) -> None:
     assert bool(old) == (negatives == "all")
 
 
+@pytest.mark.slow
 def test_mir_replays_what_a_virtual_step_spoils_most() -> None:
     method = new("mir", exemplars=20, candidates=15, replay=4, virtual_rate=0.5)
     learn(method, 3)
@@ -235,6 +237,7 @@ def test_der_pp_stores_the_logits_of_the_moment() -> None:
     assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_state_goes_on_with_the_same_replay() -> None:
     for name in NAMES:
         method = new(name, exemplars=9)
@@ -263,6 +266,7 @@ def test_bad_options(name: str, options: dict[str, object], message: str) -> Non
         new(name, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_domains_share_the_rows_of_the_classifier(name: str) -> None:
     """Labels of the second task are behind those of the first, for the memory; the classifier has four rows."""

@@ -71,6 +71,7 @@ def test_terms_match_the_loops(metric_loss: str, asymmetric: bool) -> None:
     assert terms["replay"].item() == pytest.approx(loops(features, labels, range(12, 20), everyone, 0.3), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_incoming_images_do_not_push_old_identities_in_the_asymmetric_form() -> None:
     """Its incoming term is that of fine-tuning on the batch; the symmetric one has old identities for negatives."""
     values = {}
@@ -92,6 +93,7 @@ def test_an_empty_memory_or_a_step_without_pairs_is_no_error() -> None:
     assert method.loss(batch)["incoming"].item() == 0
 
 
+@pytest.mark.slow
 def test_its_state_goes_on_with_the_same_replay() -> None:
     method = new(exemplars=9)
     learn(method, 2)

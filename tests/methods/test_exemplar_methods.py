@@ -44,6 +44,7 @@ def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None
     assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_lwf_without_distillation_is_bot_ft_with_exemplars_too() -> None:
     plain = learn(with_neck("bot_ft", exemplars=500), 3, exemplars=True)
     distilled = learn(with_neck("lwf", exemplars=500, distillation_weight=0.0), 3, exemplars=True)
@@ -63,6 +64,7 @@ class SigmoidFineTuning(BoTFineTuning):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [500, 0])
 def test_icarl_without_distillation_is_sigmoid_fine_tuning(budget: int) -> None:
     base = SigmoidFineTuning(model(neck=True), exemplars=budget)

@@ -123,6 +123,7 @@ def test_without_anything_it_is_bot_with_one_softmax_in_the_first_task() -> None
     same_parts(learn(base, 1), learn(method, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [0, 1])
 def test_state_comes_back(task: int) -> None:
     assert_comes_back(build_method("fused_ft", model()), build_method("fused_ft", model(seed=5)), task)

@@ -45,6 +45,7 @@ def seen(method: Method, task: int) -> None:
         method.end_step(batch)
 
 
+@pytest.mark.slow
 def test_it_trains_anew_on_what_is_stored() -> None:
     method = new("gdumb", exemplars=8, passes=40, rate=0.05)
     before = {name: value.clone() for name, value in method.model.state_dict().items()}

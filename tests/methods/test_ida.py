@@ -12,6 +12,7 @@ from lreid.losses import discriminant_alignment_loss
 from lreid.methods import build_method
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_dmml_ft() -> None:
     base, method = build_method("dmml_ft", model()), build_method("ida", model(), distillation_weight=0.0)
     plain, aligned = (learn(each, 3, exemplars=False) for each in (base, method))

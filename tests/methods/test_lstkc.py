@@ -50,6 +50,7 @@ def test_without_weight_it_is_fused_fine_tuning(name: str) -> None:
     same_parts(learn(base, 2), learn(method, 2))
 
 
+@pytest.mark.slow
 def test_lstkc_pp_has_one_teacher_and_then_two() -> None:
     method = build_method("lstkc_pp", model())
     batch = begun(method, 1)
@@ -82,6 +83,7 @@ def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
     assert not torch.allclose(fused, trained)
 
 
+@pytest.mark.slow
 def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
     method = build_method("lstkc_pp", model())
     begun(method, 2)
@@ -118,6 +120,7 @@ def test_images_without_cameras_are_their_own() -> None:
     assert method.self_retrieval(method.teacher, single) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [0, 1, 2])
 @pytest.mark.parametrize("name", ["lstkc", "lstkc_pp"])
 def test_state_comes_back(name: str, task: int) -> None:

@@ -39,6 +39,7 @@ def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: obje
     assert method.weights == {"distill": 0.7}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dwpp", "dwopp"])
 def test_without_weight_it_is_fine_tuning(name: str) -> None:
     """Step by step the same DMML values as DMML-FT with the same seed, over two tasks."""

@@ -97,6 +97,7 @@ def test_terms(rotate: bool) -> None:
     assert terms["prototypes"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_prototypes_and_radius() -> None:
     """Means of each task's own last features, from pixels; the radius is that of the first task for good."""
     method, prototypes, radii = pass_proto(), [], []
@@ -128,6 +129,7 @@ def test_prototypes_reach_the_classifier_alone() -> None:
     assert (rows > 0).all()  # old rows are held and new ones pushed away
 
 
+@pytest.mark.slow
 def test_without_weights_and_turns_it_is_bot_ft() -> None:
     """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
     torch.manual_seed(3)
@@ -140,6 +142,7 @@ def test_without_weights_and_turns_it_is_bot_ft() -> None:
     assert {"prototypes", "distill"} <= set(history[-1])
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_bot_ft_on_turned_images() -> None:
     plain = learn(build_method("bot_ft", model(neck=True)), 2, turns=4)
     history = learn(pass_proto(prototype_weight=0.0, distillation_weight=0.0), 2)
@@ -151,6 +154,7 @@ def test_the_first_task_has_nothing_to_hold() -> None:
     assert all(set(terms) == {"softmax", "triplet"} for terms in learn(pass_proto(), 1))
 
 
+@pytest.mark.slow
 def test_the_old_model_and_the_prototypes_stay() -> None:
     method = pass_proto()
     learn(method, 1)
@@ -164,6 +168,7 @@ def test_the_old_model_and_the_prototypes_stay() -> None:
         assert torch.equal(value, kept[name]), name
 
 
+@pytest.mark.slow
 def test_state_comes_back() -> None:
     method, other = in_second_task(), pass_proto(seed=5)
     file = io.BytesIO()

@@ -83,6 +83,7 @@ def test_who_learns_from_which_term() -> None:
         assert moved == [name in networks, name in samplers], name
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_lwf() -> None:
     base = build_method("lwf", model(neck=True))
     none = ("patch_weight", "relation_weight", "confidence_weight", "diversity_weight")
@@ -97,6 +98,7 @@ def test_the_sampler_has_a_rate_of_its_own() -> None:
     assert {id(each) for each in sampler["params"]} == {id(each) for each in method.sampler.parameters()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [0, 1])
 def test_state_comes_back(task: int) -> None:
     assert_comes_back(build_method("patch_kd", model(neck=True)), build_method("patch_kd", model(5, neck=True)), task)

@@ -19,6 +19,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder, backbones, build_backbone, register_backbone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dim", "shape"),
     [
@@ -37,6 +38,7 @@ def test_the_last_stage_has_no_stride(name: str, dim: int, shape: tuple[int, int
     assert network.dim == dim and maps.shape == (2, dim, *shape)  # 1/8 for the small one, 1/16 for the others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_plain_torchvision_weights_load(tmp_path: Path, name: str) -> None:
     source = torchvision.models.get_model(name)
@@ -45,6 +47,7 @@ def test_plain_torchvision_weights_load(tmp_path: Path, name: str) -> None:
     assert torch.equal(network.resnet.layer4[1].conv1.weight, source.layer4[1].conv1.weight)
 
 
+@pytest.mark.slow
 def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
     source = torchvision.models.resnet50().eval()
     network = build_backbone("resnet50")
@@ -57,6 +60,7 @@ def test_the_same_features_as_torchvision_but_for_the_stride() -> None:
         torch.testing.assert_close(network(images).mean((2, 3)), source(images))
 
 
+@pytest.mark.slow
 def test_weights_of_a_whole_network_load_without_the_last_stage(tmp_path: Path) -> None:
     source = torchvision.models.resnet50()
     torch.save(source.state_dict(), tmp_path / "weights.pth")
@@ -68,6 +72,7 @@ def test_weights_of_a_whole_network_load_without_the_last_stage(tmp_path: Path) 
         torch.testing.assert_close(network(images), expected)
 
 
+@pytest.mark.slow
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(torchvision.models.resnet34().state_dict(), tmp_path / "r34.pth")
     with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*take the backbone that"):
@@ -262,6 +267,7 @@ def test_a_network_of_ones_own_needs_no_name(tmp_path: Path) -> None:
         Embedder(nn.Flatten())
 
 
+@pytest.mark.slow
 def test_a_published_osnet_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of torchreid's layout: prefixed, with a classifier of its people and a Rank-1 of numpy."""
     pytest.importorskip("torchreid", reason="torchreid is not installed")

@@ -82,6 +82,7 @@ def halves(network: nn.Module) -> list[str]:
     return [name for name, module in network.named_modules() if isinstance(module, HalfInstanceNorm)]
 
 
+@pytest.mark.slow
 def test_where_ibn_net_has_them_in_resnet_50() -> None:
     network = build_backbone("resnet50", norm="ibn_a")
     blocks = {1: 3, 2: 4, 3: 6}
@@ -206,6 +207,7 @@ def test_weights_of_a_plain_network_come_into_the_halves(tmp_path: Path) -> None
         assert torch.equal(network.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["batch+stem", "ibn_a", "ibn_b"])
 def test_weights_of_a_network_with_such_norms_load_into_one(norm: str, tmp_path: Path) -> None:
     source = uneven(build_backbone("resnet18", norm=norm)).float()

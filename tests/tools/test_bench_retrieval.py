@@ -22,6 +22,7 @@ def bench() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_contestants_agree(bench: ModuleType) -> None:
     problem = bench.random_problem(bench.SMALL, bench.SMALL.separations[0])
     figures = {name: run(*problem) for name, run in bench.RUN.items() if name in ("evaluate", "argsort")}

@@ -38,6 +38,7 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
         assert told.count("\n") == 1 and not (world / "m").exists()
 
 
+@pytest.mark.slow
 def test_torch_format(tool: Callable[..., int], world: Path) -> None:
     assert tool("export.py", "model.pt", "--out", "model.pt2", "--format", "torch") == 0
     assert (world / "model.pt2").stat().st_size > 4e6

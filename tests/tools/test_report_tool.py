@@ -124,6 +124,7 @@ def test_what_is_no_run_is_told(
     assert "start again; training goes on with --resume" in capsys.readouterr().err  # this tool does not
 
 
+@pytest.mark.slow
 def test_images_are_of_the_first_seed(
     tool: Callable[..., int], folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

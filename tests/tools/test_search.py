@@ -28,6 +28,7 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
     assert text.count(" for 50 % false accepts\n") == 8 and (world / "found" / "matches.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["file", "milvus"])
 def test_a_gallery_moves_and_is_narrowed(
     tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str], engine: str

@@ -175,7 +175,7 @@ def test_leavings_of_another_file_do_no_harm(server: Server, file: Path, size: i
         (["500"] * 3, 3, "500 Internal Server Error"),
         (["corrupt"] * 3, 3, "its SHA-256 is not the one that is known"),
         (["a page"], 1, f"gives 25 bytes, not {len(CONTENT)}: another file"),
-        (["stall"] * 3, 3, "stalled"),
+        pytest.param(["stall"] * 3, 3, "stalled", marks=pytest.mark.slow),
         (["no answer"] * 3, 3, "Remote end closed connection without response"),
     ],
 )

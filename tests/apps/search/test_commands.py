@@ -72,6 +72,7 @@ def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery:
     assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "image not found" not in page
 
 
+@pytest.mark.slow
 def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Path) -> None:
     """The threshold is that of the best scores which the labelled images reach without their own identity."""
     told = search.calibrate(
@@ -270,6 +271,7 @@ def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path)
     assert "left over" not in NamedGallery.load(gallery).identities.values()
 
 
+@pytest.mark.slow
 def test_the_adapted_normalisation_travels_with_the_gallery(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +331,7 @@ def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_
         search.query(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True, device="cpu")
 
 
+@pytest.mark.slow
 def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path: Path) -> None:
     """What EVAL.FLIP is in the checkpoint that a gallery is built with holds for all its images and queries."""
     file, checkpoint = tmp_path / "g", write_checkpoint(tmp_path / "flips.pt", EVAL__FLIP=True)
@@ -350,6 +353,7 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
     assert search.describe(file)["threshold"] == "none; see calibrate"
 
 
+@pytest.mark.slow
 def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "other.pt", seed=1)
     query, before = sorted((world / "query").iterdir())[0], gallery.read_bytes()

@@ -67,6 +67,7 @@ def rows(gallery: Gallery) -> set[tuple]:
     return set(zip(labels.paths, labels.ids, labels.cams, labels.times, strict=True))
 
 
+@pytest.mark.slow
 def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
     where, query = new_place("g"), sorted((world / "images").iterdir())[0]
     build(where, world)
@@ -86,6 +87,7 @@ def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
         found(cameras=["1] or 1==1"])
 
 
+@pytest.mark.slow
 def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_path):
     where = new_place("g")
     old = build(where, world)
@@ -130,6 +132,7 @@ def test_what_goes_wrong_after_the_switch_is_told_as_done(world, new_place, monk
     assert roll_back(where) == fingerprint(load_model(world / "old.pt"))
 
 
+@pytest.mark.slow
 def test_removing_everywhere_reaches_all_versions(world, new_place):
     where = new_place("g")
     old = build(where, world)
@@ -300,6 +303,7 @@ def test_faulty_times_are_told(world, tmp_path):
         search.list_images([tmp_path / "index.csv"], "gallery")
 
 
+@pytest.mark.slow
 def test_a_gallery_moves_to_another_model_without_its_images(world, tmp_path, monkeypatch):
     source, target = str(tmp_path / "old"), str(tmp_path / "new")
     build(source, world)

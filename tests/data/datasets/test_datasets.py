@@ -190,6 +190,7 @@ NAMES = {  # of files with one folder a split
 SHOTS = st.sets(st.tuples(st.integers(1, 9999), st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from(sorted(NAMES)), train=SHOTS, test=SHOTS, junk=SHOTS, distractors=SHOTS)
 def test_junk_is_dropped_distractors_stay_and_labels_ascend(name, train, test, junk, distractors):
     """Whatever people, cameras and shots there are, and in whatever order the file system tells them."""

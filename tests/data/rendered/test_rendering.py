@@ -158,6 +158,7 @@ def test_a_data_set_that_loads(renderer: Renderer, home: Path, tmp_path: Path) -
     assert json.loads((tmp_path / "people" / "render.json").read_text()) == SMALL | {"cameras": 4, "seed": 0}
 
 
+@pytest.mark.slow
 def test_more_of_everything_leaves_what_was_before(renderer: Renderer, home: Path, tmp_path: Path) -> None:
     render(tmp_path / "few", home, **SMALL)
     render(tmp_path / "again", home, **SMALL)
