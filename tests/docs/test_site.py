@@ -27,6 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
     sources = {page.stem for page in (REPOSITORY / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
     made = {page.stem for page in site.glob("*.html")}
@@ -43,6 +44,7 @@ def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
         assert not re.findall(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//", text), page
 
 
+@pytest.mark.slow
 def test_code_has_colours(site: Path) -> None:
     text = (site / "extending.html").read_text(encoding="utf-8")
     assert re.search(r'<span class="k">class</span> *(<span class="w"> </span>)?<span class="nc">StayNear</span>', text)
@@ -55,6 +57,7 @@ def test_code_has_colours(site: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.slow
 def test_nothing_is_cut_off_and_code_can_be_copied(site: Path, wide: int) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
     with playwright.sync_playwright() as driver:

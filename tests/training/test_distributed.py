@@ -180,10 +180,10 @@ def test_a_signal_to_one_process_ends_all_within_a_few_steps(tmp_path: Path) -> 
 
 
 DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
-OTHERS = [*(name for name in DIVISIBLE if name != "dwopp"), "bot_ft_plus"]  # all slow
 
 
-@pytest.mark.parametrize("name", ["dwopp", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*DIVISIBLE, "bot_ft_plus"])
 @pytest.mark.usefixtures("double")
 def test_switches_are_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Drift, and gradients of stored and of incoming images, of which each process has looked at its own share."""

@@ -125,7 +125,7 @@ def _umask() -> int:
         ([HALF], [0, HALF]),
         ([HALF, HALF + 7], [0, HALF, HALF + 7]),
         (["no length"], [0, HALF]),
-        (["stall"], [0, HALF]),
+        pytest.param(["stall"], [0, HALF], marks=pytest.mark.slow),
         ([HALF, "from the start"], [0, HALF]),  # no Range at this server
         ([0, "no answer"], [0, 0, 0]),
         (["500", "500"], [0, 0, 0]),
