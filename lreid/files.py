@@ -301,11 +301,24 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
     except Exception as error:  # torch reports damage in a dozen ways
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path}: cannot be loaded as tensors: damaged or of another kind ({reason})") from None
+        raise InputError(
+            f"{path}: cannot be loaded as tensors: damaged or of another kind ({_reason(error)})"
+        ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
     return content
+
+
+def _reason(error: Exception) -> str:
+    """Why torch did not load a file, in a line. It advises to have the file's code run (``weights_only=False``)."""
+    text = str(error).strip()
+    if "weights_only" not in text:
+        return text.splitlines()[0] if text else type(error).__name__
+    named = re.search(r"GLOBAL (\S+)", text)
+    return (
+        f"it holds {named[1] if named else 'something'} beside tensors and plain values, which might run code and is "
+        "not read; save the state_dict() alone where it was made"
+    )
 
 
 def _compare_checksums(path: str | Path) -> None:

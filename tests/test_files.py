@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import filelock
+import numpy as np
 import pytest
 import torch
 from power_cuts import Disk
@@ -238,6 +240,23 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="evil.pt: cannot be loaded as tensors"):
         read_tensors(tmp_path / "evil.pt")
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("write", "named"),
+    [
+        (lambda path: torch.save(torch.nn.Linear(2, 2), path), "torch.nn.modules.linear.Linear"),
+        (lambda path: torch.save({"best": np.float64(0.9)}, path), r"numpy\S+scalar"),
+        (lambda path: path.write_bytes(pickle.dumps({"model": Evil(path)})), "something"),
+    ],
+    ids=["module", "scalar", "pickle"],
+)
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_nobody_is_advised_to_run_the_code_of_a_file(tmp_path: Path, write: Callable[[Path], None], named: str) -> None:
+    write(tmp_path / "odd.pt")
+    with pytest.raises(InputError, match=rf"odd.pt: cannot .* \(it holds {named} beside .* not read; save the") as told:
+        read_tensors(tmp_path / "odd.pt")
+    assert not re.search(r"weights.only|still be loaded|\n|\x1b", str(told.value), re.IGNORECASE)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 1000])
