@@ -37,3 +37,9 @@ def test_the_page_of_data_sets_is_what_the_code_knows(repository: Path) -> None:
     assert page == written, "run: python docs/datasets_page.py"
     assert all(f"\n| `{name}` |" in page and spec.source in page for name, spec in specs().items())
     assert "| `viper` | 316 / 632 | 316 / 316 | 316 / 316 | 2 | 20 |" in page
+
+
+def test_files_of_tracks_are_named_where_data_goes(repository: Path) -> None:
+    for page in ("docs/datasets.md", "datasets/README.md"):
+        text = (repository / page).read_text(encoding="utf-8")
+        assert all(file in text for file in specs()["veri776_tracks"].layout.files)

@@ -3,7 +3,8 @@
     datasets/veri/
     ├── image_train/    0001_c001_00016450_0.jpg …   (37778 images)
     ├── image_query/    0002_c002_00030600_0.jpg …   (1678)
-    └── image_test/     0002_c003_00084340_0.jpg …   (11579)
+    ├── image_test/     0002_c003_00084340_0.jpg …   (11579)
+    └── test_track.txt  for `veri776_tracks`: a line a track, its name and its images
 
 `veri776` is scored image by image, `veri776_tracks` as the authors do it: the tracks of `test_track.txt` are ranked.
 """
