@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from processes import PATIENCE
 
 from lreid.apps.options import load_run_config
 from lreid.config import check_values
@@ -57,7 +63,8 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
 @pytest.mark.slow
 def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
     """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
-    lines = [line for block in blocks(pages["docs/papers.md"].replace("\\\n", ""), "") for line in block.splitlines()]
+    text = (pages["docs/papers.md"] + pages["docs/pains.md"]).replace("\\\n", "")
+    lines = [line for block in blocks(text, "") for line in block.splitlines()]
     found = [shlex.split(line)[2:] for line in lines if line.startswith("python tools/")]
     assert len(found) > 25
     for words in found:
@@ -101,6 +108,35 @@ def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     assert right >= 9  # of twelve; one by chance
     html = Path("matches/matches.html").read_text()
     assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
+
+
+@pytest.mark.slow
+def test_the_steps_for_own_images_run_on_their_example(
+    pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty people, of whom every second one is trained on: four in each of five tasks."""
+    steps = pages["docs/custom_data.md"].split("## Step by step")[1].split("\n## ")[0]
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    for person in range(40):
+        folder = Path("shop", f"person-{person:02d}")
+        folder.mkdir(parents=True)
+        for shot in range(3):
+            pixels = generator.integers(0, 256, (8, 4, 3), np.uint8)
+            Image.fromarray(pixels).resize((16, 32)).save(folder / f"{shot:04d}.jpg")
+    Path("index.py").write_text(blocks(steps, "python")[0], encoding="utf-8")
+    listing, checking, training = (line.split()[1:] for line in re.findall(r"^    (python .*)$", steps, re.M))
+    subprocess.run([sys.executable, *listing], check=True, timeout=PATIENCE)
+    assert "20 / 60" in typed(*checking) and Path("shop.html").exists()
+    typed(*training, "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
+    assert len(json.loads(Path("runs/shop/results.json").read_text())["tasks"]) == 5
+    assert Path("runs/shop/report.html").exists()
+    (own,) = re.findall(r"^    _BASE_.*\n(?:    \w.*\n)+", steps, re.M)
+    Path("shop.yaml").write_text(textwrap.dedent(own), encoding="utf-8")
+    for method in ("dwopp", "lwf"):
+        cfg = load_run_config(["shop.yaml"], ["METHOD.NAME", method])
+        check_values(cfg)
+        assert (cfg.MODEL.BACKBONE, cfg.BENCHMARK.TASKS_PER_DATASET) == ("resnet50", 5)
 
 
 @pytest.mark.parametrize("page", ["docs/concepts.md", "docs/protocol.md"])

@@ -53,6 +53,16 @@ def test_every_test_that_a_page_names_exists(repository: Path, pages: dict[str, 
             assert not test or test in defined(repository / "tests" / file), (file, test)
 
 
+def test_every_pain_has_its_tests_or_is_told(pages: dict[str, str]) -> None:
+    """That these tests exist is checked above, as on every page."""
+    start, *pains = re.split(r"^## ", pages["docs/pains.md"], flags=re.MULTILINE)
+    assert [int(pain.split()[0]) for pain in pains] == list(range(1, 26))
+    assert all(re.search(r"^`tests/[\w/]+\.py::\w+`", pain, re.MULTILINE) for pain in pains)
+    lacking = {pain.split()[0] for pain in pains if re.search(r"\*\*(?:In\s+part|Not\s+answered)\.\*\*", pain)}
+    assert set(re.findall(r"\[(\d+)\]\(#", start)) == lacking
+    assert "Nineteen are answered" in start and len(lacking) == 25 - 19
+
+
 def test_every_key_that_a_page_names_exists(pages: dict[str, str]) -> None:
     options = {f"METHOD.{key.upper()}" for name in method_names() for key in method_defaults(method_class(name))}
     known = {key for key, _ in leaves(default_config())} | options | PLANNED
