@@ -15,7 +15,7 @@ from lreid.config import CONFIGS, FREE_KEYS, differing_keys, leaves, load_config
 
 def command_of(cfg: CfgNode) -> str:
     """The command that trains what a config describes, from the top of the source tree."""
-    cfg, values = with_method_defaults(cfg), dict(leaves(with_method_defaults(cfg)))
+    values = dict(leaves(with_method_defaults(cfg)))
     words = ["python", "tools/train.py"]
     for file in _files(cfg):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
@@ -27,12 +27,12 @@ def command_of(cfg: CfgNode) -> str:
 def changed_by(cfg: CfgNode) -> dict[str, Any]:
     """By key what the files of benchmark and method set, or None, where a config has another value.
 
-    Neither the seed is among them nor where and how often a run works.
+    Neither the seed is among them nor where and how often a run works, nor options of another method than the config's.
     """
     cfg = with_method_defaults(cfg)
     base = with_method_defaults(load_config(_files(cfg)))
-    values = dict(leaves(base))
-    return {key: values.get(key) for key in differing_keys(cfg, base) if key not in FREE_KEYS and key != "SEED"}
+    own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
+    return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
 
 
 def _files(cfg: CfgNode) -> list[Path]:

@@ -111,9 +111,10 @@ def test_keys_that_are_younger_than_a_run_stand_at_their_defaults(tmp_path: Path
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the runs that were made; within this process, which saves importing torch again."""
     folders = []
+    process = sweep_module.subprocess.Popen
 
     class Here(contextlib.nullcontext):
-        def __init__(self, command: list[str], **_: Any) -> None:
+        def __init__(self, command: list[str]) -> None:
             super().__init__(self)
             folders.append(Path(command[command.index("--out") + 1]).name)
             assert command[:4] == [sys.executable, "-m", "lreid", "train"]
@@ -125,7 +126,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def communicate(self) -> tuple[None, str]:
             return None, self.told.getvalue()
 
-    monkeypatch.setattr(sweep_module.subprocess, "Popen", Here)
+    def started(command: list[str], **options: Any) -> Any:
+        return Here(command) if command[0] == sys.executable else process(command, **options)  # git
+
+    monkeypatch.setattr(sweep_module.subprocess, "Popen", started)
     return folders
 
 

@@ -97,7 +97,7 @@ def test_the_card_says_what_it_is(boxmot: Path) -> None:
     for told in (
         "# mine\n",
         "for boxmot",
-        "`runs/x/task-01.pt`",
+        "`task-01.pt`",
         "small, 32 x 16 pixels",
         "mean 0.4 0.5 0.6",
         "dwopp on synth",

@@ -57,7 +57,7 @@ def test_every_method(on_cuda: Callable[..., str], group: int, tmp_path: Path) -
         found: dict[str, Any] = json.loads(line)
         name = found["method"]
         assert found["different"] == [], name
-        assert {task: len(steps) for task, steps in found["waits"].items()} == {"0": 4, "1": 4}
+        assert found["waits"].keys() == {"0", "1"} and min(len(steps) for steps in found["waits"].values()) >= 4, name
         for task, steps in found["waits"].items():
             for waits in steps:
                 assert sum(waits.values()) <= WAITS.get(name, 0), f"{name}, task {task}: {waits}"
