@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from checkpoints import write_world
+from layout import WIDTHS, faults_of
+from packaging.requirements import Requirement
 from tiny import TINY
 
 import lreid
 
 pytestmark = pytest.mark.slow
+REPOSITORY = Path(lreid.__file__).parents[1]
+CHROMIUM = shutil.which("chromium")
 MODEL = "zoo:dwopp-synthetic-10"
 ARGUMENTS = [
     str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
@@ -32,22 +39,76 @@ def call(*command: object, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed package, beside the packages of this environment."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made of the source distribution, so that whatever this lacks is missed."""
     top = tmp_path_factory.mktemp("package")
     source = top / "source"
     source.mkdir()
-    repository = Path(lreid.__file__).parents[1]
     for name in ("lreid", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(repository / name, source / name, symlinks=True, ignore=ignored)
+        shutil.copytree(REPOSITORY / name, source / name, symlinks=True, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(repository / name, source)
+        shutil.copy(REPOSITORY / name, source)
     call(sys.executable, "setup.py", "-q", "sdist", cwd=source)
     (archive,) = (source / "dist").glob("*.tar.gz")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    call(*pip, "--target", top / "site", archive, cwd=top)
-    return top / "site"
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    call(*pip, "--wheel-dir", top, archive, cwd=top)
+    (made,) = top.glob("lreid-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path) -> Path:
+    """A folder with the installed package, beside the packages of this environment."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    call(*pip, "--target", wheel.parent / "site", wheel, cwd=wheel.parent)
+    return wheel.parent / "site"
+
+
+def brought(own: metadata.Distribution, extras: set[str]) -> set[Path]:
+    """What ``pip install lreid[EXTRAS]`` puts beside lreid, where it lies in this environment."""
+    waiting, seen, found = [(own, extras)], set(), set()
+    while waiting:
+        package, chosen = waiting.pop()
+        for text in package.requires or ():
+            wanted = Requirement(text)
+            asked = wanted.marker is None or any(wanted.marker.evaluate({"extra": each}) for each in {"", *chosen})
+            if not asked or (key := f"{wanted.name}{sorted(wanted.extras)}") in seen:
+                continue
+            seen.add(key)
+            other = metadata.distribution(wanted.name)
+            waiting.append((other, wanted.extras))
+            tops = {file.parts[0] for file in other.files or ()} - {"..", "__pycache__"}
+            found |= {Path(str(other.locate_file(top))) for top in tops}
+    return found
+
+
+@pytest.fixture(scope="module")
+def visited(wheel: Path, site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder in which somebody typed what the README says of a new environment, and what each command printed.
+
+    The packages that the wheel asks for are links to those of this environment, and there are no others.
+    """
+    top = tmp_path_factory.mktemp("fresh")
+    venv.create(top / "fresh", with_pip=False)
+    python = top / "fresh" / "bin" / "python"
+    call(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=top)
+    packages = top / "fresh" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (own,) = metadata.distributions(name="lreid", path=[str(site)])
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8").split("## With the wheel alone")[1].split("\n## ")[0]
+    extras = set(re.search(r"whl\)\[([\w,]+)\]", page)[1].split(","))
+    if any(each.name == "faiss-gpu" for each in metadata.distributions()):  # the other build of the same module
+        extras = extras - {"cpu"} | {"gpu"}
+    for package in brought(own, extras):
+        if package.exists() and not (packages / package.name).exists():
+            (packages / package.name).symlink_to(package)
+    quickstart = (REPOSITORY / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    (top / "draw.py").write_text(re.search(r"```python\n(.*?)```", quickstart, re.S)[1], encoding="utf-8")
+    call(python, "draw.py", cwd=top, PYTHONPATH="")
+    place = call(python, "-c", "import lreid; print(lreid.__file__)", cwd=top, PYTHONPATH="").strip()
+    assert Path(place).is_relative_to(packages)
+    commands = re.findall(r"^```\n(.*?)^```$", page, re.S | re.M)[1].splitlines()
+    return top, [call(python.parent / "lreid", *line.split()[1:], cwd=top, PYTHONPATH="") for line in commands]
 
 
 @pytest.fixture
@@ -93,3 +154,31 @@ def test_a_gallery_is_built_and_searched(installed: Callable[..., str], tmp_path
     assert installed("search", "build", "people.gallery", "g", "--checkpoint", MODEL).startswith("people.gallery: ")
     assert "nearest: " in installed("search", "query", "people.gallery", "q")
     assert (tmp_path / "matches" / "matches.html").exists()
+
+
+def test_in_a_new_environment_three_commands_answer_and_one_trains(visited: tuple[Path, list[str]]) -> None:
+    folder, (shown, built, answered, trained) = visited
+    assert "start of training" in shown and built == "people.gallery: 24 images, 12 identities\n"
+    assert len(re.findall(r"^my/new/person-\d+/0.png: nearest: person-", answered, re.M)) == 12
+    answers = json.loads((folder / "matches" / "matches.json").read_text())["queries"]
+    assert sum(each["identity"] == Path(each["image"]).parent.name for each in answers) > 6  # one by chance
+    assert "zoo:people-small" in trained
+    run = json.loads((folder / "runs" / "images-dwopp-seed0" / "results.json").read_text())
+    assert run["method"] == "dwopp" and run["mAP"][0][0] > 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_what_they_wrote_opens_in_a_browser(visited: tuple[Path, list[str]]) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for wide in WIDTHS.values():
+            page = browser.new_page(viewport={"width": wide, "height": 844})
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            for file, told in (("runs/images-dwopp-seed0/report.html", "dwopp"), ("matches/matches.html", "person-0")):
+                page.goto((visited[0] / file).as_uri())
+                assert told in page.inner_text("body") and faults_of(page) == [], (file, wide)
+        browser.close()
+    assert complaints == []
