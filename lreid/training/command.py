@@ -46,13 +46,8 @@ def commit() -> str | None:
     tree = Path(__file__).parents[2]
     if not (tree / ".git").exists():
         return None
+    describe = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=, with changes"]
     try:
-        found, changes = (
-            subprocess.run(
-                ["git", "-C", str(tree), *words], capture_output=True, text=True, timeout=10, check=True
-            ).stdout
-            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
-        )
+        return subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # no git here, or a tree of somebody else
         return None
-    return found.strip() + (", with changes" if changes else "")
