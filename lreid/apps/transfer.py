@@ -19,7 +19,6 @@ from lreid.models import FeatureTransfer
 WEIGHTS = (100.0, 1.0, 0.0005)  # of alignment, relations and direction in Bi-C2R's code
 STEPS, BATCH, RATE = 1000, 64, 0.008
 FEWEST = 8
-SHARE = 0.25  # of a mapped feature in what a gallery gets, where nothing else is asked for
 
 
 def learn_transfer(

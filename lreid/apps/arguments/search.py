@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+SHARE = 0.25  # of a mapped feature in what a gallery gets, where nothing else is asked for
 KINDS = ("flat", "hnsw", "ivfpq")  # those of lreid.retrieval.index, which loads torch
 
 
@@ -125,7 +126,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "not read",
     )
     migrate.add_argument(
-        "--share", type=float, default=0.25, metavar="S", help="of the mapped feature in the new one (default: 0.25)"
+        "--share",
+        type=float,
+        default=SHARE,
+        metavar="S",
+        help="of the mapped feature in the new one (default: %(default)s)",
     )
     migrate.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
 

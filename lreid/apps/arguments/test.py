@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from lreid.apps.arguments.search import SHARE
 from lreid.apps.cli import add_config
 
 
@@ -51,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--transfer",
         type=float,
         nargs="?",
-        const=0.25,
+        const=SHARE,
         metavar="SHARE",
         help="with --cross-model, of a run folder: also earlier galleries, mapped to later models by a map that is "
-        "learned of each new task's training images; SHARE of the mapped feature, the rest is the old one (0.25)",
+        "learned of each new task's training images; SHARE of the mapped feature, the rest is the old one (%(const)s)",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images of the page")

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from lreid.apps.arguments.search import SHARE
 from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import OwnImage, number_names, paths_of, read_images, read_records, require_some
-from lreid.apps.transfer import SHARE, learn_transfer
+from lreid.apps.transfer import learn_transfer
 from lreid.data.records import Record
 from lreid.devices import pick_device
 from lreid.errors import InputError
