@@ -260,60 +260,51 @@ class Renderer:
         Returns:
             (H, W, 3) uint8, RGB, :data:`OVERSAMPLED` times as high, in the shape of the renderer's images.
         """
-        with self._gl:
-            return self._draw(camera, people, window, obstacles, height)
-
-    def _draw(
-        self,
-        camera: Camera,
-        people: list[Standing],
-        window: tuple[float, float, float, float],
-        obstacles: tuple[Box, ...],
-        height: int,
-    ) -> np.ndarray:
-        gl, first = self._gl, people[0]
-        to_screen = _projection(window) @ looking(camera, first.at)
-        to_light = _light_view(camera, first.at)
-        gl.enable(gl.DEPTH_TEST)
-        self._shadow_canvas.use()
-        self._shadow_canvas.clear(depth=1.0)
-        for person in people:
-            self._pose(self._shadows, person, to_light)
-            for part in person.subject.parts:
-                part.shadow.render()
-        width, height = (round(side * min(1, height / self.height)) for side in self._largest)
-        self._canvas.use()
-        self._canvas.viewport = (0, 0, width, height)
-        self._canvas.clear(*_seen(camera, camera.backdrop), 1.0)
-        self._shade.use(1)
-        self._surfaces.use(2)
-        common: dict[str, Any] = {
-            **{
-                name: getattr(camera, name) for name in ("sun", "light", "sky", "gain", "contrast", "saturation", "eye")
-            },
-            "earth": camera.ground,
-            "shade": 1,
-            "backdrop": camera.backdrop,
-            "surfaces": 2,
-        }
-        for program in (self._people, self._boxes):
-            for name, value in common.items():
-                if name in program:
-                    program[name].value = value
-            program["to_light"].write(_bytes(to_light))
-            program["to_screen"].write(_bytes(to_screen))
-        for person in people:  # first, so that nothing is shaded behind them
-            self._pose(self._people, person, to_screen)
-            for part in person.subject.parts:
-                for name, value in part.values.items():
-                    self._people[name].value = value
-                part.texture.use(0)
-                part.array.render()
-        if obstacles:
-            self._box_array(obstacles).render()
-        self._scene(camera).render()
-        pixels = np.frombuffer(self._canvas.read((0, 0, width, height), components=3, alignment=1), np.uint8)
-        return pixels.reshape(height, width, 3)[::-1].copy()
+        with self._gl as gl:
+            first = people[0]
+            to_screen = _projection(window) @ looking(camera, first.at)
+            to_light = _light_view(camera, first.at)
+            gl.enable(gl.DEPTH_TEST)
+            self._shadow_canvas.use()
+            self._shadow_canvas.clear(depth=1.0)
+            for person in people:
+                self._pose(self._shadows, person, to_light)
+                for part in person.subject.parts:
+                    part.shadow.render()
+            width, height = (round(side * min(1, height / self.height)) for side in self._largest)
+            self._canvas.use()
+            self._canvas.viewport = (0, 0, width, height)
+            self._canvas.clear(*_seen(camera, camera.backdrop), 1.0)
+            self._shade.use(1)
+            self._surfaces.use(2)
+            common: dict[str, Any] = {
+                **{
+                    name: getattr(camera, name)
+                    for name in ("sun", "light", "sky", "gain", "contrast", "saturation", "eye")
+                },
+                "earth": camera.ground,
+                "shade": 1,
+                "backdrop": camera.backdrop,
+                "surfaces": 2,
+            }
+            for program in (self._people, self._boxes):
+                for name, value in common.items():
+                    if name in program:
+                        program[name].value = value
+                program["to_light"].write(_bytes(to_light))
+                program["to_screen"].write(_bytes(to_screen))
+            for person in people:  # first, so that nothing is shaded behind them
+                self._pose(self._people, person, to_screen)
+                for part in person.subject.parts:
+                    for name, value in part.values.items():
+                        self._people[name].value = value
+                    part.texture.use(0)
+                    part.array.render()
+            if obstacles:
+                self._box_array(obstacles).render()
+            self._scene(camera).render()
+            pixels = np.frombuffer(self._canvas.read((0, 0, width, height), components=3, alignment=1), np.uint8)
+            return pixels.reshape(height, width, 3)[::-1].copy()
 
     def _pose(self, program: Any, person: Standing, to_screen: np.ndarray) -> None:
         program["bones"].write(person.moves.astype(np.float32).tobytes())
