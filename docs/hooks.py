@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from markdown.extensions.toc import slugify
 from mkdocs.structure.files import File, Files
 from pygments.formatters import HtmlFormatter
 
@@ -39,7 +40,18 @@ td code, td a { white-space: nowrap; }
 img { max-width: 100%; }
 @media (max-width: 640px) { .code pre { padding-top: 32px; } }
 """
+BEFORE_DIGIT = re.compile(r"(\]\([^():\s]*#)(?=\d)")  # the end of a link to a heading that begins with a digit
 INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
+
+
+def on_config(config: Any) -> None:
+    """Has no name of a heading begin with a digit: the theme takes it for a selector of CSS, which does not either."""
+    config.mdx_configs["toc"] = (config.mdx_configs.get("toc") or {}) | {"slugify": _anchor}
+
+
+def _anchor(title: str, separator: str) -> str:
+    name = slugify(title, separator)
+    return f"_{name}" if name[:1].isdigit() else name
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -88,7 +100,7 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     def included(line: re.Match[str]) -> str:
         return f"```python\n{(REPOSITORY / line[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
-    return FENCE.sub(_named, INCLUDE.sub(included, LINK.sub(turned, markdown)))
+    return FENCE.sub(_named, INCLUDE.sub(included, BEFORE_DIGIT.sub(r"\1_", LINK.sub(turned, markdown))))
 
 
 def on_page_content(html: str, **_: Any) -> str:
