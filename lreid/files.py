@@ -300,6 +300,8 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
+    except InputError:
+        raise
     except Exception as error:  # torch reports damage in a dozen ways
         raise InputError(
             f"{path}: cannot be loaded as tensors: damaged or of another kind ({_reason(error)})"
@@ -325,6 +327,11 @@ def _compare_checksums(path: str | Path) -> None:
     if not zipfile.is_zipfile(path):  # cut short, or in the format of torch before 1.6
         return
     with zipfile.ZipFile(path) as archive:
+        if any(part.endswith("/constants.pkl") for part in archive.namelist()):
+            raise InputError(
+                f"{path}: is a TorchScript archive, which holds the code of a network and is not run; take its tensors "
+                "alone, torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
+            )
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
             raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
         damaged = archive.testzip()

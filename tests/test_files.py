@@ -21,6 +21,7 @@ from power_cuts import Disk
 
 from lreid.errors import InputError
 from lreid.files import leftovers, lock, read_tensors, remove_leftovers, write_atomically, write_text
+from lreid.zoo import read_state_dict
 
 
 @pytest.fixture
@@ -257,6 +258,17 @@ def test_nobody_is_advised_to_run_the_code_of_a_file(tmp_path: Path, write: Call
     with pytest.raises(InputError, match=rf"odd.pt: cannot .* \(it holds {named} beside .* not read; save the") as told:
         read_tensors(tmp_path / "odd.pt")
     assert not re.search(r"weights.only|still be loaded|\n|\x1b", str(told.value), re.IGNORECASE)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")
+def test_a_torchscript_archive_is_told_with_what_to_do(tmp_path: Path) -> None:
+    network, path = torch.nn.Linear(2, 2), tmp_path / "net.pt"
+    torch.jit.save(torch.jit.trace(network, torch.ones(1, 2)), path)
+    with pytest.raises(InputError, match=r"^\S+net.pt: is a TorchScript archive, .*\.state_dict\(\)") as told:
+        read_state_dict(path)
+    assert "\n" not in str(told.value)
+    torch.save(torch.jit.load(path).state_dict(), tmp_path / "weights.pt")  # as it says
+    assert torch.equal(read_state_dict(tmp_path / "weights.pt")["weight"], network.weight)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 1000])
