@@ -517,7 +517,7 @@ def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
         for option in [option for option in node if f"METHOD.{option}" not in KEYS]:
             del node[option]
         node.ALIAS, node.RECIPE = KEYS["METHOD.ALIAS"].default, KEYS["METHOD.RECIPE"].default
-        content = _method_file(value)
+        content = method_file(value)
         _set_all(cfg, content, source)
         if "METHOD.NAME" in content:
             return
@@ -529,7 +529,7 @@ def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
         raise _unknown_key(cfg, name, source)
 
 
-def _method_file(name: Any) -> dict[str, Any]:
+def method_file(name: Any) -> dict[str, Any]:
     """What the file of ``configs/methods`` called ``name`` sets besides that name; nothing where there is none."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):

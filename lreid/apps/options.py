@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import CONFIGS, GROUPS, KEYS, Key, Source, layers, load_config, method_options
+from lreid.config import CONFIGS, GROUPS, KEYS, Key, Source, layers, load_config, method_file, method_options
 from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
@@ -39,7 +39,8 @@ Every key of a config, with its default and the values that it may have. A run t
   in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
   chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
   run shows what came out.
-* `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before.
+* `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before. One that
+  follows a joint method's file is refused until `BENCHMARK.JOINT` is said.
 * A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
   `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
@@ -81,7 +82,23 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = ())
         if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
             for name, reason in _ignored(cfg, keys):
                 raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
+    if cfg.BENCHMARK.JOINT:
+        _require_own_joint(files, overrides)
     return cfg
+
+
+def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
+    """Refuses ``BENCHMARK.JOINT`` that a source set together with a method, where a later one names another method."""
+    joint = named = None
+    for source, keys in layers(files, overrides):
+        keys = method_file(keys.get("METHOD.NAME")) | keys
+        if "BENCHMARK.JOINT" in keys:
+            joint, named = source, keys.get("METHOD.NAME")
+        elif named and keys.get("METHOD.NAME", named) != named:
+            raise InputError(
+                f"{source}: METHOD.NAME {keys['METHOD.NAME']} comes after {joint}, whose BENCHMARK.JOINT learns all "
+                "tasks at once; add BENCHMARK.JOINT False to learn them one after the other, or True to keep it"
+            )
 
 
 def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lreid.apps.options import keys_page, load_run_config, options_text
+from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.methods import method_class, method_defaults, method_names
 
@@ -103,6 +104,22 @@ def test_a_file_for_another_method_or_for_all_is_not(tmp_path: Path) -> None:
     ):
         load_run_config([benchmark], ["METHOD.NAME", method, "METHOD.RECIPE", recipe])
         load_run_config([f"recipes/{recipe}"], ["METHOD.NAME", method])
+
+
+def test_another_method_after_that_of_a_joint_file_says_whether_it_learns_all_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("METHOD: {NAME: joint}\n")
+    (tmp_path / "run.yaml").write_text(load_config(["methods/bot_joint"]).dump())
+    for joint in ("methods/joint", tmp_path / "mine.yaml", tmp_path / "run.yaml"):
+        told = f"^command line: METHOD.NAME dwopp comes after \\S*{Path(joint).stem}.yaml, .* BENCHMARK.JOINT False"
+        with pytest.raises(InputError, match=told):
+            load_run_config([joint], ["METHOD.NAME", "dwopp"])
+        for value in (False, True):
+            keys = ["METHOD.NAME", "dwopp", "BENCHMARK.JOINT", str(value)]
+            assert load_run_config([joint], keys).BENCHMARK.JOINT is value
+        assert load_run_config([joint], ["SEED", "1"]).BENCHMARK.JOINT
+        assert load_run_config([joint], ["METHOD.NAME", "lstkc_joint"]).BENCHMARK.JOINT  # says it itself
+    (tmp_path / "all.yaml").write_text("BENCHMARK: {JOINT: True}\n")  # meant for any method
+    assert load_run_config([tmp_path / "all.yaml"], ["METHOD.NAME", "dwopp"]).BENCHMARK.JOINT
 
 
 def test_a_saved_config_is_taken(tmp_path: Path) -> None:
