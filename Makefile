@@ -13,22 +13,25 @@ BIN := .venv/bin
 # faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
+# As many processes as there are cores; one that has nothing left takes over from the others.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
 .PHONY: train test quick survive coverage lint docs lock clean
 
 train: .venv/installed
 	$(BIN)/python tools/train.py $(ARGS)
 
 test: .venv/developing
-	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+	$(PYTEST) $(ARGS)
 
 quick: .venv/developing
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not fuzz" $(ARGS)
+	$(PYTEST) -m "not slow and not fuzz" $(ARGS)
 
 survive: .venv/developing
 	$(BIN)/python tests/survival/survive.py $(ARGS)
 
 coverage: .venv/developing
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term:skip-covered $(ARGS)
+	$(PYTEST) --cov --cov-report term:skip-covered $(ARGS)
 
 lint: .venv/developing
 	$(BIN)/ruff check .
@@ -44,16 +47,19 @@ lock: .venv/developing
 	$(BIN)/python -V | sed 's/^/# Made by "make lock" with /; s/$$/, for pip --constraint/' > requirements.lock
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E '/ @ |^(nvidia|cuda)-|^triton=/d; s/\+.*//' >> requirements.lock
 
+# Most modules of the packages are never imported; the others are compiled when they first are.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+
 .venv/installed: setup.py
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip setuptools wheel
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),train]"
+	$(PIP_INSTALL) --upgrade pip setuptools wheel
+	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(FAISS),train]"
 	touch $@
 
 .venv/developing: .venv/installed
 	@echo "Installing what tests, checks and documentation need …"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[$(FAISS),train,milvus,start,render,export,docs,dev]"
+	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(FAISS),train,milvus,start,render,export,docs,dev]"
 	touch $@
 
 clean:

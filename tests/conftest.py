@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,24 @@ def pytest_sessionstart() -> None:
     import torch  # now that it sees OMP_NUM_THREADS
 
     torch.ones((), requires_grad=True).backward()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _known_curves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs save a picture of the same form without drawing it; tests/report draws all there is to draw."""
+    from drawing import Curve
+
+    from lreid.training import run_folder as used_in
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(used_in, "learning_curve", partial(Curve, tmp_path_factory.mktemp("curves")))
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: of several processes none is left with one when the others have ended."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,14 @@ def last_model(folder: Path) -> dict[str, torch.Tensor]:
 def _one_thread() -> None:
     """As in the processes that are killed: another number of threads rounds in another way."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _hangups_count() -> Iterator[None]:
+    """Also where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="module")
