@@ -13,7 +13,7 @@ from lreid.report import comparison_table, write_page, write_report
 from lreid.report.forgotten import Pictures
 from lreid.report.groups import grouped, require_one_run_a_seed
 from lreid.report.page import links_in
-from lreid.report.rendering import Panel
+from lreid.report.rendering import Panel, inside
 from lreid.results import Results
 
 
@@ -64,6 +64,6 @@ def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tup
     first = {group.name: places[id(group.runs[0])] for group in groups}
     sections: list[Panel] = []
     for group in groups:
-        where = f", {group.method} on {group.benchmark}" if len(groups) > 1 else ""
-        sections += image_sections(first[group.name], where, blur=blur)
+        shown = image_sections(first[group.name], blur=blur)
+        sections += [inside(f"Images, {group.method} on {group.benchmark}", group.name, shown)] if groups[1:] else shown
     return sections, pictures_of(groups, first, blur=blur)

@@ -43,7 +43,7 @@ PER_IDENTITY = 12  # images of each, at most
 
 
 @naming_keys(**ARGUMENTS)
-def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Panel]:
+def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 
     Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
@@ -51,7 +51,6 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Pa
 
     Args:
         run: a run folder with checkpoints; its data must be there.
-        where: behind the titles, to tell runs apart.
         blur: blur the images.
 
     Raises:
@@ -70,15 +69,15 @@ def image_sections(run: Path, where: str = "", *, blur: bool = False) -> list[Pa
         figures = score(test, images, features, **protocol, open_set=False)
         found = hardest_rankings(test, images, features, **protocol, count=RANKINGS)
         shown = page_section(test, images, found, figures, blur)
-        rankings.append(replace(shown, title=f"Ranked matches, {test.name}{where}"))
+        rankings.append(replace(shown, title=f"Ranked matches, {test.name}"))
         if (attended := _Attended(model)).has_maps:
             shown = page_section(test, images, found[:LOOKED_INTO], figures, blur, look=attended)
             note = (
                 "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
                 "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
             )
-            rankings.append(replace(shown, title=f"Activation maps, {test.name}{where}", note=note))
-        maps.append(_feature_maps(test, images, models, where))
+            rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
+        maps.append(_feature_maps(test, images, models))
     return [*map(ranked.ranked_panel, rankings), *maps]
 
 
@@ -196,9 +195,7 @@ class _Attended:
         return image if heat is None else overlay(image, heat[0])
 
 
-def _feature_maps(
-    test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder], where: str
-) -> Panel:
+def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder]) -> Panel:
     """The section with identities of a test set in the plane, by each model."""
     query, names = images[0], test.names
     everybody = sorted(set(query.pids.tolist()))
@@ -228,7 +225,7 @@ def _feature_maps(
     )
     legend = dot_keys([names.identity(pid) for pid in identities], shapes=False)
     legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
-    title = f"Map of features, {test.name}{where}"
+    title = f"Map of features, {test.name}"
     return panel("charts.html", title, note, legend=legend, charts=charts, table=None)
 
 

@@ -23,7 +23,7 @@ from lreid.report.chart_sections import (
 )
 from lreid.report.forgotten import Pictures, forgotten
 from lreid.report.groups import grouped
-from lreid.report.rendering import Panel, anchored, panel, render
+from lreid.report.rendering import Panel, anchored, once, panel, render
 from lreid.report.table_sections import (
     cards,
     comparison,
@@ -124,8 +124,8 @@ def write_page(
 ) -> None:
     """Writes a page about runs.
 
-    The page is whole in itself, readable on a phone and without JavaScript, and follows the reader's light or dark
-    mode. It is written to a temporary file and renamed. Runs are averaged as
+    The page is whole in itself, readable on a phone, and follows the reader's light or dark mode. Without JavaScript an
+    image is seen at the first of its places only. It is written to a temporary file and renamed. Runs are averaged as
     :func:`lreid.report.groups.grouped` says; benchmarks have sections of their own.
 
     Args:
@@ -171,7 +171,7 @@ def write_page(
         all=everything,
         open=OPEN if len(groups) > 1 else len(everything),
     )
-    write_text(path, page)
+    write_text(path, once(page))
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:

@@ -60,12 +60,14 @@ class Panel(NamedTuple):
         note: a line about what it shows, or empty.
         body: what it shows.
         wide: the images in it are wider than high, as those of vehicles.
+        name: what the filter of the page looks at; empty where it shall leave the section alone.
     """
 
     title: str
     note: str
     body: Markup
     wide: bool = False
+    name: str = ""
 
 
 def panel(template: str, title: str, note: str, **values: Any) -> Panel:
@@ -82,6 +84,24 @@ def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
             name += "-"
         named[name] = each
     return list(named.items())
+
+
+def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
+    """Sections in one, each to be opened by itself."""
+    return Panel(title, "", render("inside.html", panels=panels), name=name)
+
+
+def once(page: str) -> str:
+    """A page with an image that stands in several places only in the first; ``script.js`` puts it into the others."""
+    first: dict[str, int] = {}
+
+    def put(image: re.Match[str]) -> str:
+        if image[0] in first:
+            return f'data-same="{first[image[0]]}"'
+        first[image[0]] = len(first)
+        return image[0]
+
+    return _IMAGE.sub(put, page)
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -102,6 +122,7 @@ def _static(name: str) -> Markup:
     return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
 
 
+_IMAGE = re.compile('src="data:image/[^"]*"')
 _ENVIRONMENT = Environment(
     loader=PackageLoader("lreid.report"),
     autoescape=True,

@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sections(run: Path) -> list[Panel]:
-    return image_sections(run, ", mine")
+    return image_sections(run)
 
 
 def text_of(sections: list[Panel]) -> str:
@@ -103,7 +103,7 @@ def test_the_plane_does_not_turn_over() -> None:
 
 
 def test_sections_of_a_run(sections: list[Panel]) -> None:
-    titles = [f"{title}, plaza, mine" for title in ("Ranked matches", "Activation maps", "Map of features")]
+    titles = [f"{title}, plaza" for title in ("Ranked matches", "Activation maps", "Map of features")]
     assert [each.title for each in sections] == titles
     ranked, attended, plane = (f"{each.note}{each.body}" for each in sections)
     assert 'class="tile right"' in ranked and 'class="tile wrong"' in ranked
@@ -126,7 +126,7 @@ def test_blur_takes_the_details_of_all_images(run: Path, sections: list[Panel]) 
         ]
         return [float(np.abs(np.diff(image, axis=1)).mean()) for image in images]
 
-    smeared = image_sections(run, ", mine", blur=True)
+    smeared = image_sections(run, blur=True)
     sharp, blurred = details(sections), details(smeared)
     assert len(sharp) == len(blurred) > 20
     assert all(after < 0.8 * before for before, after in zip(sharp, blurred, strict=True))

@@ -13,7 +13,9 @@ import pytest
 from layout import WIDTHS, faults_of
 
 from lreid.report import write_page
-from lreid.report.ranked import Match, RankedQuery, Section, Tile, thumbnail, write_ranked
+from lreid.report.groups import grouped
+from lreid.report.ranked import Match, RankedQuery, Section, Tile, ranked_panel, thumbnail, write_ranked
+from lreid.report.rendering import inside
 
 COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE 0.123456789"
 CHROMIUM = shutil.which("chromium")
@@ -204,4 +206,40 @@ def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_pa
     page.locator("#second summary").click()
     assert page.evaluate(drawn, "second") == 401
     assert page.evaluate("document.scrollingElement.scrollHeight") > 1.8 * height
+    page.close()
+
+
+@pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
+def test_images_of_many_runs_are_in_the_page_once_and_come_when_they_are_opened(
+    browser: Any, results: Any, tmp_path: Path, wide: int
+) -> None:
+    generator = np.random.default_rng(0)
+    tiles = [
+        Tile(thumbnail(generator.integers(0, 256, (64, 32, 3), np.uint8)), f"{each}.jpg", (f"identity {each}",))
+        for each in range(30)
+    ]
+    matches = [Match(place + 1, "0.5", "wrong", tile) for place, tile in enumerate(tiles)]
+    runs = [results(rows=4, method=f"method_{number}", shift=number) for number in range(12)]
+    found = [Section(name, "", [RankedQuery(tiles[0], "", matches)]) for name in ("plaza", "mall")]
+    more = [inside(f"Images, {each.method}", each.name, list(map(ranked_panel, found))) for each in grouped(runs)]
+    write_page(tmp_path / "many.html", runs, more=more)
+    assert (tmp_path / "many.html").read_text().count("base64,") == len(tiles)  # of 12 x 2 x 31 images
+    page = browser.new_page(viewport={"width": wide, "height": 800})
+    page.goto((tmp_path / "many.html").as_uri())
+    assert page.evaluate("[...document.images].filter(each => each.complete || each.checkVisibility()).length") == 0
+    assert page.locator("section:has(img) > details[open]").count() == 0
+    page.get_by_label("Filter").fill("method_11")
+    assert [page.locator(f"{each}:visible").count() for each in ("section:has(img)", ".contents [data-name]")] == [1, 1]
+    page.locator("#images-method_11 summary").first.click()
+    page.locator("#images-method_11 details details summary").last.click()
+    last = page.locator("#images-method_11 details details").last.locator("img")
+    assert last.count() == 31
+    for place in (0, 30):
+        last.nth(place).scroll_into_view_if_needed()
+        page.wait_for_function("each => each.naturalWidth === 32", arg=last.nth(place).element_handle())
+        assert last.nth(place).get_attribute("alt") == f"identity {max(place - 1, 0)}"
+    sources = last.evaluate_all("all => all.map(each => each.src)")
+    assert sources == [tile.source for tile in (tiles[0], *tiles)]
+    page.get_by_label("Filter").fill("")
+    assert faults_of(page) == []
     page.close()

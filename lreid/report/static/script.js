@@ -34,6 +34,10 @@ if (filter) {
     told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
   });
 }
+/* An image that stands in several places is written into the page once; see once() in rendering.py. */
+const images = [...document.querySelectorAll("img[src]")];
+for (const each of document.querySelectorAll("img[data-same]"))
+  each.setAttribute("src", images[each.dataset.same].getAttribute("src"));
 /* Sections stay open or closed where a page renews itself, and a link to one opens it. */
 const sections = [...document.querySelectorAll("section > details")], kept = `open ${location.pathname}`;
 const closed = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
