@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -69,20 +70,27 @@ class Progress(NamedTuple):
     Attributes:
         task, tasks: the one at hand, from 1, and how many there are.
         epoch, epochs: of the task, those that are done.
-        left: seconds to the end of the run as far as one can tell, None before that.
-        at: time of day.
+        left: seconds to the end of the run as far as one can tell.
+        at: when this was so, seconds since the epoch.
+        patience: seconds; where the next news takes longer, the run may have ended without a word.
     """
 
     task: int
     tasks: int
     epoch: int
     epochs: int
-    left: float | None
-    at: str
+    left: float
+    at: float
+    patience: float
+
+    @property
+    def time(self) -> str:
+        """When this was so, as people say it."""
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
 
     def __str__(self) -> str:
-        left = "" if self.left is None else f", {duration(self.left)} left"
-        return f"task {self.task} of {self.tasks}, epoch {self.epoch} of {self.epochs}{left}"
+        done = f"task {self.task} of {self.tasks}, epoch {self.epoch} of {self.epochs}"
+        return f"{done}, {duration(self.left)} left"
 
 
 def write_report(run_dir: str | Path) -> Path:
@@ -135,7 +143,8 @@ def write_page(
         pictures: images of identities.
         more: sections with images.
         links: to other files.
-        progress: of a run that goes on; the page renews itself until it is written without.
+        progress: of a run that goes on; the page renews itself until it is written without, or says that there is no
+            news where that stays away.
 
     Raises:
         InputError: the page cannot be written.
@@ -159,10 +168,9 @@ def write_page(
         title=_title(runs),
         intro=_intro(runs),
         links=links,
-        state=f"Running: {progress}. Written {progress.at}; this page renews itself."
-        if progress
-        else _unfinished(runs),
-        refresh=REFRESH if progress else 0,
+        progress=progress,
+        refresh=REFRESH,
+        state=_unfinished(runs),
         cards=cards(runs[0]) if len(runs) == 1 else [],
         tables=list(islice(left, len(tables))),
         benchmarks=[(name, list(islice(left, len(panels)))) for name, panels in benchmarks],

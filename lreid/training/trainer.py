@@ -39,6 +39,7 @@ logger = logging.getLogger("lreid")
 ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
 
 SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
+QUIET, QUIET_EPOCHS = 600.0, 3  # so many seconds and epochs without news are no sign yet that a run has ended
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ class Trainer:
                 self._evaluate(task, trained)
                 self.method.end_task(self._readable(task))
                 self._close(task)
+                if self.at.task < len(self.epochs):
+                    self._show_progress()
 
     def _train(self, task: Task) -> None:
         """What is left of a task, from the position on."""
@@ -202,7 +205,8 @@ class Trainer:
                 for observer in self.observers.values():
                     observer.after_epoch(self.at.epoch, epochs, updates.rate)
                 self._show_losses()
-                self._show_progress()
+                if time.monotonic() - self.shown_at >= SHOWN_EVERY:
+                    self._show_progress()
                 if self.at.epoch < epochs:
                     self._save_if_due(updates)
             for observer in self.observers.values():
@@ -328,18 +332,20 @@ class Trainer:
         return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
 
     def _show_progress(self) -> None:
-        """Tells the log and the page how far the run is, now and then."""
-        if time.monotonic() - self.shown_at < SHOWN_EVERY:
+        """Tells the log and the page how far the run is, once a step tells how long others take."""
+        task, done = self.at.task, self._steps_done - self.steps_then
+        if not done:
             return
-        done = self._steps_done - self.steps_then
-        left = (time.monotonic() - self.begun) / done * (sum(self._task_steps) - self._steps_done) if done else None
+        step = (time.monotonic() - self.begun) / done  # seconds
         at = Progress(
-            self.at.task + 1,
+            task + 1,
             len(self.epochs),
             self.at.epoch,
-            self.epochs[self.at.task],
-            left,
-            time.strftime("%Y-%m-%d %H:%M:%S"),
+            self.epochs[task],
+            left=step * (sum(self._task_steps) - self._steps_done),
+            at=time.time(),
+            # The next evaluation takes hardly longer than all those before.
+            patience=QUIET + QUIET_EPOCHS * step * self.epoch_steps[task] + self.results["seconds"]["evaluate"],
         )
         self.folder.show_progress(self.results, at)
         self.shown_at = time.monotonic()

@@ -464,17 +464,20 @@ def test_page_and_log_tell_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.
     reader = PageReader(tmp_path / "run" / "report.html")
     train(config(), tmp_path / "run", observers={"reader": reader})
     lines = re.findall(r"task (\d) of 3, epoch (\d) of 3, (.*) left", (tmp_path / "run" / "log.txt").read_text())
-    assert [(task, epoch) for task, epoch, _ in lines] == [(task, epoch) for task in "123" for epoch in "123"]
+    told = [(task, epoch) for task, epoch, _ in lines]
+    assert told == [(task, epoch) for task in "123" for epoch in "0123"][1:]
     running = [text for text in reader.seen if "Running: task 2 of 3, epoch 1 of 3" in text]
-    assert running and all('http-equiv="refresh"' in text for text in running)
-    assert "http-equiv" not in reader.page.read_text() and "Running" not in reader.page.read_text()
+    assert running and all("data-until=" in text for text in running)
+    tasks = {re.search(r"Running: task (\d)", text)[1] for text in reader.seen}  # never one that waits no more
+    assert tasks == set("123")
+    assert "data-until=" not in reader.page.read_text() and "Running" not in reader.page.read_text()
 
 
 def test_the_page_of_a_run_that_broke_off_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "SHOWN_EVERY", 0.0)
     broken_off(config(), tmp_path / "run", epochs=4)
     text = (tmp_path / "run" / "report.html").read_text()
-    assert "Unfinished: 1 of 3 tasks" in text and "http-equiv" not in text
+    assert "Unfinished: 1 of 3 tasks" in text and "data-until=" not in text
 
 
 class Unordered(Observer):

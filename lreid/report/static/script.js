@@ -49,6 +49,12 @@ for (const each of sections) {
     sessionStorage.setItem(kept, JSON.stringify(closed));
   });
 }
+/* The page of a run that goes on renews itself as long as there is news. */
+const running = document.querySelector("[data-until]");
+if (running && Date.now() < 1000 * running.dataset.until)
+  setTimeout(() => location.reload(), 1000 * running.dataset.refresh);
+else if (running)
+  for (const each of [running, running.nextElementSibling]) each.classList.toggle("off");
 const opened = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   target?.querySelector("details")?.setAttribute("open", "");
