@@ -44,6 +44,14 @@ def _known_curves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks() -> Iterator[None]:
+    """No test can cut the power; those that think one synchronise what they should look at the calls of this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # fails where a file is not open, too
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: of several processes none is left with one when the others have ended."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
