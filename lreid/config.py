@@ -13,6 +13,7 @@ import copy
 import difflib
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from yacs.config import CfgNode
 from lreid.errors import InputError
 
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
+BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 COMMAND_LINE = "command line"  # what errors call the source of overrides
 ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for lreid.errors.naming_keys
@@ -408,6 +410,25 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 def method_options(cfg: CfgNode) -> dict[str, Any]:
     """The keys of ``METHOD`` that are options, in lower case: keyword arguments of the method's class."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
+
+
+def without_folders(cfg: CfgNode) -> CfgNode:
+    """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``)."""
+    shared = cfg.clone()
+    shared.defrost()
+    for name, value in leaves(cfg):
+        if name in KEYS and KEYS[name].paths:
+            group, _, key = name.rpartition(".")
+            shared[group][key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
+    shared.freeze()
+    return shared
+
+
+def _last_part(value: str) -> str:
+    path = BEFORE_PATH.sub("", value)
+    if not path or (path.startswith("configs/") and (CONFIGS.parent / path).exists()):  # it comes with lreid
+        return value
+    return value.removesuffix(path) + os.path.basename(os.path.abspath(path))
 
 
 def method_title(cfg: CfgNode) -> str:

@@ -23,6 +23,7 @@ from lreid.config import (
     load_config,
     method_options,
     method_title,
+    without_folders,
 )
 from lreid.errors import InputError
 from lreid.methods import build_method, method_class, method_defaults
@@ -136,6 +137,32 @@ def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
     assert load_config(["exp/a.yaml"]).INPUT.PIPELINE == "here.json"  # found from the working directory
     assert load_config([], ["INPUT.PIPELINE", "here.json"]).INPUT.PIPELINE == "here.json"
     assert load_config(["exp/a.yaml"]).MODEL.WEIGHTS == "none"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("own:/home/anna/shop", "own:shop"),
+        ("own:shop/", "own:shop"),
+        ("csv:../anna/index.csv#north", "csv:index.csv#north"),
+        ("rotated:30:folder:/home/anna/digits", "rotated:30:folder:digits"),
+        ("market1501", "market1501"),
+        ("synthetic:plaza", "synthetic:plaza"),
+    ],
+)
+def test_others_are_told_no_folders(value: str, told: str) -> None:
+    mine = {"MODEL.WEIGHTS": "/home/anna/net.pt", "INPUT.PIPELINE": "anna/own.yaml", "BENCHMARK.UNSEEN": [value]}
+    cfg = load_config([mine | {"BENCHMARK.TRAIN": [value, "own:/home/anna/a"]}])
+    others = without_folders(cfg)
+    assert [told, "own:a"] == others.BENCHMARK.TRAIN and [told] == others.BENCHMARK.UNSEEN
+    assert (others.MODEL.WEIGHTS, others.INPUT.PIPELINE) == ("net.pt", "own.yaml")
+    assert "anna" not in others.dump() and cfg.MODEL.WEIGHTS == "/home/anna/net.pt"
+
+
+@pytest.mark.parametrize("weights", ["none", "imagenet", "zoo:people-small", "package:lpips"])
+def test_names_that_are_no_paths_stay(weights: str) -> None:
+    cfg = load_config([], ["MODEL.WEIGHTS", weights, "INPUT.PIPELINE", "configs/augmentations/simclr.yaml"])
+    assert differing_keys(cfg, without_folders(cfg)) == []
 
 
 def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(

@@ -19,8 +19,9 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
-from lreid.config import ARGUMENTS, leaves
+from lreid.config import ARGUMENTS, leaves, without_folders
 from lreid.data.addresses import is_address
+from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
@@ -153,7 +154,8 @@ def publish(
         folder: to write to.
 
     Returns:
-        The card. Its figures are those of the weights as they are stored, on the benchmark of the run.
+        The card. Its figures are those of the weights as they are stored, on the benchmark of the run; of the paths of
+        its images it tells the last part.
 
     Raises:
         InputError: the name or the run does not fit, or the benchmark's images are not those of the run.
@@ -178,7 +180,7 @@ def publish(
     for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
         told = figures[gallery["name"]]["mAP"]
         logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, told)
-    content = safetensors.torch.save(state)
+    content, shared = safetensors.torch.save(state), without_folders(cfg)
     card = Card(
         file=folder / f"{name}.json",
         name=name,
@@ -204,9 +206,9 @@ def publish(
         flip=cfg.EVAL.FLIP,
         protocol=protocol,
         images_trained=results.get("images_trained", 0),
-        trained_on=_trained_on(cfg.BENCHMARK.TRAIN),
-        command=command_of(cfg),
-        config={"SEED": cfg.SEED} | recorded_config(dict(leaves(cfg))),
+        trained_on=_trained_on(shared.BENCHMARK.TRAIN),
+        command=command_of(shared),
+        config={"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
         version=results["versions"]["lreid"] or "",
         licence=licence,
         sha256=hashlib.sha256(content).hexdigest(),
@@ -308,7 +310,9 @@ class TestSets:
             InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
-        figures, protocol = self.measure(load_model(name), model_config(name))
+        cfg = model_config(name)
+        _require_own_sets(card, cfg)
+        figures, protocol = self.measure(load_model(name), cfg)
         faults = []
         for gallery, told in card.figures.items():
             found = figures.get(gallery)
@@ -334,6 +338,20 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
     model = model_of(cfg, pretrained=False)
     load_model_state(model, state, path)
     return model.eval()
+
+
+def _require_own_sets(card: Card, cfg: CfgNode) -> None:
+    """Says where to put images that are no data set which lreid knows, since cards tell no folders."""
+    for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
+        if not name.startswith(("csv:", "folder:", "own:")):
+            continue
+        try:
+            load_datasets(name, cfg.DATA.ROOT, {})
+        except InputError as error:
+            raise InputError(
+                f"{card.name}: is measured on {name}, of which the card tells the name alone: put those images, or a "
+                f"link to them, here or into {cfg.DATA.ROOT} by this name ({error})"
+            ) from None
 
 
 def _trained_on(names: Sequence[str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from tiny import TINY
 
 import lreid
@@ -16,6 +18,7 @@ from lreid import zoo
 from lreid.apps.zoo import TestSets, publish, stored
 from lreid.build import benchmark_of
 from lreid.config import load_config
+from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
@@ -62,6 +65,30 @@ def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) ->
     config = model_config(tmp_path / "mine.safetensors")
     assert config.METHOD.TEMPERATURE == 4.0 and "DATA.ROOT" not in card.config
     assert "no real people" in card.trained_on
+
+
+@pytest.mark.slow
+def test_a_card_tells_no_folders_and_verify_says_where_images_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home" / "anna"
+    for person, shot in itertools.product(range(8), range(4)):
+        file = home / "shop" / f"person-{person}" / f"{shot}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(file)
+    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 1}
+    keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']"}
+    train(load_config([], [str(part) for pair in keys.items() for part in pair]), home / "run")
+    card = publish(home / "run", "mine", folder=tmp_path / "zoo")
+    assert card.config["BENCHMARK.TRAIN"] == ["own:shop"] and "own:shop" in card.command
+    assert card.trained_on == "the training images of own:shop; see their licences"
+    assert not any(b"anna" in file.read_bytes() for file in (tmp_path / "zoo").iterdir())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^mine: is measured on own:shop, .* put those images, .* into datasets by"):
+        TestSets().verify(card)
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "shop").symlink_to(home / "shop")
+    assert TestSets().verify(card) == (card.figures, [])
 
 
 def test_half_precision(run: Path, tmp_path: Path) -> None:
