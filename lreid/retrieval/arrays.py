@@ -84,7 +84,7 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 
 
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Features to be compared by direction alone, and one over the norm of every row, ``(N,)``; 0 for a zero vector.
+    """Features to be compared by direction alone, and one over the norm of every row, ``(N,)``; 1 for a zero vector.
 
     Rows so short that their squares lose digits, or vanish, come back longer; where there is none, nothing is copied.
 
@@ -99,7 +99,7 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
         features = features.clone()
         features[short] /= features[short].abs().amax(1, keepdim=True)
         squares = squared_norms(features, name)
-    return features, torch.where(squares > 0, squares.rsqrt(), 0.0)
+    return features, torch.where(squares > 0, squares.rsqrt(), 1.0)
 
 
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,6 @@ from lreid.retrieval.scores import ExactScores, Metric, blocks
 
 KINDS = ("flat", "hnsw", "ivfpq")
 IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
-UNFOUND = torch.finfo(torch.float32).min / 2  # score of an image that a search has not found
 ROUNDING = 2**-18  # 32 roundings of float32: scores that are no further apart, relative to the vectors, are equal
 PAIRS = 2**22  # found at a time: 50 MB
 TIMED = 1000  # queries at most by which a search is timed
@@ -256,7 +255,7 @@ class FaissSearch:
 
 
 class IndexScores:
-    """Scores of the images that a search finds; those of all others are :data:`UNFOUND`.
+    """Scores of the images that a search finds; those of all others are :func:`unfound`.
 
     A score that differs from the exact one by no more than rounding is taken for it. So an index that keeps whole
     vectors puts what it finds in the order of the exact ranking, ties included, and one that keeps codes in its own.
@@ -276,7 +275,7 @@ class IndexScores:
         """``(B, G)`` scores of the queries in a slice."""
         queries, num_gallery = self.queries[here], self.shape[1]
         exact = self.exact(here) if self.exact else None  # (B, G)
-        scores = queries.new_full((len(queries), num_gallery + 1), UNFOUND)  # the last column is of no image
+        scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # the last is of no image
         for part in blocks(len(queries), 1, max(1, PAIRS // self.search.found)):
             found, rows = (each.to(queries.device) for each in self.search(queries[part]))  # (b, k)
             if self.exact is not None and exact is not None:
@@ -287,9 +286,14 @@ class IndexScores:
         return scores[:, :num_gallery]
 
 
+def unfound(dtype: torch.dtype) -> float:
+    """Score of an image that a search has not found, below that of any other."""
+    return torch.finfo(dtype).min / 2
+
+
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
     """Puts those of the matches ``scores[rows, columns]`` that were not found behind all other images, in place."""
-    lost = (scores[rows, columns] <= UNFOUND).cpu().numpy()
+    lost = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if lost.any():
         scores[rows[lost], columns[lost]] = torch.finfo(torch.float32).min
 

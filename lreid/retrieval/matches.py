@@ -11,9 +11,9 @@ from torch import Tensor
 from lreid.identities import JUNK
 
 # What is fast, measured with numpy's AVX-512; what is found does not depend on it.
-FAR, COMPARED = 1 / 8, 20  # up to so many matches behind this share of a gallery are each compared with all of it
-NEAR = 1 / 25  # share of a gallery up to which the values that are to be sorted are picked out
-SAMPLED = 256  # of so many scores one tells where these shares end
+SORT = 17  # a whole gallery is sorted in the time in which so many matches are compared with all of it
+FEW = 1 / 64  # share of a gallery up to which the values that are to be sorted are picked out
+SAMPLED = 256  # of so many scores one tells such shares
 
 
 class SameIdentity:
@@ -37,7 +37,7 @@ class SameIdentity:
         return rows, self.order[np.repeat(start, count) + within]
 
 
-def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Tensor | None = None) -> np.ndarray:
     """How many gallery images stand ahead of each match ``scores[rows, columns]``: its rank, from 0.
 
     Ahead are higher scores, and equal ones that come earlier in the gallery.
@@ -46,13 +46,14 @@ def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.nda
         scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.
         rows: ``(P,)`` ascending query rows.
         columns: ``(P,)`` gallery columns; their scores are finite.
+        scale: ``(G,)`` positive factors that the scores still lack, which are multiplied with them in place.
 
     Returns:
         ``(P,)`` int64, the same on every device.
     """
     if scores.device.type == "cpu":
-        return _count_by_sorting(scores.numpy(), rows, columns)
-    return _count_by_comparing(scores, rows, columns)
+        return _count_by_sorting(scores.numpy(), rows, columns, None if scale is None else scale.numpy())
+    return _count_by_comparing(scores if scale is None else scores.mul_(scale), rows, columns)
 
 
 def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -69,46 +70,50 @@ def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -
     return torch.cat(counts).cpu().numpy()
 
 
-def _count_by_sorting(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _count_by_sorting(
+    scores: np.ndarray, rows: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None
+) -> np.ndarray:
     """For CPUs, where numpy sorts bare values at a few nanoseconds each.
 
     Sorted values tell how many exceed a match and how many equal it. Only among equals do positions matter. Values
-    below the last match tell nothing, so they are left out, or made equal where they are many. The few matches that
+    below a match tell nothing about it, so they are left out, or made equal where they are many. The few matches that
     stand far behind, for whose sake most of a gallery would have to be sorted, are compared with all images instead.
     """
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
     ahead = np.empty(len(rows), dtype=np.int64)
 
-    def count(row: int, limits: np.ndarray, room: np.ndarray) -> None:
+    def count(row: int, room: np.ndarray) -> None:
         line, pairs = scores[row], slice(bounds[row], bounds[row + 1])  # (G,)
-        places, (far, near) = columns[pairs], limits
-        targets = line[places]
-        least = targets.min()
-        behind = np.flatnonzero(targets < far)
-        if len(behind) > COMPARED:
-            behind = behind[:0]
-        elif len(behind):
-            least = far
-        if least >= near:
+        if scale is not None:
+            line *= scale  # here, since the row is in the cache from now on
+        places = columns[pairs]
+        order = line[places].argsort()
+        places = places[order]
+        targets = line[places]  # ascending
+        sample = np.sort(line[::SAMPLED])
+        share = 1 - sample.searchsorted(targets) / len(sample)  # of the gallery ahead, about
+        behind = int((np.arange(len(share)) + SORT * share).argmin())
+        least = targets[behind]
+        if share[behind] < FEW:
             ordered = np.compress(line >= least, line)
         else:  # they sort as fast as if they were not there, which costs less than to pick the others out
             ordered = np.maximum(line, np.nextafter(least, -np.inf, dtype=line.dtype), out=room)
         ordered.sort()
-        end = np.searchsorted(ordered, targets, side="right")
-        found = len(ordered) - end
-        for tied in np.flatnonzero((end > 1) & (ordered[np.maximum(end - 2, 0)] == targets)):
+        end = ordered.searchsorted(targets[behind:], side="right")
+        found = np.empty(len(targets), dtype=np.int64)
+        found[behind:] = len(ordered) - end
+        for tied in behind + np.flatnonzero(ordered[end - 2] == targets[behind:]):
             found[tied] += np.count_nonzero(line[: places[tied]] == targets[tied])
-        for one in behind:
+        for one in range(behind):
             place, target = places[one], targets[one]
             found[one] = np.count_nonzero(line[:place] >= target) + np.count_nonzero(line[place:] > target)
-        ahead[pairs] = found
+        ahead[pairs.start + order] = found
 
     def count_all(chunk: np.ndarray) -> None:
-        samples = scores[chunk, ::SAMPLED]  # (b, S)
-        ranks = [int((1 - share) * samples.shape[1]) for share in (FAR, NEAR)]
         room = np.empty_like(scores[0])  # memory that is taken and given back for every row is slow
-        for row, limits in zip(chunk, np.partition(samples, ranks)[:, ranks], strict=True):
-            count(row, limits, room)
+        with np.errstate(over="ignore"):  # below the least of all numbers is -inf
+            for row in chunk:
+                count(row, room)
 
     wanted = np.flatnonzero(np.diff(bounds))
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter

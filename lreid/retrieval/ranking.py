@@ -186,12 +186,14 @@ def evaluate_scores(
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if not matches.any():
             continue
-        scores = score(here)  # (B, G)
+        exact = score if isinstance(score, Scorer) else None  # scaled where it is counted: one pass less over memory
+        scores = exact.unscaled(here) if exact else score(here)  # (B, G)
         scores[:, junk] = -torch.inf
         scores[rows[removed], columns[removed]] = -torch.inf
         rows, columns = rows[~removed], columns[~removed]
-        unfound_last(scores, rows, columns)
-        ranks = count_ahead(scores, rows, columns)
+        if not exact:
+            unfound_last(scores, rows, columns)
+        ranks = count_ahead(scores, rows, columns, exact.scale if exact else None)
         valid = here.start + np.flatnonzero(matches)
         average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
             ranks, matches[matches > 0], ap

@@ -81,6 +81,9 @@ class Scorer:
         gallery: ``(G, D)`` features of the same dtype and device.
         metric: see :func:`lreid.retrieval.evaluate`.
 
+    Attributes:
+        scale: ``(G,)`` positive factors of the scores, one over the lengths of the gallery's rows; None for distances.
+
     Raises:
         InputError: unknown metric, or features that are not finite.
     """
@@ -88,32 +91,39 @@ class Scorer:
     def __init__(self, queries: Tensor, gallery: Tensor, metric: Metric):
         check_metric(metric)
         # For a query q, cosine ranks like q·g / |g| and the distance like q·g - |g|² / 2.
+        self.scale = self.term = None  # (G,) each
         if metric == "cosine":
             queries, _ = directions(queries, "query features")
-            gallery, self.term = directions(gallery, "gallery features")  # (G,)
+            gallery, self.scale = directions(gallery, "gallery features")
         else:
             queries, gallery = positions(queries, gallery)
             self.term = squared_norms(gallery, "gallery features") / 2
-        self.queries, self.gallery, self.metric = queries, gallery, metric
+        self.queries, self.gallery = queries, gallery
         self.shape = len(queries), len(gallery)
         self.buffer = gallery.new_empty(0, len(gallery))
         self.repeats, self.originals = _repeated_rows(gallery)
 
     def __call__(self, here: slice) -> Tensor:
         """``(B, G)`` scores of the queries in a slice. The next call overwrites them."""
+        scores = self.unscaled(here)
+        return scores if self.scale is None else scores.mul_(self.scale)
+
+    def unscaled(self, here: slice) -> Tensor:
+        """``(B, G)`` scores that still are to be multiplied with ``scale``, if there is one. Overwritten likewise."""
         queries = self.queries[here]  # (B, D)
         if len(self.buffer) < len(queries):
             self.buffer = self.gallery.new_empty(len(queries), len(self.gallery))
         with full_precision():
             scores = torch.mm(queries, self.gallery.T, out=self.buffer[: len(queries)])  # (B, G)
-        scores = scores.mul_(self.term) if self.metric == "cosine" else scores.sub_(self.term)
+        if self.term is not None:
+            scores.sub_(self.term)
         if len(self.repeats):
             scores[:, self.repeats] = scores[:, self.originals]
         return scores
 
     def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
         """See :class:`ExactScores`: the lengths of the queries, or the sums of both squared lengths."""
-        if self.metric == "cosine":
+        if self.term is None:
             return queries.norm(dim=1, keepdim=True)
         return queries.square().sum(1, keepdim=True) + 2 * self.term[columns]
 

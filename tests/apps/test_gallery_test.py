@@ -100,10 +100,13 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(InputError, match="a query without identity"):
         score_gallery(where, tmp_path / "nobody", out=out)
     assert not out.exists()
+    other = f"{world / 'other.pt'}: is not the model whose features are in the gallery ("
     for words, told in (
+        (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"lreid test: {other}"),
         (["--rerank"], f"lreid test: --rerank: {where} is searched as it is"),
         (["--checkpoint", "a.pt", "b.pt"], f"lreid test: --checkpoint: {where} is of one model"),
     ):
         monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world), *words])
         assert main() == 2
-        assert capsys.readouterr().err.startswith(told)
+        said = capsys.readouterr().err
+        assert said.startswith(told) and said.count("\n") == 1 and not out.exists()

@@ -108,7 +108,7 @@ def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: 
         apart = (found - exact.gather(1, columns)).abs() / scorer.sizes(scorer.queries, columns)
         assert 0 < apart[there].max() < module.ROUNDING / 4
         scores = IndexScores(search, scorer.queries, 300, scorer)(slice(0, 40))
-        assert torch.equal(scores[scores > module.UNFOUND], exact[scores > module.UNFOUND])
+        assert torch.equal(scores[scores > module.unfound(scores.dtype)], exact[scores > module.unfound(scores.dtype)])
 
 
 class Lines:

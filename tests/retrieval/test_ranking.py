@@ -1,3 +1,4 @@
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from lreid.errors import InputError
 from lreid.retrieval import KReciprocal, evaluate, matches
 from lreid.retrieval.arrays import directions, unit_rows
-from lreid.retrieval.matches import _count_by_comparing, _count_by_sorting
+from lreid.retrieval.matches import _count_by_comparing, count_ahead
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -134,29 +135,48 @@ def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
     st.integers(1, 20),
     st.integers(0, 2**32 - 1),
     st.sampled_from([2, 100]),  # levels of score: of 2, nearly all are ties
-    st.sampled_from([0, 2, 20]),
+    st.sampled_from([0.5, 17, 1000]),
     st.sampled_from([0.01, 1.0]),
     st.sampled_from([1, 256]),
+    st.booleans(),
 )
-def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, compared, near, sampled):
+def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, sort, few, sampled, scaled):
     rng = np.random.default_rng(seed)
     scores = rng.integers(levels, size=(num_rows, num_columns)).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.1] = np.finfo(np.float32).min  # as of a match that an index has not found
+    scale = rng.integers(1, 4, size=num_columns).astype(np.float32) / 4 if scaled else None
     rows, columns = np.nonzero(rng.random(scores.shape) < 0.4)
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     kept = np.isfinite(scores[rows, columns])
     rows, columns = rows[kept], columns[kept]
     if not len(rows):
         return
+    final = scores * scale if scaled else scores
     expected = [
         sum(
-            other > scores[row, column] or (other == scores[row, column] and place < column)
-            for place, other in enumerate(scores[row])
+            other > final[row, column] or (other == final[row, column] and place < column)
+            for place, other in enumerate(final[row])
         )
         for row, column in zip(rows, columns, strict=True)
     ]
-    with mock.patch.multiple(matches, COMPARED=compared, NEAR=near, SAMPLED=sampled):  # every way of sorting
-        np.testing.assert_array_equal(_count_by_sorting(scores, rows, columns), expected)
-    np.testing.assert_array_equal(_count_by_comparing(torch.from_numpy(scores), rows, columns), expected)
+    factors = torch.from_numpy(scale) if scaled else None
+    tensor = torch.from_numpy(scores)
+    with (
+        mock.patch.multiple(matches, SORT=sort, FEW=few, SAMPLED=sampled),  # every way of sorting
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(count_ahead(tensor.clone(), rows, columns, factors), expected)
+    np.testing.assert_array_equal(_count_by_comparing(torch.from_numpy(final), rows, columns), expected)
+
+
+def test_figures_do_not_depend_on_the_unit_of_float64_features():
+    """Squares beyond float32 are scores as any other."""
+    problem = random_problem()
+    for metric in ("cosine", "euclidean"):
+        result = evaluate(*problem, metric=metric)
+        large = evaluate(*(features * 2.0**200 for features in problem[:2]), *problem[2:], metric=metric)
+        np.testing.assert_array_equal(large.ap, result.ap)
 
 
 def test_leaves_its_input_and_the_precision_of_products_alone():

@@ -105,7 +105,7 @@ class NamedGallery:
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "
                 f"({fingerprint(model)}, not {self.gallery.about.model}); give that one by --checkpoint, build the "
-                "gallery again, or query with --cross-model if the two were trained to be comparable"
+                "gallery again, or use 'lreid search query --cross-model' if the two were trained to be comparable"
             )
         if model.dim != self.gallery.width:
             raise InputError(
