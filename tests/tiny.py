@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 from yacs.config import CfgNode
 
 from lreid.config import load_config
 from lreid.data.loaders import Batch
 from lreid.evaluation import Observer
+from lreid.models import register_backbone
 from lreid.training.run import train
 
 TINY = {
@@ -31,6 +33,18 @@ TINY = {
     "TRAIN.LR": 1e-3,
     "TRAIN.CHECKPOINT_MINUTES": 0,
 }
+
+FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
+
+
+@register_backbone("few")
+class Few(nn.Sequential):
+    """A network of few and small weights: a step takes little time, and a checkpoint is a handful of writes."""
+
+    dim = 16
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
 
 
 def tiny_config(*more: Mapping[str, Any], **changes: Any) -> CfgNode:

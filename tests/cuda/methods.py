@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulated import SimulatedCUDA
-from tiny import broken_off, tiny_config
+from tiny import FEW, broken_off, tiny_config
 from torch.optim import Adam
 
 from lreid.methods import dask
@@ -57,7 +57,7 @@ def counted_steps(device: SimulatedCUDA) -> Iterator[dict[int, list[Counter[str]
 
 def compare(method: str, folder: Path) -> dict[str, Any]:
     """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
-    keys = {"METHOD.NAME": method} | OPTIONS.get(method, {})
+    keys = FEW | {"METHOD.NAME": method} | OPTIONS.get(method, {})
     expected = train(tiny_config(SMALL, keys, DEVICE="cpu"), folder / "cpu")
     cfg = tiny_config(SMALL, keys, DEVICE="cuda")
     with SimulatedCUDA() as device, counted_steps(device) as waits:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from class_archives import squares, write_cifar10
-from tiny import broken_off
+from tiny import FEW, broken_off
 from yacs.config import CfgNode
 
 from lreid.config import load_config
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 def config(root: Path, **changes: Any) -> CfgNode:
     """Two tasks of two classes in segments of four; 24 images a task."""
-    keys: dict[str, Any] = {
+    keys: dict[str, Any] = FEW | {
         "BENCHMARK.TRAIN": ["cifar10"],
         "BENCHMARK.TASKS_PER_DATASET": 2,
         "DATA.ROOT": str(root),

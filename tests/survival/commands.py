@@ -22,8 +22,7 @@ from checkpoints import write_checkpoint, write_images, write_world
 from entries import write_card
 from faults import Faults
 from processes import start, wait
-from tiny import TINY, tiny_config
-from torch import nn
+from tiny import FEW, TINY, tiny_config
 
 from lreid.apps.cli import run_command
 from lreid.apps.search.named_gallery import NamedGallery
@@ -32,29 +31,12 @@ from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.files import leftovers, read_json, read_tensors
 from lreid.gallery.places import place_of
-from lreid.models import register_backbone
 from lreid.training.run import train
 from lreid.zoo import read_card, read_entry
 
 # What is counted, besides kills and failures: each must be 0.
 WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "told otherwise than done")
-KEYS = {
-    "DEVICE": "cpu",
-    "MODEL.BACKBONE": "few",
-    "BENCHMARK.TASKS_PER_DATASET": 2,
-    "TRAIN.EPOCHS": 1,
-    "TRAIN.CHECKPOINT_STEPS": 2,
-}
-
-
-@register_backbone("few")
-class Few(nn.Sequential):
-    """A network of few and small weights, so that a checkpoint is a handful of writes."""
-
-    dim = 16
-
-    def __init__(self) -> None:
-        super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
+KEYS = FEW | {"DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 1, "TRAIN.CHECKPOINT_STEPS": 2}
 
 
 @dataclass

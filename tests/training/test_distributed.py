@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from processes import start, together, wait
-from tiny import broken_off, tiny_config
+from tiny import FEW, broken_off, tiny_config
 from torch import Tensor
 from yacs.config import CfgNode
 
@@ -188,6 +188,7 @@ DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
 def test_switches_are_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Drift, and gradients of stored and of incoming images, of which each process has looked at its own share."""
     cfg = config(
+        FEW,
         METHOD__NAME=name,
         BENCHMARK__TASKS_PER_DATASET=2,
         SYNTHETIC__TRAIN_IDENTITIES=8,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import broken_off
+from tiny import FEW, broken_off
 from tiny import tiny_config as config
 from yacs.config import CfgNode
 
@@ -150,7 +150,7 @@ def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> 
     """Broken off in the middle of the second task of three, or of the only one."""
     options = method_defaults(method_class(name))
     short = {f"METHOD__{option.upper()}": 2 for option in ("style_steps", "passes") if option in options}
-    cfg = config(METHOD__NAME=name, **short)
+    cfg = config(FEW, METHOD__NAME=name, **short)
     whole = train(cfg, tmp_path / "whole")
     broken_off(cfg, tmp_path / "broken", 4)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
@@ -170,7 +170,7 @@ class EvaluatedOnly(Observer):
 def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
     """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
     short = {"METHOD__STYLE_STEPS": 2} if name in ("dkp_pp", "dask") else {}
-    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
+    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
     whole = train(cfg, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(cfg, tmp_path / "broken", observers={"break": EvaluatedOnly()})
@@ -207,7 +207,7 @@ def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, 
     if (name, how) == ("lstkc_pp", "empty"):
         pytest.skip("the second task has a single teacher")
     short = {"METHOD__STYLE_STEPS": 1} if name in ("dkp_pp", "dask") else {}
-    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
+    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
     broken_off(cfg, tmp_path / "run", 1)
     (path,) = (tmp_path / "run" / "checkpoints").glob("task-01.pt")
     for other in set(path.parent.glob("*.pt")) - {path}:
