@@ -132,7 +132,7 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
     Raises:
         InputError: rows with NaN, infinity or values whose squares overflow; the message lists them.
     """
-    step = max(1, 2**18 // features.shape[1])  # rows whose squares, 1 MB in float32, stay in the cache
+    step = max(1, 2**16 // features.shape[1])  # rows whose squares, 256 KB in float32, stay in the cache
     squares = torch.cat([rows.square().sum(1) for rows in features.split(step)])
     broken = torch.nonzero(~torch.isfinite(squares)).flatten().tolist()
     if broken:

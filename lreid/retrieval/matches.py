@@ -79,43 +79,44 @@ def _count_by_sorting(
     below a match tell nothing about it, so they are left out, or made equal where they are many. The few matches that
     stand far behind, for whose sake most of a gallery would have to be sorted, are compared with all images instead.
     """
+    targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
+    order = np.lexsort((targets, rows))
+    columns, targets = columns[order], targets[order]  # ascending within a row
+    with np.errstate(over="ignore"):  # below the least of all numbers is -inf
+        below = np.nextafter(targets, -np.inf, dtype=targets.dtype)
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
+    numbers = np.arange(np.diff(bounds).max())
     ahead = np.empty(len(rows), dtype=np.int64)
 
     def count(row: int, room: np.ndarray) -> None:
-        line, pairs = scores[row], slice(bounds[row], bounds[row + 1])  # (G,)
+        line, start, stop = scores[row], bounds[row], bounds[row + 1]  # (G,)
         if scale is not None:
             line *= scale  # here, since the row is in the cache from now on
-        places = columns[pairs]
-        order = line[places].argsort()
-        places = places[order]
-        targets = line[places]  # ascending
         sample = np.sort(line[::SAMPLED])
-        share = 1 - sample.searchsorted(targets) / len(sample)  # of the gallery ahead, about
-        behind = int((np.arange(len(share)) + SORT * share).argmin())
-        least = targets[behind]
-        if share[behind] < FEW:
-            ordered = np.compress(line >= least, line)
+        place = sample.searchsorted(targets[start:stop])  # tells what share of the gallery stands ahead of each
+        behind = (numbers[: stop - start] - SORT / len(sample) * place).argmin()
+        first = start + behind
+        if len(sample) - place[behind] < FEW * len(sample):
+            ordered = np.compress(line >= targets[first], line)
         else:  # they sort as fast as if they were not there, which costs less than to pick the others out
-            ordered = np.maximum(line, np.nextafter(least, -np.inf, dtype=line.dtype), out=room)
+            ordered = np.maximum(line, below[first], out=room)
         ordered.sort()
-        end = ordered.searchsorted(targets[behind:], side="right")
-        found = np.empty(len(targets), dtype=np.int64)
-        found[behind:] = len(ordered) - end
-        for tied in behind + np.flatnonzero(ordered[end - 2] == targets[behind:]):
-            found[tied] += np.count_nonzero(line[: places[tied]] == targets[tied])
-        for one in range(behind):
-            place, target = places[one], targets[one]
-            found[one] = np.count_nonzero(line[:place] >= target) + np.count_nonzero(line[place:] > target)
-        ahead[pairs.start + order] = found
+        end = ordered.searchsorted(targets[first:stop], side="right")
+        ahead[first:stop] = len(ordered) - end
+        for tied in first + np.flatnonzero(ordered[end - 2] == targets[first:stop]):
+            ahead[tied] += np.count_nonzero(line[: columns[tied]] == targets[tied])
+        for one in range(start, first):
+            column, target = columns[one], targets[one]
+            ahead[one] = np.count_nonzero(line[:column] >= target) + np.count_nonzero(line[column:] > target)
 
     def count_all(chunk: np.ndarray) -> None:
         room = np.empty_like(scores[0])  # memory that is taken and given back for every row is slow
-        with np.errstate(over="ignore"):  # below the least of all numbers is -inf
-            for row in chunk:
-                count(row, room)
+        for row in chunk:
+            count(row, room)
 
     wanted = np.flatnonzero(np.diff(bounds))
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter
         list(pool.map(count_all, np.array_split(wanted, max(1, len(wanted) // 16))))
-    return ahead
+    found = np.empty_like(ahead)
+    found[order] = ahead
+    return found

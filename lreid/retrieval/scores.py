@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, Protocol, get_args
 
@@ -102,6 +101,8 @@ class Scorer:
         self.shape = len(queries), len(gallery)
         self.buffer = gallery.new_empty(0, len(gallery))
         self.repeats, self.originals = _repeated_rows(gallery)
+        if self.scale is not None:
+            self.scale[self.repeats] = self.scale[self.originals]
 
     def __call__(self, here: slice) -> Tensor:
         """``(B, G)`` scores of the queries in a slice. The next call overwrites them."""
@@ -139,15 +140,14 @@ def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Rows equal to an earlier one, and the first row each of them equals."""
     rows = features.cpu().numpy()
     some = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # tells nearly all rows apart
-    keys = [hash(row.tobytes()) for row in some]
-    counts = Counter(keys)
+    bits = some.view(f"u{some.itemsize}").astype(np.uint64)
+    keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
+    _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
     seen: dict[int, int] = {}
     pairs = []
-    for index, row in enumerate(rows):
-        if counts[keys[index]] == 1:
-            continue
-        first = seen.setdefault(hash(row.tobytes()), index)
-        if first != index and np.array_equal(rows[first], row):
+    for index in np.flatnonzero(counts[which] > 1).tolist():
+        first = seen.setdefault(hash(rows[index].tobytes()), index)
+        if first != index and np.array_equal(rows[first], rows[index]):
             pairs.append((index, first))
     repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return repeats, originals
