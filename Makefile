@@ -49,18 +49,15 @@ lock: .venv/developing
 
 # Most modules of the packages are never imported; the others are compiled when they first are.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+EXTRAS := $(FAISS),train
+.venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,docs,dev
 
-.venv/installed: setup.py
+.venv/installed .venv/developing: setup.py
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) --upgrade pip setuptools wheel
-	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(FAISS),train]"
-	touch $@
-
-.venv/developing: .venv/installed
-	@echo "Installing what tests, checks and documentation need …"
-	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(FAISS),train,milvus,start,render,export,docs,dev]"
-	touch $@
+	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(EXTRAS)]"
+	touch .venv/installed $@
 
 clean:
 	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage site

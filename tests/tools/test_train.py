@@ -12,7 +12,7 @@ import pytest
 from processes import PATIENCE, until
 from tiny import TINY
 
-ARGUMENTS = [str(part) for pair in (TINY | {"TRAIN.EPOCHS": 40}).items() for part in pair]
+ARGUMENTS = [str(part) for pair in (TINY | {"TRAIN.EPOCHS": 16}).items() for part in pair]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import tiny_config
+from tiny import FEW, tiny_config
 from yacs.config import CfgNode
 
 from lreid.data.records import Task
@@ -21,7 +21,7 @@ from lreid.training.run import train
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2}
+SMALL = FEW | {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2}
 
 
 config = partial(tiny_config, SMALL)

@@ -184,9 +184,9 @@ def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_pat
 def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> None:
     """The un-fused one of the second task is what a run without fusion would have had; the first task fuses nothing."""
     options = {"METHOD__NAME": "fused_ft", "TRAIN__EPOCHS": 1}
-    both = train(config(**options, METHOD__FUSION=0.3, EVAL__UNFUSED=True), tmp_path / "both")
-    plain = train(config(**options, METHOD__FUSION=1.0), tmp_path / "plain")
-    alone = train(config(**options, METHOD__FUSION=0.3), tmp_path / "alone")
+    both = train(config(FEW, **options, METHOD__FUSION=0.3, EVAL__UNFUSED=True), tmp_path / "both")
+    plain = train(config(FEW, **options, METHOD__FUSION=1.0), tmp_path / "plain")
+    alone = train(config(FEW, **options, METHOD__FUSION=0.3), tmp_path / "alone")
     for metric in ("mAP", "mINP"):
         assert both["unfused"][metric][:2] == plain[metric][:2]
         assert both[metric] == alone[metric] and both["unfused"][metric][0] == both[metric][0]
@@ -194,7 +194,7 @@ def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> 
     assert alone["unfused"] == {} and "unfused_seen_mAP" not in alone["summary"]
     assert fault(both) is None
     assert "unfused mAP is no matrix" in str(fault(both | {"unfused": {"mAP": [[1.0]]}}))
-    dwopp = train(config(EVAL__UNFUSED=True, TRAIN__EPOCHS=1), tmp_path / "dwopp")  # does nothing after a task
+    dwopp = train(config(FEW, EVAL__UNFUSED=True, TRAIN__EPOCHS=1), tmp_path / "dwopp")  # does nothing after a task
     assert dwopp["unfused"] == {}
 
 
@@ -544,8 +544,8 @@ def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
 
 
 def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) -> None:
-    plain = train(config(METHOD__NAME="er"), tmp_path / "plain")
-    watched = train(config(METHOD__NAME="er", EVAL__DRIFT_STEPS=2), tmp_path / "watched")
+    plain = train(config(FEW, METHOD__NAME="er"), tmp_path / "plain")
+    watched = train(config(FEW, METHOD__NAME="er", EVAL__DRIFT_STEPS=2), tmp_path / "watched")
     assert watched["mAP"] == plain["mAP"] and watched["loss_history"] == plain["loss_history"]
     assert plain["drift"] == [] and [entry["task"] for entry in watched["drift"]] == [1, 2]
     for entry in watched["drift"]:
@@ -558,7 +558,7 @@ def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) ->
 
 def test_what_was_watched_within_a_task_is_kept(tmp_path: Path) -> None:
     """The run breaks off after one of the updates that are watched, or after both."""
-    cfg = config(METHOD__NAME="er_ace", EVAL__DRIFT_STEPS=3, TRAIN__CHECKPOINT_STEPS=1, TRAIN__EPOCHS=4)
+    cfg = config(FEW, METHOD__NAME="er_ace", EVAL__DRIFT_STEPS=3, TRAIN__CHECKPOINT_STEPS=1, TRAIN__EPOCHS=4)
     whole = train(cfg, tmp_path / "whole")
     for epochs in (5, 7):
         out = tmp_path / f"broken{epochs}"
@@ -585,6 +585,7 @@ def test_what_is_wrong_with_an_argument_names_its_key(changes: dict[str, object]
 def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
     """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
     cfg = config(
+        FEW,
         METHOD__NAME="bot_ft",
         TRAIN__EPOCHS=2,
         TRAIN__FIRST_EPOCHS=4,
