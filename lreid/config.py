@@ -209,6 +209,7 @@ KEYS = {
             norm + entry for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b") for entry in ("", "+input")
         ),
     ),
+    "MODEL.SCALE": Key(1.0, "features are multiplied by it; below 1 where those of the start are long", above=0),
     "METHOD.NAME": Key("dwopp", "a file of lreid/methods or configs/methods, or a registered name"),
     "METHOD.ALIAS": Key("", "its name in results and tables where its options make another method of it"),
     "METHOD.RECIPE": Key("dmml", "file of configs/recipes that benchmarks of real images train it by"),

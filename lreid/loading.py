@@ -84,6 +84,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
             neck=neck,
             pooling=cfg.MODEL.POOLING,
             norm=cfg.MODEL.NORM,
+            scale=cfg.MODEL.SCALE,
         )
 
 

@@ -140,7 +140,8 @@ def _start(cfg: CfgNode, given: Collection[str]) -> dict[str, Any]:
     if "MODEL.BACKBONE" in given and card.backbone != cfg.MODEL.BACKBONE:
         return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
     network = {"MODEL.WEIGHTS": PEOPLE, "MODEL.BACKBONE": card.backbone}
-    network |= {key: value for key, value in card.config.items() if key in ("MODEL.POOLING", "MODEL.NORM")}
+    told = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE")
+    network |= {key: value for key, value in card.config.items() if key in told}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 

@@ -45,6 +45,8 @@ class Embedder(nn.Module):
             ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as it was
             made to.
         norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`.
+        scale: features are multiplied by it, above 0. Cosines do not notice; losses of distances do, whose margins mean
+            little where features are long.
 
     Raises:
         ArgumentError: the backbone is unknown, tells no ``dim`` or cannot have these norms or tokens, or weights cannot
@@ -75,9 +77,11 @@ class Embedder(nn.Module):
         neck: bool = False,
         pooling: str = "avg",
         norm: str = "batch",
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         require(pooling in POOLINGS, "pooling", pooling, " or ".join(POOLINGS))
+        require(scale > 0, "scale", scale, "above 0")
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
             backbone = build_backbone(backbone, weights, norm, size=(height, width))
@@ -89,7 +93,7 @@ class Embedder(nn.Module):
         if not isinstance(dim, int):
             raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
         self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
-        self.pooling, self.norm = pooling, norm
+        self.pooling, self.norm, self.scale = pooling, norm, scale
         if pooling in ("class", "patches"):
             pool_by: Any = getattr(backbone, "pool_by", None)
             if pool_by is None:
@@ -172,9 +176,11 @@ class Embedder(nn.Module):
     def _outputs(self, images: Tensor) -> Tensor:
         if isinstance(self.precision, torch.dtype):
             with torch.autocast(images.device.type, self.precision):
-                return self.backbone(images).float()
-        with full_precision() if self.precision is None else tf32():
-            return self.backbone(images)
+                outputs = self.backbone(images).float()
+        else:
+            with full_precision() if self.precision is None else tf32():
+                outputs = self.backbone(images)
+        return outputs if self.scale == 1 else self.scale * outputs
 
     def normalise(self, images: Tensor) -> Tensor:
         """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""

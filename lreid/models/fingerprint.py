@@ -14,16 +14,17 @@ def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
     They are a hash of the backbone's name, the input's size and normalisation, the pooling where it is not the mean,
-    the norm where it is not ``batch``, and every weight and statistic, bit for bit. Device, training mode and batch
-    counters make no difference. An exported network keeps that of the one it was made of, whose features it gives,
-    unless its file was changed since: :class:`OnnxEmbedder`.
+    the norm where it is not ``batch``, the scale where it is not 1, and every weight and statistic, bit for bit.
+    Device, training mode and batch counters make no difference. An exported network keeps that of the one it was made
+    of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint
     # There were no others once.
     pooling = "" if model.pooling == "avg" else f" {model.pooling}"
     norm = "" if model.norm == "batch" else f" {model.norm}"
-    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}{pooling}{norm}".encode())
+    scale = "" if model.scale == 1 else f" {model.scale}"
+    digest = hashlib.sha256(f"{model.name} {model.height}x{model.width}{pooling}{norm}{scale}".encode())
 
     def add(name: str, tensor: Tensor) -> None:
         array = tensor.detach().cpu().contiguous().numpy()

@@ -124,6 +124,19 @@ def test_pooling_against_a_loop(pooling: str) -> None:
             assert features[image, channel].item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("pooling", ["avg", "gem"])
+def test_scaled_features_and_maps_are_so_many_times_as_long(pooling: str) -> None:
+    plain = Embedder("small", height=32, width=16, pooling=pooling).eval().double()
+    scaled = Embedder("small", height=32, width=16, pooling=pooling, scale=0.25).eval().double()
+    scaled.load_state_dict(plain.state_dict())
+    images = torch.randn(2, 3, 32, 16, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(scaled(images), 0.25 * plain(images), atol=2e-6, rtol=0)  # GeM clamps at 1e-6
+        torch.testing.assert_close(scaled.maps(images), 0.25 * plain.maps(images))
+    with pytest.raises(ArgumentError, match="scale is 0; it must be above 0"):
+        Embedder("small", scale=0)
+
+
 def test_unknown_pooling_is_named() -> None:
     with pytest.raises(ArgumentError, match="pooling is 'max'; it must be avg or gem"):
         Embedder("small", pooling="max")

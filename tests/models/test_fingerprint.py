@@ -30,9 +30,16 @@ def test_mode_layout_and_batch_counters_make_no_difference() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"height": 48}, {"width": 24}, {"mean": (0.5, 0.456, 0.406)}, {"std": (0.229, 0.224, 0.2)}, {"pooling": "gem"}],
+    [
+        {"height": 48},
+        {"width": 24},
+        {"mean": (0.5, 0.456, 0.406)},
+        {"std": (0.229, 0.224, 0.2)},
+        {"pooling": "gem"},
+        {"scale": 0.5},
+    ],
 )
-def test_settings_of_input_and_pooling_count(options: dict[str, object]) -> None:
+def test_settings_of_the_network_count(options: dict[str, object]) -> None:
     assert fingerprint(embedder(**options)) != fingerprint(embedder())
 
 
