@@ -14,7 +14,7 @@ from lreid.data.records import Task
 from lreid.losses import linear_combination, lstkcpp_alpha, lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models import ClassifyingEmbedder, Embedder
-from lreid.retrieval import evaluate
+from lreid.retrieval import self_retrieval
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the older network, that are tried
 
@@ -87,16 +87,10 @@ class LSTKCpp(FusedFineTuning):
         return self.old
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
-        """mAP in [0, 1] of the images of a task searched among themselves; 0 where no identity has two images."""
+        """mAP in [0, 1] of the images of a task searched among themselves."""
         labels = np.array([record.pid for record in task.records])
         cameras = np.array([record.camid for record in task.records])
-        places = len(np.unique(np.stack([labels, cameras]), axis=1).T)
-        if places == len(np.unique(labels)):  # no identity was seen by two cameras
-            cameras = np.arange(len(labels))
-        if len(np.unique(labels)) == len(labels):
-            return 0.0
-        features = self.extract(network, task)  # (n, dim)
-        return float(evaluate(features, features, labels, labels, cameras, cameras, metric="euclidean").mAP)
+        return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
         """As of the base, by the overlap of affinities."""

@@ -8,6 +8,7 @@ from lreid.retrieval.open_set import OpenSetRate, open_set_rates
 from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.ranking import Evaluation, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
+from lreid.retrieval.self_retrieval import self_retrieval
 
 __all__ = [
     "Evaluation",
@@ -22,4 +23,5 @@ __all__ = [
     "evaluate_single_shot",
     "expand_queries",
     "open_set_rates",
+    "self_retrieval",
 ]

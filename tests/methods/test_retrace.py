@@ -1,0 +1,149 @@
+"""Retrace: what it learns by, how far it goes back, and that it keeps nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import drawn_task
+from family import model, train
+from fusing import assert_comes_back, begun, copied, learn
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Record, Task
+from lreid.errors import ArgumentError
+from lreid.losses import batch_hard_triplet_loss, linear_combination
+from lreid.methods import Method, build_method, method_class, method_defaults
+from lreid.methods.retrace import LOOKED_AT, _some
+from lreid.retrieval import evaluate
+
+
+def test_terms_are_of_the_identities_of_the_task_alone() -> None:
+    method = build_method("retrace", model())
+    batch = begun(method, 1)
+    terms = method.loss(batch)
+    features = method.model(batch.images)
+    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
+    logits = normed * method.task_neck.weight @ method.classifier.weight.T
+    assert set(terms) == {"softmax", "triplet"}
+    assert logits.shape == (12, 4)  # of eight so far
+    assert terms["softmax"].item() == pytest.approx(F.cross_entropy(logits, batch.labels - 4).item(), rel=1e-4)
+    expected = batch_hard_triplet_loss(features, batch.labels, margin=None)
+    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_rows_begin_as_the_directions_of_their_images(task: int) -> None:
+    method = build_method("retrace", model())
+    learn(method, task)
+    method.begin_task(drawn_task(task))
+    records = drawn_task(task).records
+    features = method.model.extract([record.path for record in records]).astype(np.float64)
+    for row, label in enumerate(range(4 * task, 4 * task + 4)):
+        mean = features[[record.pid == label for record in records]].mean(0)
+        found = method.classifier.weight[row].detach().numpy()
+        np.testing.assert_allclose(found, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
+
+
+def taught(method: Method, steps: int = 6) -> None:
+    """Learns the images of the first task, which a few steps are enough for."""
+    records = drawn_task(0).records
+    images = method.model.ready([record.path for record in records])
+    method.begin_task(drawn_task(0))
+    train(method, steps * [Batch(images, torch.tensor([record.pid for record in records]), 0)])
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.95])
+def test_it_goes_back_to_the_least_share_of_32_that_keeps_the_lesson(keep: float) -> None:
+    method = build_method("retrace", model(), keep=keep)
+    taught(method)
+    new, old = copied(method.model.state_dict()), copied(method.began.state_dict())
+    records = drawn_task(0).records
+    paths, labels, cameras = (
+        [record.path for record in records],
+        *(np.array([getattr(record, name) for record in records]) for name in ("pid", "camid")),
+    )
+
+    def found(alpha: float) -> float:
+        network = model()
+        network.load_state_dict(linear_combination(new, old, alpha))
+        features = network.extract(paths)
+        return evaluate(features, features, labels, labels, cameras, cameras).mAP
+
+    curve = [found(place / 32) for place in range(33)]
+    assert curve[0] < curve[-1]
+    enough = curve[0] + keep * (curve[-1] - curve[0])
+    method.finish_task(drawn_task(0))
+    place = round(32 * method.share)
+    assert method.share == place / 32 == method.figures()["share"]
+    assert curve[place] >= enough > curve[place - 1]
+    expected = linear_combination(new, old, method.share)
+    torch.testing.assert_close(dict(method.model.state_dict()), expected, rtol=0, atol=0)
+
+
+def test_all_of_the_lesson_is_all_of_the_way_where_it_rises_to_the_end() -> None:
+    method = build_method("retrace", model(), keep=1.0)
+    taught(method)
+    new = copied(method.model.state_dict())
+    method.finish_task(drawn_task(0))
+    if method.share == 1:
+        torch.testing.assert_close(dict(method.model.state_dict()), new)
+
+
+def test_a_task_that_teaches_nothing_is_left_behind() -> None:
+    method = build_method("retrace", model())
+    learn(method, 1)
+    method.begin_task(drawn_task(1))
+    before = copied(method.model.state_dict())
+    method.finish_task(drawn_task(1))  # without a step
+    assert method.share == 1 / 32
+    torch.testing.assert_close(dict(method.model.state_dict()), before)
+
+
+def test_nothing_is_kept_between_tasks() -> None:
+    method = build_method("retrace", model())
+    learn(method, 2)
+    assert method.began is None and len(method.classifier) == 0
+    stored = method.stored(identities=8)
+    # The neck of the task to come, new, is all: nothing of the past.
+    assert stored["domain"] == stored["identity"] == stored["templates"] == 0
+    assert stored["networks"] == sum(value.nbytes for value in method.task_neck.state_dict().values() if value.ndim)
+    assert method.class_scores(torch.zeros(1, 256)) is None
+
+
+def test_it_learns_at_its_own_rate() -> None:
+    (group,) = build_method("retrace", model(), rate=3.0).parameters()
+    assert group["rate_factor"] == 3
+
+
+def test_of_a_large_task_whole_identities_are_looked_at() -> None:
+    records = tuple(Record(str(number), number // 10, number % 3) for number in range(20_000))
+    paths, labels, cameras = _some(Task(0, "", records))
+    assert 0.9 * LOOKED_AT < len(paths) <= LOOKED_AT
+    assert set(np.unique(labels, return_counts=True)[1]) == {10}
+    assert labels.min() < 100 and labels.max() > 1900
+    assert [int(path) % 3 for path in paths] == cameras.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0}, "rate is 0; it must be above 0"),
+        ({"keep": 0}, r"keep is 0; it must be in \(0, 1\]"),
+        ({"keep": 2}, "keep is 2"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        build_method("retrace", model(), **options)
+
+
+def test_it_has_no_exemplars() -> None:
+    assert set(method_defaults(method_class("retrace"))) == {"rate", "keep"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 1])
+def test_it_comes_back_in_the_middle_of_a_task(task: int) -> None:
+    assert_comes_back(build_method("retrace", model()), build_method("retrace", model(1)), task)
