@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,29 +28,21 @@ HALVINGS = 5  # of the way: the place is known to 1/32 of it
 
 
 class Retrace(BoTFineTuning):
-    r"""A method of our own, which keeps nothing between tasks but the network itself.
+    """A method of our own, which keeps nothing between tasks but the network itself.
 
-    A task moves the weights from :math:`w_0` to :math:`w_1`. Past tasks had a minimum near :math:`w_0`, so along the
-    straight way :math:`w(\alpha) = w_0 + \alpha (w_1 - w_0)` their loss grows about as :math:`\alpha^2`, while what
-    the task taught is mostly there long before the end: the first half of the way back costs the new task little and
-    takes away three quarters of what the past ones lose. So the network
-
-    1. learns with **long steps**, ``rate`` times the rate of the run. They go far, and where the way is walked back the
-       network has moved in a direction that a short way does not find; a lower rate, which ends as near to
-       :math:`w_0`, learns less (docs/retrace.md has that control);
-    2. after the last update **goes back** to the least :math:`\alpha` at which it keeps ``keep`` of what the task
-       taught. That is measured without any past image: mAP of up to 512 images of the task, whole identities evenly
-       drawn, searched among themselves (:func:`~lreid.retrieval.self_retrieval`), between those of :math:`w_0` and of
-       :math:`w_1`; the place is found by halving the way five times. BatchNorm's statistics are averaged with the
-       weights.
-
-    From random weights the way back costs the lesson at once, so it stays short by itself; a fixed share of 0.5
-    (``fused_ft``) then ruins the first tasks. The first task is walked back, too: it may begin with a trained network.
+    A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so along the straight way
+    ``w(alpha) = w0 + alpha (w1 - w0)`` their loss grows about as ``alpha ** 2``, while what the task taught is mostly
+    there long before the end. So the network learns with long steps, ``rate`` times the rate of the run, and after the
+    last update goes back to the least ``alpha`` at which it keeps ``keep`` of what the task taught. That is measured
+    without any past image: mAP of up to 512 images of the task, all those of identities that are evenly drawn, searched
+    among themselves (:func:`~lreid.retrieval.self_retrieval`), at ``w0``, at ``w1``, and where the way is halved, five
+    times. Statistics of BatchNorm are averaged with the weights. The first task is walked back, too: it may begin with
+    a trained network, and from random weights the way back is short, as it costs the lesson.
 
     The losses are those of LSTKC's base (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
     smoothing behind a BatchNorm neck, the soft-margin triplet loss before it, where features are compared, and rows
     that begin as the directions of their mean features. Neck and classifier are the task's own and are thrown away with
-    it. Replay would bring labels of past tasks, of which the classifier knows nothing: there are no exemplars.
+    it. There are no exemplars: they would bring labels that such a classifier does not know.
 
     Args:
         model: the network.
@@ -71,9 +64,8 @@ class Retrace(BoTFineTuning):
         self._new_head()
 
     def _new_head(self) -> None:
-        device = self.model.mean.device
-        self.classifier = GrowingClassifier(self.model.dim).to(device)
-        self.task_neck = nn.BatchNorm1d(self.model.dim).to(device)
+        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
+        self.task_neck = nn.BatchNorm1d(self.model.dim).to(self.model.mean.device)
         self.task_neck.bias.requires_grad_(False)
 
     def begin_task(self, task: Task) -> None:
@@ -89,8 +81,8 @@ class Retrace(BoTFineTuning):
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network and the head of the task."""
-        trained = [*self.model.parameters(), *self.task_neck.parameters(), *self.classifier.parameters()]
-        return [{"params": trained, "rate_factor": self.rate}]
+        trained = chain(super().parameters(), self.task_neck.parameters())
+        return [{"params": list(trained), "rate_factor": self.rate}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Softmax over the identities of the task, and the triplet loss."""
@@ -114,18 +106,10 @@ class Retrace(BoTFineTuning):
         too_far, self.share = 0.0, 1.0
         for _ in range(HALVINGS):
             middle = (too_far + self.share) / 2
-            if found(middle) >= enough:
-                self.share = middle
-            else:
-                too_far = middle
+            too_far, self.share = (too_far, middle) if found(middle) >= enough else (middle, self.share)
         self.model.load_state_dict(linear_combination(new, old, self.share))
-        logger.info(
-            "%s: taught from %.1f to %.1f mAP on its own images, keeps %.2f of the way",
-            task.name,
-            100 * before,
-            100 * after,
-            self.share,
-        )
+        told = (task.name, 100 * before, 100 * after, self.share)
+        logger.info("%s: mAP of its own images from %.1f to %.1f; %.2f of the way is kept", *told)
 
     def end_task(self, task: Task) -> None:
         """Throws away the head, and the network that the task began with."""
@@ -143,17 +127,16 @@ class Retrace(BoTFineTuning):
     def state_dict(self) -> dict[str, Any]:
         """Head and former network of a task at hand, besides what the bases keep."""
         began = None if self.began is None else self.began.state_dict()
-        more = {"began": began, "task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
-        return super().state_dict() | more | {"share": self.share}
+        head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
+        return super().state_dict() | head | {"began": began, "share": self.share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.task_neck.load_state_dict(state["task_neck"])
         self.first_label, self.share = state["first_label"], state["share"]
-        self.began = None
-        if state["began"] is not None:
-            self.began = frozen_copy(self.model)
+        self.began = None if state["began"] is None else frozen_copy(self.model)
+        if self.began is not None:
             self.began.load_state_dict(state["began"])
 
 
