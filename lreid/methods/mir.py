@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from lreid.errors import require
 from lreid.methods.er import ER, Replay
 from lreid.models import Embedder
 
@@ -22,20 +23,24 @@ class MIR(ER):
 
     Args:
         model: the network.
-        candidates: stored images that are compared.
+        candidates: stored images that are compared, more than are replayed; 0 for five times as many, which is the
+            official code's 50 for 10.
         virtual_rate: learning rate of the virtual step, in the official code that of training (SGD, 0.1).
         er: options of :class:`ER`.
     """
 
     divisible = False
 
-    def __init__(self, model: Embedder, *, candidates: int = 50, virtual_rate: float = 0.1, **er: Any) -> None:
+    def __init__(self, model: Embedder, *, candidates: int = 0, virtual_rate: float = 0.1, **er: Any) -> None:
         super().__init__(model, **er)
+        require(candidates >= 0, "candidates", candidates, "0 or more")
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
         """Of more sampled images those whose loss a step on the incoming ones would raise most."""
-        drawn = super().choose(max(self.candidates, count), incoming)
+        candidates = self.candidates or 5 * count
+        require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
+        drawn = super().choose(candidates, incoming)
         if drawn is None or len(drawn.labels) <= count:
             return drawn
         parameters = [part for part in self.parameters() if part.requires_grad]

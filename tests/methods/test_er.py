@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -188,6 +189,20 @@ def test_er_aml_takes_pairs_out_of_batch_and_memory(negatives: str) -> None:
     assert method.incoming_loss(batch).item() == pytest.approx(expected.item(), rel=1e-4)
     old = set(labels[pairs.negative].tolist()) & {0, 1, 2, 3}
     assert bool(old) == (negatives == "all")
+
+
+def test_mir_compares_five_times_as_many_as_it_replays_or_as_it_is_told() -> None:
+    drawn = []
+    for candidates in (0, 7):
+        method = new("mir", exemplars=20, candidates=candidates, replay=2)
+        learn(method, 3)
+        (batch, *_) = segments(2)
+        with patch.object(method.memory, "draw", wraps=method.memory.draw) as draw:
+            method.choose(2, method.incoming_loss(batch))
+        drawn.append(draw.call_args.args[0])
+    assert drawn == [10, 7]
+    with pytest.raises(ArgumentError, match="candidates is 7; it must be 0, or above the 9 that are replayed"):
+        method.choose(9, torch.zeros(()))
 
 
 @pytest.mark.slow
