@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn import functional as F
 
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
+from lreid.losses import class_means
 from lreid.memory import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
 from lreid.models import Embedder, frozen_copy
 
@@ -146,6 +148,15 @@ class Method:
             features: (n, dim) of :meth:`lreid.models.Embedder.extract`, where the model is.
         """
         return None
+
+    def mean_directions(self, task: Task) -> Tensor:
+        """Unit vectors (N, dim) on the CPU: where the images of each class of a task lie, in ascending order of labels.
+
+        A classifier whose new rows begin so leaves a trained network what it knows (LSTKC, AAAI 2024, official code).
+        """
+        features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
+        means, _ = class_means(features, torch.tensor([record.pid for record in task.records]))
+        return F.normalize(means, dim=1)
 
     def figures(self) -> dict[str, float]:
         """What it says of itself after a task, by name, for ``results.json``."""

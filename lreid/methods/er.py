@@ -47,6 +47,8 @@ class ER(Method):
         replay: stored images a step, 0 for as many as come in.
         task_free: replay images of the task at hand too; the official ER leaves them out where it is told of tasks.
         replay_weight: of what is learned from stored images.
+        mean_rows: rows of new identities begin as the directions of their mean features, not at random, so that a
+            trained network keeps what it knows. This looks at all images of a task beforehand: not for streams.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
@@ -67,13 +69,14 @@ class ER(Method):
         replay: int = 0,
         task_free: bool = True,
         replay_weight: float = 1.0,
+        mean_rows: bool = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
         require(replay >= 0, "replay", replay, "0 or more")
         seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
         self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
         self.exemplar_share = None  # what is replayed it draws by itself
-        self.replay, self.task_free = replay, task_free
+        self.replay, self.task_free, self.mean_rows = replay, task_free, mean_rows
         self.weights = {"replay": replay_weight}
         self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
@@ -93,6 +96,10 @@ class ER(Method):
         self.shared_classes = task.shared_classes
         self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
         self.task_classes, self.offered = tuple(task.classes), set()
+        if self.mean_rows and not (self.shared_classes and task.index):
+            rows = self.class_of(torch.tensor(task.classes))
+            with torch.no_grad():
+                self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter]:
         """The network and the classifier."""

@@ -34,6 +34,8 @@ class ERMetric(ER):
         er: options of :class:`ER`.
     """
 
+    unused = ("mean_rows",)
+
     def __init__(
         self,
         model: Embedder,

@@ -9,12 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.nn import functional as F
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import class_means, linear_combination, lstkc_alpha
+from lreid.losses import linear_combination, lstkc_alpha
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models import ClassifyingEmbedder, Embedder
 from lreid.models.adapt import norm_statistics, with_statistics
@@ -75,10 +74,8 @@ class FusedFineTuning(BoTFineTuning):
         super().begin_task(task)
         self.first_class = 0
         if self.teacher is not None:
-            features = self.extract(self.network, task)  # (n, dim)
-            means, classes = class_means(features, torch.tensor([record.pid for record in task.records]))
             with torch.no_grad():
-                self.classifier.weight[classes] = F.normalize(means, dim=1).to(self.classifier.weight)
+                self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The embedder, the neck and the classifier."""

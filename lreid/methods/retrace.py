@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import class_means, linear_combination
+from lreid.losses import linear_combination
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models import Embedder, GrowingClassifier, frozen_copy
 from lreid.retrieval import self_retrieval
@@ -73,11 +72,9 @@ class Retrace(BoTFineTuning):
         self._new_head()
         self.began = frozen_copy(self.model)
         self.first_label = min(task.classes)
-        features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
-        means, _ = class_means(features, torch.tensor([record.pid for record in task.records]))  # (N, dim)
-        self.classifier.grow(len(means))
+        self.classifier.grow(len(task.classes))
         with torch.no_grad():
-            self.classifier.weight.copy_(F.normalize(means, dim=1))
+            self.classifier.weight.copy_(self.mean_directions(task))
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network and the head of the task."""

@@ -162,7 +162,7 @@ def resident_mib() -> float:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("where", "workers"), [("memory", 0), ("disk", 2)])
-def test_ten_tasks_take_no_more_memory_than_one(tmp_path: Path, where: str, workers: int) -> None:
+def test_many_tasks_take_no_more_memory_than_one(tmp_path: Path, where: str, workers: int) -> None:
     for number in range(24):
         Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / f"{number}.png")
 
@@ -177,10 +177,10 @@ def test_ten_tasks_take_no_more_memory_than_one(tmp_path: Path, where: str, work
         return weakref.ref(images), weakref.ref(images._cache)
 
     first, held = None, []
-    for task in range(10):
+    for task in range(40):
         held += learn(task)
         assert [ref for ref in held if ref() is not None] == []  # nothing of this task or those before
         first = first or resident_mib()
-    assert resident_mib() - first < 20  # of the 63 MiB that nine tasks took
+    assert resident_mib() - first < 80  # of the 273 MiB that 39 tasks took
     assert list(tmp_path.glob("cache/*")) == []
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()  # nor a file without a name
