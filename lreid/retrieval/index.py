@@ -295,7 +295,7 @@ def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
     """Puts those of the matches ``scores[rows, columns]`` that were not found behind all other images, in place."""
     lost = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if lost.any():
-        scores[rows[lost], columns[lost]] = torch.finfo(torch.float32).min
+        scores[rows[lost], columns[lost]] = torch.finfo(scores.dtype).min
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,14 @@ def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> 
     assert result.mINP == pytest.approx((2 / 4 + 1 + 2 / 4) / 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_match_that_is_not_found_is_behind_all_images_whatever_the_precision(dtype: torch.dtype) -> None:
+    scores = torch.full((1, 4), module.unfound(dtype), dtype=dtype)
+    scores[0, 0] = 1
+    module.unfound_last(scores, np.array([0]), np.array([1]))
+    assert (scores[0, 1] < scores[0, [0, 2, 3]]).all()
+
+
 def test_codes_rank_in_their_own_order() -> None:
     """A score that is off by more than rounding is not put right, and one that is off by rounding is."""
     queries, gallery = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]])
