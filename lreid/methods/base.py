@@ -154,9 +154,12 @@ class Method:
 
         A classifier whose new rows begin so leaves a trained network what it knows (LSTKC, AAAI 2024, official code).
         """
-        features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
-        means, _ = class_means(features, torch.tensor([record.pid for record in task.records]))
+        means, _ = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
         return F.normalize(means, dim=1)
+
+    def features_of(self, task: Task) -> Tensor:
+        """Features (n, dim) float32 on the CPU of all images of a task by the model, without augmentation."""
+        return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
         """What it says of itself after a task, by name, for ``results.json``."""

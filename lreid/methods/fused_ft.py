@@ -129,6 +129,10 @@ class FusedFineTuning(BoTFineTuning):
         """Weight of the new network, of the features (n, dim) of all images of a task by both."""
         return lstkc_alpha(new, old)
 
+    def features_of(self, task: Task) -> Tensor:
+        """As :meth:`extract` of the network in training, so that methods which compare others begin with others."""
+        return self.extract(self.network, task)
+
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
         """Features (n, dim) float32 on the CPU of all images of a task, without augmentation."""
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))

@@ -88,6 +88,18 @@ def test_terms_of_rehearsed_images() -> None:
 
 
 @pytest.mark.slow
+def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
+    method = build_method("dkp", model())
+    learn(method, 1)
+    method.begin_task(drawn_task(1))
+    records = drawn_task(1).records
+    features = torch.from_numpy(method.model.extract([record.path for record in records])).double()
+    for label in range(4, 8):
+        own = features[[record.pid == label for record in records]]
+        expected = F.normalize(F.normalize(own, dim=1).mean(0), dim=0)
+        torch.testing.assert_close(method.classifier.weight[label].double(), expected, rtol=0, atol=1e-6)
+
+
 def test_prototypes_are_those_of_the_last_task() -> None:
     method = build_method("dkp", model())
     learn(method, 2)
