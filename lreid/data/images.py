@@ -173,6 +173,16 @@ class Images(Sequence[np.ndarray]):
         return read_image(self.records[index].path, height=self.height, width=self.width)
 
 
+def unreadable(records: Sequence[Record]) -> list[str]:
+    """Paths of images that are missing, empty or damaged.
+
+    Raises:
+        InputError: all are.
+    """
+    read = {index for index, _ in _decoded(records, height=1, width=1, skip_bad=True, workers=None)}
+    return [record.path for index, record in enumerate(records) if index not in read]
+
+
 @contextlib.contextmanager
 def _threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
     """Threads to decode with, which the system has ended, too, when this ends.

@@ -153,9 +153,12 @@ class Method:
         """Unit vectors (N, dim) on the CPU: where the images of each class of a task lie, in ascending order of labels.
 
         A classifier whose new rows begin so leaves a trained network what it knows (LSTKC, AAAI 2024, official code).
+        The row of a class of which no image can be read is zero.
         """
-        means, _ = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
-        return F.normalize(means, dim=1)
+        means, found = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
+        rows = torch.zeros(len(task.classes), means.shape[1])
+        rows[torch.searchsorted(torch.tensor(sorted(task.classes)), found)] = F.normalize(means, dim=1)
+        return rows
 
     def features_of(self, task: Task) -> Tensor:
         """Features (n, dim) float32 on the CPU of all images of a task by the model, without augmentation."""

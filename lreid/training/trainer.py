@@ -18,7 +18,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from lreid import distributed
 from lreid import results as ledger
 from lreid.checkpoint import fitting
-from lreid.data.images import require_files
+from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
 from lreid.devices import peak_memory_mib
@@ -167,10 +167,12 @@ class Trainer:
                 self._report()
             for task in left:
                 if self.at.epoch == self.at.step == 0:
-                    self.method.begin_task(task)
+                    if self.batching.skip_bad:
+                        self._leave_out(unreadable(task.records))
+                    self.method.begin_task(self._readable(task))
                 self._train(task)
                 trained = self._evaluated_before_fusion()
-                self.method.finish_task(task)
+                self.method.finish_task(self._readable(task))
                 self._evaluate(task, trained)
                 self.method.end_task(self._readable(task))
                 self._close(task)
@@ -298,7 +300,7 @@ class Trainer:
         """Says what a task has, and what of it cannot be read."""
         images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
-            self.results["skipped"] = sorted({*self.results["skipped"], *images.skipped})
+            self._leave_out(images.skipped)
             logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
@@ -311,6 +313,10 @@ class Trainer:
             len(images),
             f" and {exemplars} exemplars" if exemplars else "",
         )
+
+    def _leave_out(self, paths: Sequence[str]) -> None:
+        """Notes images that cannot be read."""
+        self.results["skipped"] = sorted({*self.results["skipped"], *paths})
 
     def _readable(self, task: Task) -> Task:
         """The task without the images that were skipped."""
