@@ -49,8 +49,9 @@ setup(
     extras_require={  # lreid/extras.py asks for them by these names
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them. That for GPUs is of x86-64 alone;
         # on others faiss searches on the processor, and torch ranks on the GPU all the same.
-        "cpu": ["faiss-cpu>=1.9"],
+        "cpu": ["lreid[timm]", "faiss-cpu>=1.9"],  # timm: the zoo's model of people is one of its networks
         "gpu": [
+            "lreid[timm]",
             "faiss-gpu>=1.14.3; sys_platform == 'linux' and platform_machine == 'x86_64'",
             "faiss-cpu>=1.9; sys_platform != 'linux' or platform_machine != 'x86_64'",
         ],

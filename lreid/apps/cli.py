@@ -36,8 +36,8 @@ commands:
 
 examples:
   lreid train --out runs/first SEED 1
-  lreid test --checkpoint zoo:dwopp-synthetic-10 --query my/queries --gallery my/gallery
-  lreid search build people.gallery my/images --checkpoint zoo:dwopp-synthetic-10
+  lreid test --checkpoint zoo:people --query my/queries --gallery my/gallery
+  lreid search build people.gallery my/images --checkpoint zoo:people
 
 lreid COMMAND --help shows the options of a command."""
 

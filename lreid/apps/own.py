@@ -17,14 +17,15 @@ from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config
 from lreid.data.datasets import load_datasets
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
-from lreid.data.proposal import Proposal, propose
+from lreid.data.proposal import Proposal, propose, typical_size
 from lreid.data.records import DataSet
 from lreid.errors import InputError, naming_keys
 from lreid.results import Results
-from lreid.zoo import PEOPLE
+from lreid.zoo import PEOPLE, SMALL_PEOPLE
 
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
+METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results.md
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
 
 
@@ -73,7 +74,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         proposal = propose(data_sets, tasks=tasks)
         keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
     else:
-        keys |= _start(wanted, given)
+        keys |= {"METHOD.NAME": METHOD} | _start(wanted, given, data_sets)
         proposal = propose(data_sets, tasks=tasks, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
@@ -129,18 +130,27 @@ def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
     return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}
 
 
-def _start(cfg: CfgNode, given: Collection[str]) -> dict[str, Any]:
-    """The keys of what training starts from: the zoo's model, or ImageNet where another network is asked for.
+def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
+    """The keys of what training starts from: a model of the zoo, or ImageNet where another network is asked for.
+
+    The model is that of photographs, but where images are no larger than what the small one takes, this one.
 
     Args:
         cfg: the config without what is chosen.
         given: the keys that it was given.
+        data_sets: to train on.
     """
-    card = zoo.find(PEOPLE.removeprefix(zoo.PREFIX))
-    if "MODEL.BACKBONE" in given and card.backbone != cfg.MODEL.BACKBONE:
-        return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
-    network = {"MODEL.WEIGHTS": PEOPLE, "MODEL.BACKBONE": card.backbone}
-    told = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE")
+    cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in (PEOPLE, SMALL_PEOPLE)}
+    typical, small = typical_size(data_sets), cards[SMALL_PEOPLE]
+    fits = SMALL_PEOPLE if typical and typical.pixels <= small.height * small.width else PEOPLE
+    if "MODEL.BACKBONE" in given:
+        of_network = [name for name in (fits, *cards) if cards[name].backbone == cfg.MODEL.BACKBONE]
+        if not of_network:
+            return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
+        fits = of_network[0]
+    card = cards[fits]
+    told = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE", "TRAIN.FROZEN_LAYERS", "TRAIN.LAYER_DECAY")
+    network = {"MODEL.WEIGHTS": fits, "MODEL.BACKBONE": card.backbone}
     network |= {key: value for key, value in card.config.items() if key in told}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 

@@ -19,7 +19,7 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
 from lreid.checkpoint import load_model_state
-from lreid.config import ARGUMENTS, leaves, without_folders
+from lreid.config import ARGUMENTS, leaves, method_title, without_folders
 from lreid.data.addresses import is_address
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
@@ -80,7 +80,13 @@ def _download(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     faults, tests = [], TestSets()
     for card in [_card(args.name)] if args.name else cards():
-        figures, wrong = tests.verify(card)
+        try:
+            figures, wrong = tests.verify(card)
+        except InputError as error:
+            if args.name:
+                raise
+            print(f"not measured: {error}", flush=True)
+            continue
         for gallery, each in figures.items():
             print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
         faults += [f"{card.name}: {fault}" for fault in wrong]
@@ -96,6 +102,8 @@ def _publish(args: argparse.Namespace) -> None:
         title=args.title,
         half=args.half,
         start_only=args.start_only,
+        trained_on=args.trained_on,
+        limits=args.limits,
         licence=args.licence,
         urls=args.url,
         folder=args.out or BUNDLED,
@@ -136,6 +144,8 @@ def publish(
     title: str = "",
     half: bool = False,
     start_only: bool = False,
+    trained_on: str = "",
+    limits: str = "",
     licence: str = "MIT",
     urls: Sequence[str] = (),
     folder: Path = BUNDLED,
@@ -149,6 +159,8 @@ def publish(
         half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
             variances may be too large or too small for 16.
         start_only: the network is meant to start training from.
+        trained_on: the source of the images; empty for the names of the data sets.
+        limits: what it does not know and must not be used for.
         licence: of the weights.
         urls: where the weights will be had, if not beside the card.
         folder: to write to.
@@ -186,7 +198,7 @@ def publish(
         name=name,
         title=title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
         start_only=start_only,
-        method=cfg.METHOD.NAME,
+        method=method_title(cfg),
         benchmark=cfg.BENCHMARK.NAME,
         seed=cfg.SEED,
         task=tasks,
@@ -206,7 +218,7 @@ def publish(
         flip=cfg.EVAL.FLIP,
         protocol=protocol,
         images_trained=results.get("images_trained", 0),
-        trained_on=_trained_on(shared.BENCHMARK.TRAIN),
+        trained_on=trained_on or _trained_on(shared.BENCHMARK.TRAIN),
         command=command_of(shared),
         config={"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
         version=results["versions"]["lreid"] or "",
@@ -216,6 +228,7 @@ def publish(
         url=urls[0] if urls else "",
         mirrors=list(urls[1:]),
         verification=tests.threshold(model, cfg),
+        limits=limits,
     )
     write_entry(card, content)
     return card

@@ -9,10 +9,11 @@ from itertools import chain
 from math import sqrt
 from operator import itemgetter
 from statistics import median
+from typing import NamedTuple
 
 from PIL import Image
 
-from lreid.data.records import DataSet, Record
+from lreid.data.records import DataSet
 from lreid.errors import ArgumentError
 
 LARGEST, FEWEST = 24, 2  # identities a batch
@@ -80,7 +81,8 @@ def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, w
             f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more to tell apart",
         )
     each = int(median(number for count in counts for number in count.values()))
-    ratio = shape([record for data_set in data_sets for record in data_set.train])
+    typical = typical_size(data_sets)
+    ratio = typical and typical.ratio
     if ratio is not None and ratio < UPRIGHT:
         side = STEP * max(round(sqrt(height * width) / STEP), 1)
         height, width = (side, side) if ratio > 1 / UPRIGHT else (width, height)
@@ -89,18 +91,26 @@ def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, w
     return Proposal(tasks, smallest // batches, images, height, width, ratio)
 
 
-def shape(records: Sequence[Record]) -> float | None:
-    """Median height over width of images, of some evenly spread ones where there are many; None of none.
+class Size(NamedTuple):
+    """Of images: pixels, and height over width."""
+
+    pixels: float
+    ratio: float
+
+
+def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
+    """Medians over the images to train on, or over some evenly spread ones where there are many; None of none.
 
     Headers alone are read. Files that cannot be are passed over: whoever needs their pixels says so.
     """
+    records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)
-    ratios = list(chain.from_iterable(_ratio(record.path) for record in records[::stride]))
-    return median(ratios) if ratios else None
+    sizes = list(chain.from_iterable(_size(record.path) for record in records[::stride]))
+    return Size(*map(median, zip(*sizes, strict=True))) if sizes else None
 
 
-def _ratio(path: str) -> list[float]:
-    """Height over width of an image, rotated upright; nothing where it cannot be read."""
+def _size(path: str) -> list[Size]:
+    """That of an image, rotated upright; nothing where it cannot be read."""
     try:
         with Image.open(path) as image:
             width, height = image.size
@@ -109,4 +119,4 @@ def _ratio(path: str) -> list[float]:
         return []
     if not (width and height):
         return []
-    return [width / height if turned else height / width]
+    return [Size(height * width, width / height if turned else height / width)]

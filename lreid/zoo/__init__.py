@@ -18,11 +18,14 @@ from lreid.zoo.hosted import Published, published
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict
 from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry
 
-PEOPLE = "zoo:people-small"  # the entry that is taken for images of people where none is named
+# The entries that are taken for images of people where none is named; the small one where they are no larger than its
+# input.
+PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
 
 __all__ = [
     "PEOPLE",
     "PREFIX",
+    "SMALL_PEOPLE",
     "Card",
     "Published",
     "card_beside",

@@ -64,6 +64,7 @@ class Card:
         verification: how two images are told to be of the same identity or not: ``threshold``, a cosine similarity that
             ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
             one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
+        limits: what it does not know and must not be used for; empty on cards of before.
     """
 
     file: Path
@@ -100,13 +101,15 @@ class Card:
     url: str
     mirrors: list[str]
     verification: dict[str, Any] = field(default_factory=dict)
+    limits: str = ""
 
     def write(self) -> None:
         """Writes the card to its file."""
         keys = asdict(self)
         del keys["file"]
-        if not self.verification:
-            del keys["verification"]
+        for added in ("verification", "limits"):
+            if not keys[added]:
+                del keys[added]
         lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in keys.items()]
         write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -134,7 +137,8 @@ def read_card(file: Path) -> Card:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
     wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
     if isinstance(keys, dict):
-        keys.setdefault("verification", {})
+        for added, empty in (("verification", {}), ("limits", "")):
+            keys.setdefault(added, empty)
     if not isinstance(keys, dict) or keys.keys() != wanted.keys():
         differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
         raise InputError(

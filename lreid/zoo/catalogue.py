@@ -169,6 +169,7 @@ def _facts(card: Card) -> dict[str, str]:
         "trained with": f"{card.method} on {card.benchmark}, seed {card.seed}, after task {card.task} of {card.tasks}; "
         f"{card.images_trained:,} images seen",
         "trained on": card.trained_on,
+        **({"limits": card.limits} if card.limits else {}),
         "network": f"{card.backbone}{' with neck' if card.neck else ''}, {_input(card)}; "
         f"features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",

@@ -55,17 +55,17 @@ def shop(tmp_path: Path) -> Path:
 
 def test_what_is_chosen_for_a_folder(shop: Path) -> None:
     found = plan(shop, [], [])
-    cfg, card = found.cfg, zoo.find(zoo.PEOPLE.removeprefix("zoo:"))
+    cfg, card = found.cfg, zoo.find(zoo.SMALL_PEOPLE.removeprefix("zoo:"))
     assert cfg.BENCHMARK.NAME == "shop" and [f"own:{shop}"] == cfg.BENCHMARK.TRAIN
     assert (cfg.BENCHMARK.TASKS_PER_DATASET, cfg.EPISODE.SUPPORT, cfg.BATCH.IMAGES) == (1, 3, 4)
-    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.LR) == (zoo.PEOPLE, 2e-4)
+    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.LR) == (zoo.SMALL_PEOPLE, 2e-4)
     assert (card.height, card.width) == (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH)
-    assert cfg.METHOD.NAME == "dwopp" and found.before is None
+    assert cfg.METHOD.NAME == "retrace" and found.before is None
     for told in (
         "5 identities, 20 images, 2 cameras",
         "3 others: 6 queries, 6 gallery images",
         "images are 2.0 times as high as wide",
-        zoo.PEOPLE,
+        zoo.SMALL_PEOPLE,
     ):
         assert told in found.text
     assert max(map(len, found.text.splitlines())) <= 160
@@ -82,7 +82,19 @@ def test_files_and_the_command_line_win_over_what_is_chosen(shop: Path, tmp_path
     assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH) == ("imagenet", 256, 128)
     assert plan(shop, [], ["MODEL.WEIGHTS", "none"]).cfg.TRAIN.LR == load_config().TRAIN.LR
     with pytest.raises(InputError, match="BATCH.IDENTITIES is ignored by dwopp"):
-        plan(shop, [], ["BATCH.IDENTITIES", "2"])
+        plan(shop, [], ["METHOD.NAME", "dwopp", "BATCH.IDENTITIES", "2"])
+
+
+def test_photographs_start_from_the_model_of_photographs(shop: Path, tmp_path: Path) -> None:
+    for file in shop.glob("*/*.png"):
+        Image.open(file).resize((50, 120)).save(file)
+    card = zoo.find(zoo.PEOPLE.removeprefix("zoo:"))
+    cfg = plan(shop, [], []).cfg
+    assert (zoo.PEOPLE, card.backbone, 0.1) == (cfg.MODEL.WEIGHTS, cfg.MODEL.BACKBONE, cfg.MODEL.SCALE)
+    assert (256, 128, card.mean) == (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH, cfg.INPUT.MEAN)
+    assert (cfg.TRAIN.FROZEN_LAYERS, cfg.TRAIN.LAYER_DECAY) == (6, 0.8)  # as it was trained
+    cfg = plan(shop, [], ["MODEL.BACKBONE", "small"]).cfg  # another network than that of the images' size
+    assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.TRAIN.FROZEN_LAYERS) == (zoo.SMALL_PEOPLE, 64, 0)
 
 
 def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +102,8 @@ def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypat
     image = {"height": 128, "width": 64, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
     write_card(tmp_path / "other.json", b"", backbone="resnet18", config=config, **image)
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
-    monkeypatch.setattr("lreid.apps.own.PEOPLE", "zoo:other")
+    for name in ("PEOPLE", "SMALL_PEOPLE"):
+        monkeypatch.setattr(f"lreid.apps.own.{name}", "zoo:other")
     cfg = plan(shop, [], []).cfg
     assert (cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS, cfg.MODEL.POOLING) == ("resnet18", "zoo:other", "gem")
     assert {key: cfg.INPUT[key.upper()] for key in image} == image
@@ -128,7 +141,7 @@ def test_short_options_stand_for_keys(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
-    train(plan(shop, [], FAST).cfg, first)
+    train(plan(shop, [], [*FAST, "METHOD.NAME", "dwopp"]).cfg, first)
     others = people(tmp_path / "others", "snow", 100)
     chosen = plan(others, [], FAST, first)
     assert [f"own:{shop}"] == chosen.cfg.BENCHMARK.LEARNED and chosen.cfg.BENCHMARK.LEARNED_IDENTITIES == 5

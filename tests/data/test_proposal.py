@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from lreid.data.proposal import ORIENTATION, propose, shape
+from lreid.data.proposal import ORIENTATION, propose, typical_size
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
@@ -63,16 +63,16 @@ def test_the_input_has_the_shape_of_the_images(tmp_path: Path, size, started, wa
 
 
 def test_images_count_as_they_are_seen(tmp_path: Path) -> None:
-    assert shape(of(tmp_path, [(100, 40)], orientation=6).train) == pytest.approx(2.5)
-    assert shape(of(tmp_path, [(100, 40)], orientation=3).train) == pytest.approx(0.4)
+    for orientation, ratio in ((6, 2.5), (3, 0.4)):
+        size = typical_size([of(tmp_path, [(100, 40)], orientation=orientation)])
+        assert size is not None and size.ratio == pytest.approx(ratio) and size.pixels == 4000
 
 
 def test_one_odd_image_or_one_that_cannot_be_read_makes_no_difference(tmp_path: Path) -> None:
     data_set = of(tmp_path, [(10, 20), (10, 21), (900, 9)])
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff no image")
     records = [*data_set.train, Record(str(tmp_path / "broken.jpg"), 9, 0), Record(str(tmp_path / "gone.jpg"), 9, 0)]
-    assert shape(records) == pytest.approx(2.0)
-    assert (
-        shape(records[3:]) is None
-        and propose([DataSet("x", (*records[3:], records[4]._replace(pid=8)), (), ())]).ratio is None
-    )
+    size = typical_size([DataSet("x", tuple(records), (), ())])
+    assert size is not None and size.ratio == pytest.approx(2.0) and size.pixels == 210
+    unread = [DataSet("x", (*records[3:], records[4]._replace(pid=8)), (), ())]
+    assert typical_size(unread) is None and propose(unread).ratio is None

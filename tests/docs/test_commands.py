@@ -98,14 +98,14 @@ def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     (four,) = (block for block in blocks(page, "") if "zoo.py list" in block)
     assert four in blocks(pages["README.md"], "")
     monkeypatch.chdir(tmp_path)
-    exec(compile(blocks(page, "python")[0], "draw.py", "exec"), {})
+    exec(compile(blocks(page, "python")[0], "take.py", "exec"), {})
     said = [typed(*line.split()[1:]) for line in four.splitlines()]
     assert len(said) == 4 and "dwopp-synthetic-10" in said[0]
     assert said[1] == "people.gallery: 24 images, 12 identities\n"
-    assert said[3].startswith("my/new/person-0/0.png: nearest: person-") and len(said[3].splitlines()) == 13
+    assert said[3].startswith("my/new/person-0/0.jpg: nearest: person-") and len(said[3].splitlines()) == 13
     answers = json.loads(Path("matches/matches.json").read_text())["queries"]
     right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
-    assert right >= 9  # of twelve; one by chance
+    assert right >= 7  # of twelve; one by chance
     html = Path("matches/matches.html").read_text()
     assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
 

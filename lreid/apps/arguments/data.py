@@ -25,6 +25,7 @@ RENDERING = {  # options of lreid.data.rendered.render
     "height": (256, "of images, pixels"),
     "width": (128, "of images, pixels"),
     "seed": (0, "another one makes other domains and other people"),
+    "first_domain": (0, "number of the first one, to go on where another call with this seed ended"),
     "workers": (1, "processes that draw"),
 }
 

@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--title", default="", help="one line for people (default: method and benchmark)")
     sub.add_argument("--half", action="store_true", help="store weights in 16 bits")
     sub.add_argument("--start-only", action="store_true", help="a network to start training from")
+    sub.add_argument("--trained-on", default="", metavar="TEXT", help="source of the images (default: their names)")
+    sub.add_argument("--limits", default="", metavar="TEXT", help="what it does not know and must not be used for")
     sub.add_argument("--licence", default="MIT", help="of the weights (default: MIT)")
     sub.add_argument("--url", action="append", default=[], help="address of the weights; more are mirrors")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder of the entry (default: lreid/weights)")

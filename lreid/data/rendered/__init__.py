@@ -52,6 +52,7 @@ class Plan(NamedTuple):
     height: int
     width: int
     seed: int
+    first_domain: int
 
 
 class Row(NamedTuple):
@@ -76,6 +77,7 @@ def render(
     height: int = 256,
     width: int = 128,
     seed: int = 0,
+    first_domain: int = 0,
     workers: int = 1,
 ) -> int:
     """Writes a data set of rendered people: ``index.csv``, JPEG files in ``images``, and ``render.json``, the settings.
@@ -93,6 +95,7 @@ def render(
         cameras: of each domain, from 2.
         height, width: of images, pixels, from 16 to 1024.
         seed: another one makes other domains and other people.
+        first_domain: its number; from 6 on, say, none is among the six of another call with the same seed.
         workers: processes that draw.
 
     Returns:
@@ -103,8 +106,8 @@ def render(
         InputError: the folder or file is there already or cannot be written, an asset is missing or damaged, or there
             is no OpenGL.
     """
-    plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed)
-    least = {"images": 2, "cameras": 2, "height": 16, "width": 16, "seed": 0}
+    plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed, first_domain)
+    least = {"images": 2, "cameras": 2, "height": 16, "width": 16, "seed": 0, "first_domain": 0}
     for name, value in {**plan._asdict(), "workers": workers}.items():
         most = 1024 if name in ("height", "width") else 10**6
         require(least.get(name, 1) <= value <= most, name, value, f"from {least.get(name, 1)} to {most}")
@@ -121,7 +124,7 @@ def render(
         assert folder is not None
         jobs = [
             (plan, folder, assets, number, split, range(start, min(start + 10, count)))
-            for number in range(domains)
+            for number in range(first_domain, first_domain + domains)
             for split, count in (("train", train_identities), ("test", test_identities))
             for start in range(0, count, 10)
         ]

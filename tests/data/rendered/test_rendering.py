@@ -155,7 +155,11 @@ def test_a_data_set_that_loads(renderer: Renderer, home: Path, tmp_path: Path) -
         assert (len(data.train), len(data.query), len(data.gallery)) == (8, 2, 2)
         for query in data.query:  # is found under another camera
             assert any(each.pid == query.pid and each.camid != query.camid for each in data.gallery)
-    assert json.loads((tmp_path / "people" / "render.json").read_text()) == SMALL | {"cameras": 4, "seed": 0}
+    assert json.loads((tmp_path / "people" / "render.json").read_text()) == SMALL | {
+        "cameras": 4,
+        "seed": 0,
+        "first_domain": 0,
+    }
 
 
 @pytest.mark.slow
@@ -188,6 +192,15 @@ def test_one_file_holds_what_a_folder_holds(renderer: Renderer, home: Path, tmp_
         assert {name: archive.read(name) for name in archive.namelist()} == files(tmp_path / "people")
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"people", "one.zip", "two.zip"}
+
+
+def test_domains_begin_where_others_ended(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    tiny = SMALL | {"train_identities": 1}
+    render(tmp_path / "two", home, **tiny)
+    render(tmp_path / "second", home, **tiny | {"domains": 1, "first_domain": 1})
+    second = {name: data for name, data in files(tmp_path / "second").items() if name.endswith(".jpg")}
+    assert second and all("hall-1" in name for name in second)
+    assert second.items() <= files(tmp_path / "two").items()
 
 
 @pytest.mark.slow
