@@ -156,7 +156,7 @@ class Method:
         The row of a class of which no image can be read is zero.
         """
         means, found = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
-        rows = torch.zeros(len(task.classes), means.shape[1])
+        rows = means.new_zeros(len(task.classes), means.shape[1])
         rows[torch.searchsorted(torch.tensor(sorted(task.classes)), found)] = F.normalize(means, dim=1)
         return rows
 

@@ -40,9 +40,12 @@ def test_verify_one_with_wrong_figures(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["zoo.py", "show", "dwop"], "zoo:dwop: no model of the zoo has this name; the nearest is dwopp-synthetic-10"),
+        (
+            ["zoo.py", "show", "dwopp-synth"],
+            "zoo:dwopp-synth: no model of the zoo has this name; the nearest is dwopp-synthetic-10",
+        ),
         (["zoo.py", "publish", "gone", "mine"], "gone: no such file; name the folder of a run"),
-        (["test.py", "--checkpoint", "zoo:dwop"], "zoo:dwop: no model of the zoo has this name"),
+        (["test.py", "--checkpoint", "zoo:dwopp-synth"], "zoo:dwopp-synth: no model of the zoo has this name"),
     ],
 )
 def test_one_line_for_bad_input(
