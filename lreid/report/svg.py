@@ -12,7 +12,8 @@ from markupsafe import Markup, escape
 from lreid.report.rendering import render
 
 WIDTH, HEIGHT = 360, 220  # of a line chart, user units; about the pixels on a phone
-LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 36  # margins around the plot
+LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 36  # margins around the plot, with room for five digits on the left
+DIGIT = 8  # more of it for each further one
 SIZE, MARGIN = 360, 12  # of a scatter plot
 COLOURS = 10  # of the style sheet
 
@@ -96,25 +97,27 @@ def line_chart(
     if left == right:
         left, right = left - 1, right + 1
 
+    heights = [(y, _tick(y, step)) for y in (low + place * step for place in range(round((high - low) / step) + 1))]
+    edge = LEFT + DIGIT * max(0, max(len(label) for _, label in heights) - 5)
+
     def px(x: float) -> float:
-        return LEFT + (x - left) / (right - left) * (WIDTH - LEFT - RIGHT)
+        return edge + (x - left) / (right - left) * (WIDTH - edge - RIGHT)
 
     def py(y: float) -> float:
         inside = min(max(y, low), high)  # a band may reach beyond y_max
         return HEIGHT - BOTTOM - (inside - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']
-    for place in range(round((high - low) / step) + 1):
-        y = low + place * step
+    for y, label in heights:
         zero = " zero" if low < 0 and abs(y) < step / 2 else ""
-        parts.append(f'<path class="grid{zero}" d="M{LEFT} {py(y):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{_tick(y, step)}</text>')
+        parts.append(f'<path class="grid{zero}" d="M{edge} {py(y):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text x="{edge - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{label}</text>')
     if mark is not None:
         parts.append(f'<path class="mark" d="M{px(mark):.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
     for x, label in x_ticks:
         parts.append(f'<path class="grid" d="M{px(x):.1f} {HEIGHT - BOTTOM}v4"/>')
         parts.append(f'<text x="{px(x):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
+    middle = (edge + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
     for line in lines:
         parts.append(f'<g class="{line.style}" data-name="{escape(line.name)}">')

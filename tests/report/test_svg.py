@@ -142,3 +142,12 @@ def test_keys_show_a_shape_or_a_colour():
     assert [path.get("d") for path in shapes.iter("path")] == list(SHAPES[:2])
     assert [key.get("class") for key in colours] == ["shape line-0", "shape line-1"]
     assert "".join(shapes[1].itertext()) == "<b>"
+
+
+def test_long_numbers_have_room_on_the_left() -> None:
+    for top, longest in ((100.0, 3), (0.0025, 6)):
+        svg = chart({"seen": [(1, 0.0), (3, top)]})
+        labels = [each for each in svg.iter("text") if each.get("text-anchor") == "end"]
+        assert max(len(each.text) for each in labels) == longest
+        assert {each.get("x") for each in labels} == {str(34 + 8 * max(0, longest - 5))}
+        assert points_of(svg)[0][0][0] == 40 + 8 * max(0, longest - 5)  # and the lines begin behind them
