@@ -163,7 +163,7 @@ def test_in_a_new_environment_three_commands_answer_and_one_trains(visited: tupl
     assert "start of training" in shown and built == "people.gallery: 24 images, 12 identities\n"
     assert len(re.findall(r"^my/new/person-\d+/0.jpg: nearest: person-", answered, re.M)) == 12
     answers = json.loads((folder / "matches" / "matches.json").read_text())["queries"]
-    assert sum(each["identity"] == Path(each["image"]).parent.name for each in answers) > 5  # one by chance
+    assert sum(each["identity"] == Path(each["image"]).parent.name for each in answers) > 6  # one by chance
     assert "zoo:people," in trained
     run = json.loads((folder / "runs" / "images-retrace-seed0" / "results.json").read_text())
     assert run["method"] == "retrace" and run["mAP"][0][0] > 0

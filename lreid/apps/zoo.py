@@ -50,6 +50,10 @@ MOST_QUERIES = 500  # of a gallery, for the threshold
 Figures = dict[str, dict[str, Any]]
 
 
+class ImagesElsewhere(InputError):
+    """A card's figures are of images that do not come with lreid and are not where it looks."""
+
+
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
     actions = {
@@ -82,7 +86,7 @@ def _verify(args: argparse.Namespace) -> None:
     for card in [_card(args.name)] if args.name else cards():
         try:
             figures, wrong = tests.verify(card)
-        except InputError as error:
+        except ImagesElsewhere as error:
             if args.name:
                 raise
             print(f"not measured: {error}", flush=True)
@@ -320,7 +324,8 @@ class TestSets:
             ``TOLERANCE``, kind and counts at all.
 
         Raises:
-            InputError: weights or data sets are missing or damaged.
+            ImagesElsewhere: its data sets are the publisher's own, and not here.
+        InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
         cfg = model_config(name)
@@ -361,7 +366,7 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
         try:
             load_datasets(name, cfg.DATA.ROOT, {})
         except InputError as error:
-            raise InputError(
+            raise ImagesElsewhere(
                 f"{card.name}: is measured on {name}, of which the card tells the name alone: put those images, or a "
                 f"link to them, here or into {cfg.DATA.ROOT} by this name ({error})"
             ) from None

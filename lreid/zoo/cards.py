@@ -33,6 +33,7 @@ VERIFICATION = {
     "galleries": [str],
 }
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+ADDED: dict[str, Any] = {"verification": {}, "limits": ""}  # keys that cards of before lack
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,8 @@ class Card:
         """Writes the card to its file."""
         keys = asdict(self)
         del keys["file"]
-        for added in ("verification", "limits"):
-            if not keys[added]:
-                del keys[added]
-        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in keys.items()]
+        kept = {key: value for key, value in keys.items() if value or key not in ADDED}
+        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in kept.items()]
         write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -137,8 +136,7 @@ def read_card(file: Path) -> Card:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
     wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
     if isinstance(keys, dict):
-        for added, empty in (("verification", {}), ("limits", "")):
-            keys.setdefault(added, empty)
+        keys = ADDED | keys
     if not isinstance(keys, dict) or keys.keys() != wanted.keys():
         differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
         raise InputError(

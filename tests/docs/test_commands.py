@@ -105,7 +105,7 @@ def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     assert said[3].startswith("my/new/person-0/0.jpg: nearest: person-") and len(said[3].splitlines()) == 13
     answers = json.loads(Path("matches/matches.json").read_text())["queries"]
     right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
-    assert right >= 6  # of twelve; one by chance
+    assert right >= 9  # of twelve; one by chance
     html = Path("matches/matches.html").read_text()
     assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
 

@@ -87,7 +87,6 @@ def test_terms_of_rehearsed_images() -> None:
     assert terms["distill_rehearsed"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-@pytest.mark.slow
 def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
     method = build_method("dkp", model())
     learn(method, 1)
@@ -100,6 +99,7 @@ def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
         torch.testing.assert_close(method.classifier.weight[label].double(), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_prototypes_are_those_of_the_last_task() -> None:
     method = build_method("dkp", model())
     learn(method, 2)
