@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import json
@@ -16,6 +17,7 @@ from tiny import TINY
 import lreid
 from lreid import zoo
 from lreid.apps.zoo import ImagesElsewhere, TestSets, publish, stored
+from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.config import load_config
 from lreid.data.synthetic import draw
@@ -95,6 +97,22 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop").symlink_to(home / "shop")
     assert TestSets().verify(card) == (card.figures, [])
+
+
+def test_verifying_all_goes_on_after_a_model_whose_images_are_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def verify(self: TestSets, card: zoo.Card) -> tuple[dict[str, dict[str, float]], list[str]]:
+        if card.name == "people":
+            raise ImagesElsewhere("people: elsewhere")
+        return {}, ["is wrong"] * (card.name == "people-small")
+
+    monkeypatch.setattr(TestSets, "verify", verify)
+    with pytest.raises(InputError, match=r"^people-small: is wrong;"):
+        zoo_command(argparse.Namespace(action="verify", name=None))
+    assert "not measured: people: elsewhere" in capsys.readouterr().out
+    with pytest.raises(InputError, match="^people: elsewhere"):
+        zoo_command(argparse.Namespace(action="verify", name="people"))
 
 
 def test_half_precision(run: Path, tmp_path: Path) -> None:
