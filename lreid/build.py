@@ -25,7 +25,7 @@ from lreid.retrieval import FaissIndex
 def with_method_defaults(cfg: CfgNode) -> CfgNode:
     """The config with every option of its method written out, and the normalisation of trained weights, frozen.
 
-    That of a package is taken in any case, that of timm's hub where the config has ImageNet's.
+    That of a package or of the zoo is taken in any case, that of timm's hub where the config has ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()

@@ -78,14 +78,14 @@ def package_of(weights: str) -> Package:
 
 
 def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] of a package or a published checkpoint; None for other weights.
+    """Means and deviations of RGB in [0, 1] of a package or an entry of the zoo; None for other weights.
 
     Raises:
         InputError: none is known by that name.
     """
     if weights.startswith(zoo.PREFIX):
         entry = zoo.find(weights.removeprefix(zoo.PREFIX))
-        return (entry.mean, entry.std) if isinstance(entry, zoo.Published) else None
+        return tuple(entry.mean), tuple(entry.std)
     return package_of(weights).normalisation if weights.startswith(PREFIX) else None
 
 

@@ -53,6 +53,8 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
     assert Embedder("small").mean.flatten().tolist() == pytest.approx([255 * value for value in IMAGENET[0]])
     cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "package:made"]))
     assert (cfg.INPUT.MEAN, cfg.INPUT.STD) == ([0.5] * 3, [0.25] * 3)  # so that checkpoints keep it
+    cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "zoo:people"]))
+    assert cfg.INPUT.MEAN == pytest.approx([127 / 255] * 3) and cfg.INPUT.STD == pytest.approx([128 / 255] * 3)
 
 
 @pytest.mark.parametrize(

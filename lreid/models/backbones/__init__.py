@@ -122,7 +122,7 @@ def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple
 
     Raises:
         ArgumentError: timm has no such network.
-        InputError: no package is known by that name.
+        InputError: no package or entry of the zoo is known by that name.
     """
     if weights == "hub" and backbone.startswith("timm:"):
         return timm.normalisation(backbone.removeprefix("timm:"))
