@@ -414,11 +414,16 @@ def method_options(cfg: CfgNode) -> dict[str, Any]:
 
 
 def without_folders(cfg: CfgNode) -> CfgNode:
-    """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``)."""
+    """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``).
+
+    What the file of a benchmark that comes with lreid says stays as it is.
+    """
     shared = cfg.clone()
     shared.defrost()
+    file = CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml"
+    told = dict(leaves(load_config([file]))) if file.exists() else {}
     for name, value in leaves(cfg):
-        if name in KEYS and KEYS[name].paths:
+        if name in KEYS and KEYS[name].paths and value != told.get(name):
             group, _, key = name.rpartition(".")
             shared[group][key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
     shared.freeze()

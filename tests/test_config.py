@@ -165,6 +165,12 @@ def test_names_that_are_no_paths_stay(weights: str) -> None:
     assert differing_keys(cfg, without_folders(cfg)) == []
 
 
+def test_names_of_a_benchmark_that_comes_with_lreid_stay() -> None:
+    cfg = load_config([Path(__file__).parents[1] / "configs/benchmarks/rendered-people.yaml"])
+    assert any("/" in name for name in cfg.BENCHMARK.TRAIN)
+    assert differing_keys(cfg, without_folders(cfg)) == []
+
+
 def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
 ) -> None:
