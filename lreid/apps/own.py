@@ -14,7 +14,7 @@ from lreid import zoo
 from lreid.apps.options import load_run_config
 from lreid.build import benchmark_of, learned
 from lreid.checkpoint import load_checkpoint, task_checkpoints
-from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config
+from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.datasets import load_datasets
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import Proposal, propose, typical_size
@@ -80,6 +80,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
     cfg = load_run_config([keys, *files], overrides)
+    if "BATCH.IDENTITIES" not in given:  # a method may want fewer than the tasks have, and never gets more
+        identities = min(proposal.identities, method_file(cfg.METHOD.NAME).get("BATCH.IDENTITIES", proposal.identities))
+        cfg = load_run_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)])
     return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
 
 

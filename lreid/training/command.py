@@ -12,15 +12,23 @@ from yacs.config import CfgNode
 from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, FREE_KEYS, differing_keys, leaves, load_config, method_title
 
+OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys that another method has otherwise
 
-def command_of(cfg: CfgNode) -> str:
-    """The command that trains what a config describes, from the top of the source tree."""
+
+def command_of(cfg: CfgNode, method: str | None = None) -> str:
+    """The command that trains what a config describes, from the top of the source tree.
+
+    Args:
+        cfg: the config.
+        method: another one to train in the same way, which has its own options and batches.
+    """
     values = dict(leaves(with_method_defaults(cfg)))
     words = ["python", "tools/train.py"]
-    for file in _files(cfg):
+    for file in _files(cfg, method):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
     for key in ("SEED", *changed_by(cfg)):
-        words += [key, str(values[key])]
+        if method is None or not key.startswith(OF_A_METHOD):
+            words += [key, str(values[key])]
     return shlex.join(words)
 
 
@@ -35,9 +43,10 @@ def changed_by(cfg: CfgNode) -> dict[str, Any]:
     return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
 
 
-def _files(cfg: CfgNode) -> list[Path]:
-    """Those of the config's benchmark and method that come with lreid."""
-    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method_title(cfg)}.yaml")
+def _files(cfg: CfgNode, method: str | None = None) -> list[Path]:
+    """Those of the config's benchmark and of its method, or another one, that come with lreid."""
+    method = method or method_title(cfg)
+    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
     return [file for file in named if file.exists()]
 
 

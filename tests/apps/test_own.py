@@ -71,6 +71,18 @@ def test_what_is_chosen_for_a_folder(shop: Path) -> None:
     assert max(map(len, found.text.splitlines())) <= 160
 
 
+def test_a_batch_is_what_the_method_asks_for_and_never_more_than_a_task_has(shop: Path, tmp_path: Path) -> None:
+    mall = people(tmp_path / "mall", "mall", first=0, number=40)
+
+    def identities(folder: Path, *overrides: str) -> int:
+        return plan(folder, [], overrides).cfg.BATCH.IDENTITIES
+
+    assert identities(shop) == identities(shop, "METHOD.NAME", "retrace") == identities(shop, "METHOD.NAME", "bot_ft") < 6
+    assert identities(mall) == identities(mall, "METHOD.NAME", "retrace") == 8
+    assert identities(mall, "METHOD.NAME", "bot_ft") == 16
+    assert identities(mall, "BATCH.IDENTITIES", "11") == 11
+
+
 def test_files_and_the_command_line_win_over_what_is_chosen(shop: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("INPUT: {HEIGHT: 48}\nTRAIN: {LR: 0.01}\n")
     cfg = plan(shop, [tmp_path / "mine.yaml"], ["BENCHMARK.TASKS_PER_DATASET", "2", "METHOD.NAME", "lwf"]).cfg

@@ -54,7 +54,7 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
     cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "package:made"]))
     assert (cfg.INPUT.MEAN, cfg.INPUT.STD) == ([0.5] * 3, [0.25] * 3)  # so that checkpoints keep it
     cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "zoo:people"]))
-    assert cfg.INPUT.MEAN == pytest.approx([127 / 255] * 3) and cfg.INPUT.STD == pytest.approx([128 / 255] * 3)
+    assert pytest.approx([127 / 255] * 3) == cfg.INPUT.MEAN and pytest.approx([128 / 255] * 3) == cfg.INPUT.STD
 
 
 @pytest.mark.parametrize(
