@@ -10,6 +10,7 @@ from pathlib import Path
 from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
+from lreid.apps.suggestion import suggestion
 from lreid.config import KEYS
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
@@ -40,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
     results = train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume, before=before)
     if cfg.BENCHMARK.LEARNED_IDENTITIES:
         print(own.aftermath(results))
+    elif images is None and (line := suggestion(cfg)):
+        print(line)
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:

@@ -77,7 +77,9 @@ def test_a_batch_is_what_the_method_asks_for_and_never_more_than_a_task_has(shop
     def identities(folder: Path, *overrides: str) -> int:
         return plan(folder, [], overrides).cfg.BATCH.IDENTITIES
 
-    assert identities(shop) == identities(shop, "METHOD.NAME", "retrace") == identities(shop, "METHOD.NAME", "bot_ft") < 6
+    assert (
+        identities(shop) == identities(shop, "METHOD.NAME", "retrace") == identities(shop, "METHOD.NAME", "bot_ft") < 6
+    )
     assert identities(mall) == identities(mall, "METHOD.NAME", "retrace") == 8
     assert identities(mall, "METHOD.NAME", "bot_ft") == 16
     assert identities(mall, "BATCH.IDENTITIES", "11") == 11

@@ -87,7 +87,7 @@ def test_every_method_and_benchmark_is_said_to_have_been_run_or_not(repository: 
 
 
 def test_figures_of_the_overview_are_those_of_the_tables(pages: dict[str, str]) -> None:
-    tables = (pages["README.md"] + pages["docs/results.md"]).splitlines()
+    tables = "\n".join(pages[page] for page in ("README.md", "docs/results.md", "docs/retrace.md")).splitlines()
     count = 0
     for name, *cells in rows(pages["REPRODUCIBILITY.md"]):
         if name.strip("`") not in method_names():
