@@ -79,10 +79,11 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
-    cfg = load_run_config([keys, *files], overrides)
     if "BATCH.IDENTITIES" not in given:  # a method may want fewer than the tasks have, and never gets more
-        identities = min(proposal.identities, method_file(cfg.METHOD.NAME).get("BATCH.IDENTITIES", proposal.identities))
-        cfg = load_run_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)])
+        method = wanted.METHOD.NAME if "METHOD.NAME" in given else keys["METHOD.NAME"]
+        identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
+        overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
+    cfg = load_run_config([keys, *files], overrides)
     return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
 
 

@@ -325,7 +325,7 @@ class TestSets:
 
         Raises:
             ImagesElsewhere: its data sets are the publisher's own, and not here.
-        InputError: weights or data sets are missing or damaged.
+            InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
         cfg = model_config(name)
