@@ -89,6 +89,11 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
+def speaks() -> bool:
+    """Whether this process is the one that prints, also before they have joined and after they have left."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
 def rank() -> int:
     """Number of this process; 0, the only one or the first, is the one that writes."""
     return dist.get_rank() if dist.is_initialized() else 0

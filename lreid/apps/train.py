@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from lreid import distributed
 from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
@@ -37,8 +38,11 @@ def run(args: argparse.Namespace) -> None:
     else:
         plan = own.plan(images, files, overrides, args.before)
         cfg, before = plan.cfg, plan.before
-        print(f"{plan.text}\n")
+        if distributed.speaks():
+            print(f"{plan.text}\n")
     results = train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume, before=before)
+    if not distributed.speaks():
+        return
     if cfg.BENCHMARK.LEARNED_IDENTITIES:
         print(own.aftermath(results))
     elif images is None and (line := suggestion(cfg)):

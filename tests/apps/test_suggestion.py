@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lreid.apps.cli import run_command
 from lreid.apps.suggestion import MEASURED, suggestion
 from lreid.config import CONFIGS, load_config
 from lreid.methods import method_class, method_defaults
@@ -41,6 +42,16 @@ def test_a_changed_run_is_promised_nothing_and_keeps_what_fits_any_method() -> N
 def test_other_methods_say_nothing() -> None:
     assert said("METHOD.NAME", "retrace") is None
     assert said("METHOD.NAME", "dmml_ft") is None
+
+
+@pytest.mark.parametrize(("rank", "told"), [("0", True), ("1", False)])
+def test_the_first_of_several_processes_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rank: str, told: bool
+) -> None:
+    monkeypatch.setattr("lreid.apps.train.train", lambda *_, **__: {})
+    monkeypatch.setenv("RANK", rank)
+    assert run_command("train", ["--out", str(tmp_path / "run"), "METHOD.NAME", "dwopp"]) == 0
+    assert ("retrace" in capsys.readouterr().out) == told
 
 
 @pytest.mark.parametrize("benchmark", MEASURED)
