@@ -52,7 +52,7 @@ class Retrace(BoTFineTuning):
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
     neck = False
 
-    def __init__(self, model: Embedder, *, rate: float = 3.0, keep: float = 0.95) -> None:
+    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.95) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         require(rate > 0, "rate", rate, "above 0")
         require(0 < keep <= 1, "keep", keep, "in (0, 1]")
