@@ -61,9 +61,12 @@ def test_figures_are_means_of_the_runs_that_are_told(benchmark: str, repository:
     for method, figure in zip(("retrace", "dwopp"), MEASURED[benchmark], strict=True):
         own = load_config([CONFIGS / "benchmarks" / f"{benchmark}.yaml"], ["METHOD.NAME", method])
         identities = own.BATCH.IDENTITIES if method == "retrace" else own.EPISODE.IDENTITIES
-        rate = own.TRAIN.LR * method_defaults(method_class(method)).get("rate", 1.0)
-        settings = (method, own.TRAIN.EPOCHS, identities, pytest.approx(rate))
-        told = ((row["method"], int(row["epochs"]), int(row["identities"]), float(row["rate"])) for row in rows)
+        options = method_defaults(method_class(method))
+        rate, keep = own.TRAIN.LR * options.get("rate", 1.0), str(options.get("keep", ""))
+        settings = (method, keep, own.TRAIN.EPOCHS, identities, pytest.approx(rate))
+        told = (
+            (row["method"], row["keep"], int(row["epochs"]), int(row["identities"]), float(row["rate"])) for row in rows
+        )
         runs = [float(row["seen_mAP"]) for row, each in zip(rows, told, strict=True) if each == settings]
         assert len(runs) == 3
         assert statistics.mean(runs) == pytest.approx(figure, abs=0.05)
