@@ -42,7 +42,7 @@ class StayNear(DMMLFineTuning):
         return terms
 
 
-# Any key of lreid/config.py. Two tasks of 16 people, a few seconds; leave these out for the whole benchmark.
+# Any key of lreid/config_keys.py. Two tasks of 16 people, a few seconds; leave these out for the whole benchmark.
 short = """SYNTHETIC.TRAIN_IDENTITIES 32 SYNTHETIC.TEST_IDENTITIES 12 SYNTHETIC.DISTRACTORS 12
     SYNTHETIC.IMAGES_PER_IDENTITY 5 BENCHMARK.TASKS_PER_DATASET 2 EPISODE.IDENTITIES 8 EPISODE.SUPPORT 3
     TRAIN.EPOCHS 5 INPUT.HEIGHT 32 INPUT.WIDTH 16 DEVICE cpu"""

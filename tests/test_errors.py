@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lreid.config import ARGUMENTS, GROUPS, KEYS
+from lreid.config import ARGUMENTS
+from lreid.config_keys import GROUPS, KEYS
 from lreid.errors import ArgumentError, InputError, NotConfirmed, naming_keys
 
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
 # Rooms that know the config, and files whose messages are about one.
-KNOWING = {"apps", "build.py", "config.py", "report", "results.py", "training"}
+KNOWING = {"apps", "build.py", "config.py", "config_keys.py", "report", "results.py", "training"}
 ABOUT_CONFIGS = {"data/inventory.py", "data/proposal.py", "loading.py", "zoo/catalogue.py", "zoo/hosted.py"}
 
 

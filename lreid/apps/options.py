@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import CONFIGS, GROUPS, KEYS, Key, Source, layers, load_config, method_file, method_options
+from lreid.config import CONFIGS, Source, layers, load_config, method_file, method_options
+from lreid.config_keys import GROUPS, KEYS, Key
 from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
 
@@ -45,7 +46,7 @@ Every key of a config, with its default and the values that it may have. A run t
   `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
 
-This page is made of the table in `lreid/config.py`: `python -m lreid.apps.options > docs/configuration.md`"""
+This page is made of the table in `lreid/config_keys.py`: `python -m lreid.apps.options > docs/configuration.md`"""
 
 
 def options_text(method: str) -> str:

@@ -12,7 +12,7 @@ from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
 from lreid.apps.suggestion import suggestion
-from lreid.config import KEYS
+from lreid.config_keys import KEYS
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
 from lreid.training.signals import end_with_parent

@@ -10,7 +10,8 @@ from typing import Any
 from yacs.config import CfgNode
 
 from lreid.build import with_method_defaults
-from lreid.config import CONFIGS, FREE_KEYS, differing_keys, leaves, load_config, method_title
+from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
+from lreid.config_keys import FREE_KEYS
 
 OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys that another method has otherwise
 

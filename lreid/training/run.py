@@ -20,16 +20,8 @@ from lreid import distributed
 from lreid import results as ledger
 from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
-from lreid.config import (
-    ARGUMENTS,
-    FREE_KEYS,
-    check_values,
-    config_from_text,
-    differing_keys,
-    find_config,
-    leaves,
-    method_title,
-)
+from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
+from lreid.config_keys import FREE_KEYS
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark

@@ -1,0 +1,65 @@
+"""The table of keys: defaults that fit, and limits that hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.config import check_values, config_from_text, differing_keys, leaves, load_config
+from lreid.config_keys import GROUPS, KEYS, Key
+from lreid.errors import InputError
+
+
+def test_every_key_belongs_to_a_group_and_has_a_default_that_fits() -> None:
+    assert {name.rpartition(".")[0] for name in KEYS} == {"", *GROUPS}
+    assert not {name: fault for name, key in KEYS.items() if (fault := key.fault(key.default))}
+
+
+def values(key: Key) -> st.SearchStrategy[object]:
+    """All values that a key may have; texts and lists of those that no other check concerns."""
+    if key.choices:
+        one = st.sampled_from(key.choices)
+        return st.lists(one) if isinstance(key.default, list) else one
+    if isinstance(key.default, bool):
+        return st.booleans()
+    if isinstance(key.default, int):
+        return st.integers(key.least, key.most)
+    if isinstance(key.default, float):
+        low = key.least if key.above is None else key.above
+        return st.floats(low, key.most, exclude_min=key.above is not None, allow_infinity=False, allow_nan=False)
+    name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
+    if isinstance(key.default, str):
+        return name
+    return (
+        st.lists(st.floats(0.1, 1), min_size=3, max_size=3)
+        if len(key.default) == 3
+        else st.lists(name if not key.fault(["xname"]) else st.integers(1, 99))
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None)
+@given(st.fixed_dictionaries({}, optional={name: values(key) for name, key in KEYS.items()}))
+def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict[str, object]) -> None:
+    cfg = load_config(overrides=[str(part) for pair in keys.items() for part in pair])
+    check_values(cfg)
+    assert {name: value for name, value in leaves(cfg) if name in keys} == keys
+    assert differing_keys(cfg, config_from_text(cfg.dump(), "dump")) == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, key in KEYS.items() if (key.least, key.most, key.above) != (None,) * 3]
+)
+def test_values_beyond_a_limit_are_refused(name: str) -> None:
+    key = KEYS[name]
+    for limit, fault in (
+        (None if key.least is None else key.least - 1, f"it must be {key.least} or more"),
+        (key.above, f"it must be above {key.above}"),
+        (None if key.most is None else key.most + 1, f"it must be {key.most} or less"),
+    ):
+        if limit is not None:
+            with pytest.raises(
+                InputError, match=f"^{name} is {float(limit) if type(key.default) is float else limit}; {fault}$"
+            ):
+                check_values(load_config(overrides=[name, str(limit)]))
