@@ -32,11 +32,16 @@ class Retrace(BoTFineTuning):
     A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so along the straight way
     ``w(alpha) = w0 + alpha (w1 - w0)`` their loss grows about as ``alpha ** 2``, while what the task taught is mostly
     there long before the end. So the network learns with long steps, ``rate`` times the rate of the run, and after the
-    last update goes back to the least ``alpha`` at which it keeps ``keep`` of what the task taught. That is measured
-    without any past image: mAP of up to 512 images of the task, all those of identities that are evenly drawn, searched
-    among themselves (:func:`~lreid.retrieval.self_retrieval`), at ``w0``, at ``w1``, and where the way is halved, five
-    times. Statistics of BatchNorm are averaged with the weights. The first task is walked back, too: it may begin with
-    a trained network, and from random weights the way back is short, as it costs the lesson.
+    last update goes back to the least ``alpha`` that the lesson allows. It is measured without any past image: mAP of
+    up to 512 images of the task, all those of identities that are evenly drawn, searched among themselves
+    (:func:`~lreid.retrieval.self_retrieval`), at ``w0``, at ``w1``, and where the way is halved, five times. Of what
+    the task taught, in mAP, the way back may cost the share ``(1 - keep) mAP(w0)``: the more a network could do before,
+    the more there is to lose, and a random one goes back hardly at all. Statistics of BatchNorm are averaged with the
+    weights.
+
+    When the task is over, features are compared less ``centre`` times the mean of those 512, which the neck of the
+    network holds: three quarters are between LSTKC, which compares them as they are, and BoT, whose neck takes all of
+    the mean away.
 
     The losses are those of LSTKC's base (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
     smoothing behind a BatchNorm neck, the soft-margin triplet loss before it, where features are compared, and rows
@@ -46,17 +51,20 @@ class Retrace(BoTFineTuning):
     Args:
         model: the network.
         rate: factor of the learning rate.
-        keep: share of what the task taught, in mAP, that the way back leaves; in (0, 1], and 1 is the whole of it.
+        keep: share of what the task taught that the way back leaves to a network that could do all before; in (0, 1],
+            and 1 is the whole of it.
+        centre: share of the mean feature that is taken away before features are compared, 0 or more.
     """
 
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
-    neck = False
 
-    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.95) -> None:
+    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.95, centre: float = 0.75) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         require(rate > 0, "rate", rate, "above 0")
         require(0 < keep <= 1, "keep", keep, "in (0, 1]")
-        self.rate, self.keep = rate, keep
+        require(centre >= 0, "centre", centre, "0 or more")
+        self.rate, self.keep, self.centre = rate, keep, centre
+        model.neck.requires_grad_(False)  # it holds a mean, and learns nothing
         self.began: Embedder | None = None  # the network that the task began with, until its end
         self.first_label = 0
         self.share = 1.0  # alpha of the last task
@@ -67,9 +75,14 @@ class Retrace(BoTFineTuning):
         self.task_neck = nn.BatchNorm1d(self.model.dim).to(self.model.mean.device)
         self.task_neck.bias.requires_grad_(False)
 
+    def _neck(self) -> nn.BatchNorm1d:
+        assert isinstance(self.model.neck, nn.BatchNorm1d)
+        return self.model.neck
+
     def begin_task(self, task: Task) -> None:
         """Remembers the network, and makes a head for the identities of the task alone."""
         self._new_head()
+        self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
         self.first_label = min(task.classes)
         self.classifier.grow(len(task.classes))
@@ -99,12 +112,13 @@ class Retrace(BoTFineTuning):
             return self_retrieval(self.model.extract(paths), labels, cameras)
 
         before, after = found(0.0), found(1.0)
-        enough = before + self.keep * (after - before)
+        enough = after - (1 - self.keep) * before * (after - before)
         too_far, self.share = 0.0, 1.0
         for _ in range(HALVINGS):
             middle = (too_far + self.share) / 2
             too_far, self.share = (too_far, middle) if found(middle) >= enough else (middle, self.share)
         self.model.load_state_dict(linear_combination(new, old, self.share))
+        self._neck().running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
         told = (task.name, 100 * before, 100 * after, self.share)
         logger.info("%s: mAP of its own images from %.1f to %.1f; %.2f of the way is kept", *told)
 
