@@ -20,6 +20,7 @@ from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import Proposal, propose, typical_size
 from lreid.data.records import DataSet
 from lreid.errors import InputError, naming_keys
+from lreid.methods import method_class
 from lreid.results import Results
 from lreid.zoo import PEOPLE, SMALL_PEOPLE
 
@@ -79,8 +80,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
-    if "BATCH.IDENTITIES" not in given:  # a method may want fewer than the tasks have, and never gets more
-        method = wanted.METHOD.NAME if "METHOD.NAME" in given else keys["METHOD.NAME"]
+    method = wanted.METHOD.NAME if "METHOD.NAME" in given else keys["METHOD.NAME"]
+    if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
+        # A method may want fewer than the tasks have, and never gets more.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
     cfg = load_run_config([keys, *files], overrides)

@@ -109,6 +109,11 @@ class Method:
         """Images of past tasks that are kept."""
         return len(self.memory)
 
+    @property
+    def needs_past(self) -> bool:
+        """Whether it can go on with a network only together with what it kept while this one learned."""
+        return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
+
     def begin_task(self, task: Task) -> None:
         """Called before the first batch of a task, not when a run is taken up again within it."""
 

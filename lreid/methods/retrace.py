@@ -58,7 +58,7 @@ class Retrace(BoTFineTuning):
 
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
 
-    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.95, centre: float = 0.75) -> None:
+    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.93, centre: float = 0.75) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         require(rate > 0, "rate", rate, "above 0")
         require(0 < keep <= 1, "keep", keep, "in (0, 1]")
@@ -69,6 +69,11 @@ class Retrace(BoTFineTuning):
         self.first_label = 0
         self.share = 1.0  # alpha of the last task
         self._new_head()
+
+    @property
+    def needs_past(self) -> bool:
+        """No: head and former network are of a task at hand."""
+        return False
 
     def _new_head(self) -> None:
         self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)

@@ -198,18 +198,22 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
 def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
     """Gives a method the network of another run, and all that the method kept there.
 
+    The neck belongs to the method: one that the other had not begins new, and one that this has not is left.
+
     Raises:
         InputError: the network is another, or the method needs what the one before did not keep.
     """
     checkpoint = load_checkpoint(before)
-    load_model_state(method.model, checkpoint["model"], before)
+    neck = {name: value for name, value in method.model.state_dict().items() if name.startswith("neck.")}
+    state = {name: value for name, value in checkpoint["model"].items() if name in neck or not name.startswith("neck.")}
+    load_model_state(method.model, neck | state, before)
     old = config_from_text(checkpoint["config"], str(before)).METHOD.NAME
     if old == cfg.METHOD.NAME:
         _take(method, checkpoint["method"], before)
-    elif set(method.state_dict()) != {"teacher", "memory"} or method.memory.budget:
+    elif method.needs_past:
         raise InputError(
             f"METHOD.NAME: {cfg.METHOD.NAME} needs more of the past than {before} holds, which is of {old}; "
-            f"go on with {old}, or with dwopp, which needs the network alone"
+            f"go on with {old}, or with dwopp or retrace, which need the network alone"
         )
     elif method.keeps_teacher:
         method.teacher = method.frozen_network()

@@ -21,6 +21,7 @@ from lreid.data.own import look_at
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
+from lreid.methods import method_class
 from lreid.training.run import train
 
 FAST = [
@@ -83,6 +84,7 @@ def test_a_batch_is_what_the_method_asks_for_and_never_more_than_a_task_has(shop
     assert identities(mall) == identities(mall, "METHOD.NAME", "retrace") == 8
     assert identities(mall, "METHOD.NAME", "bot_ft") == 16
     assert identities(mall, "BATCH.IDENTITIES", "11") == 11
+    assert plan(mall, [], ["METHOD.NAME", "dwopp"]).cfg.EPISODE.IDENTITIES == 16  # and reads no BATCH
 
 
 def test_files_and_the_command_line_win_over_what_is_chosen(shop: Path, tmp_path: Path) -> None:
@@ -194,6 +196,22 @@ def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), [("dmml_ft", "retrace"), ("bot_ft", "retrace"), ("bot_ft", "dwopp")])
+def test_another_method_goes_on_with_the_network_and_a_neck_of_its_own(
+    old: str, new: str, shop: Path, tmp_path: Path
+) -> None:
+    train(plan(shop, [], [*FAST, "METHOD.NAME", old]).cfg, tmp_path / "run")
+    chosen = plan(shop, [], [*FAST, "METHOD.NAME", new, "TRAIN.LR", "1e-9"], tmp_path / "run")
+    results = train(chosen.cfg, tmp_path / "on", before=chosen.before)
+    before, after = (load_model(tmp_path / run / "checkpoints/task-01.pt") for run in ("run", "on"))
+    for name, value in before.backbone.state_dict().items():
+        if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            torch.testing.assert_close(after.backbone.state_dict()[name], value, rtol=0, atol=1e-6)
+    assert isinstance(after.neck, torch.nn.BatchNorm1d) == method_class(new).neck
+    assert len(results["mAP"]) == 2
+
+
+@pytest.mark.slow
 def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     train(plan(shop, [], [*FAST, "METHOD.NAME", "dmml_ft"]).cfg, run)
@@ -209,6 +227,9 @@ def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None
     with pytest.raises(InputError, match="METHOD.NAME: ida needs more of the past than .* holds, which is of dmml_ft"):
         train(chosen.cfg, tmp_path / "c", before=chosen.before)
     assert not (tmp_path / "c").exists()
+    chosen = plan(shop, [], [*FAST, "METHOD.NAME", "bot_ft"], run)
+    with pytest.raises(InputError, match="go on with dmml_ft, or with dwopp or retrace, which need the network alone"):
+        train(chosen.cfg, tmp_path / "c", before=chosen.before)
     with pytest.raises(InputError, match="d: has no checkpoint yet; name the run that it goes on from by --from"):
         train(chosen.cfg, tmp_path / "d")
 
