@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
@@ -47,14 +47,15 @@ class ER(Method):
         replay: stored images a step, 0 for as many as come in.
         task_free: replay images of the task at hand too; the official ER leaves them out where it is told of tasks.
         replay_weight: of what is learned from stored images.
-        mean_rows: rows of new identities begin as the directions of their mean features, not at random, so that a
-            trained network keeps what it knows. This looks at all images of a task beforehand: not for streams.
+        reid_head: for re-identification, the classifier of LSTKC's base in place of the papers': logits are those of
+            features behind a BatchNorm, and rows of new identities begin as the directions of their mean features, so
+            that a trained network keeps what it knows. This looks at all images of a task beforehand: not for streams.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
     """
 
-    keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
+    keeps: ClassVar = {**Method.keeps, "classifier": "identity", "head_neck": "network"}
     batches = "identities"
     pixels = True
     memory: StreamMemory
@@ -69,17 +70,21 @@ class ER(Method):
         replay: int = 0,
         task_free: bool = True,
         replay_weight: float = 1.0,
-        mean_rows: bool = False,
+        reid_head: bool = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
         require(replay >= 0, "replay", replay, "0 or more")
         seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
         self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
         self.exemplar_share = None  # what is replayed it draws by itself
-        self.replay, self.task_free, self.mean_rows = replay, task_free, mean_rows
+        self.replay, self.task_free, self.reid_head = replay, task_free, reid_head
         self.weights = {"replay": replay_weight}
         self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
+        self.head_neck: nn.Module = nn.Identity()
+        if reid_head:
+            self.head_neck = nn.BatchNorm1d(model.dim).to(model.mean.device)
+            self.head_neck.bias.requires_grad_(False)
         self.task_classes: tuple[int, ...] = ()
         self.shared_classes = 0  # of a domain-incremental sequence
         self.offered: set[str] = set()  # images of the task that the memory has been offered
@@ -96,14 +101,14 @@ class ER(Method):
         self.shared_classes = task.shared_classes
         self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
         self.task_classes, self.offered = tuple(task.classes), set()
-        if self.mean_rows and not (self.shared_classes and task.index):
+        if self.reid_head and not (self.shared_classes and task.index):
             rows = self.class_of(torch.tensor(task.classes))
             with torch.no_grad():
                 self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter]:
         """The network and the classifier."""
-        return chain(self.model.parameters(), self.classifier.parameters())
+        return chain(self.model.parameters(), self.head_neck.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the incoming images and of stored ones."""
@@ -130,11 +135,15 @@ class ER(Method):
 
     def logits(self, images: Tensor) -> Tensor:
         """(n, identities so far)."""
-        return self.classifier(self.model(images))
+        return self.classifier(self.head_neck(self.model(images)))
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        return self.classifier(features)
+        self.head_neck.eval()  # by its own statistics
+        try:
+            return self.classifier(self.head_neck(features))
+        finally:
+            self.head_neck.train()
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
         """Stored images to learn from; None where there are none.
@@ -175,6 +184,7 @@ class ER(Method):
         """Classifier, generator, classes of the task, and which of its images were offered to the memory."""
         return super().state_dict() | {
             "classifier": self.classifier.state_dict(),
+            "head_neck": self.head_neck.state_dict(),
             "generator": self.generator.get_state(),
             "task_classes": list(self.task_classes),
             "shared_classes": self.shared_classes,
@@ -185,6 +195,7 @@ class ER(Method):
         """Takes back what :meth:`state_dict` gave."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
+        self.head_neck.load_state_dict(state.get("head_neck", {}))
         self.generator.set_state(state["generator"].cpu())
         self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])
         self.shared_classes = state.get("shared_classes", 0)

@@ -34,7 +34,7 @@ class ERMetric(ER):
         er: options of :class:`ER`.
     """
 
-    unused = ("mean_rows",)
+    unused = ("reid_head",)
 
     def __init__(
         self,

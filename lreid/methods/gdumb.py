@@ -39,7 +39,7 @@ class GDumb(ER):
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
-    unused = ("replay", "replay_weight", "task_free", "mean_rows")
+    unused = ("replay", "replay_weight", "task_free", "reid_head")
     divisible = False
 
     def __init__(

@@ -63,5 +63,5 @@ class MIR(ER):
             tensors |= {name: part.clone() for name, part in module.named_buffers()}
             return functional_call(module, tensors, values)
 
-        logits = call(self.classifier, call(self.model, drawn.images))  # (n, identities)
+        logits = call(self.classifier, call(self.head_neck, call(self.model, drawn.images)))  # (n, identities)
         return F.cross_entropy(logits, drawn.labels, reduction="none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from family import model, task_of
 from PIL import Image
 
 from lreid.data.loaders import Batch
+from lreid.data.records import Task
 from lreid.errors import ArgumentError
 from lreid.losses import asymmetric_cross_entropy, er_aml_loss, sample_pairs
 from lreid.methods import Method, build_method
@@ -38,10 +40,10 @@ def new(name: str, **options: object) -> Method:
     return build_method(name, model(), **options)
 
 
-def learn(method: Method, tasks: int, first: int = 0) -> list[dict[str, float]]:
+def learn(method: Method, tasks: int, first: int = 0, of: Callable[[int], Task] = task_of) -> list[dict[str, float]]:
     history = []
     for task in range(first, tasks):
-        method.begin_task(task_of(task))
+        method.begin_task(of(task))
         method.model.train()
         optimizer = torch.optim.SGD(method.parameters(), lr=0.01)
         for batch in segments(task):
@@ -51,7 +53,7 @@ def learn(method: Method, tasks: int, first: int = 0) -> list[dict[str, float]]:
             optimizer.step()
             method.end_step(batch)
             history.append({name: term.item() for name, term in terms.items()})
-        method.end_task(task_of(task))
+        method.end_task(of(task))
     return history
 
 
@@ -208,7 +210,7 @@ def test_mir_compares_five_times_as_many_as_it_replays_or_as_it_is_told() -> Non
 
 @pytest.mark.parametrize("name", ["er", "er_aml"])
 def test_rows_of_new_identities_begin_as_the_directions_of_their_images(name: str) -> None:
-    method = new(name, exemplars=20, mean_rows=True)
+    method = new(name, exemplars=20, reid_head=True)
     method.begin_task(drawn_task(0))
     with torch.no_grad():
         method.classifier.weight += 1  # learned
@@ -221,6 +223,37 @@ def test_rows_of_new_identities_begin_as_the_directions_of_their_images(name: st
         mean = features[[record.pid == label for record in records]].mean(0)
         found = method.classifier.weight[label].detach().numpy()
         np.testing.assert_allclose(found, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["er", "er_ace"])
+def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_running_statistics(name: str) -> None:
+    method = new(name, exemplars=20, reid_head=True)
+    method.begin_task(drawn_task(0))
+    (batch, *_) = segments(0)
+
+    def expected(features: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        rows, normed = method.classifier.weight, (features - mean) / (variance + 1e-5).sqrt()
+        cosines = F.normalize(normed, dim=1) @ F.normalize(rows, dim=1).T
+        return 10 * cosines if name == "er_ace" else normed @ rows.T
+
+    features = method.model(batch.images)
+    found = expected(features, features.mean(0), features.var(0, unbiased=False))
+    torch.testing.assert_close(method.logits(batch.images), found, rtol=1e-4, atol=1e-4)
+    running = 0.1 * features.mean(0), 0.9 + 0.1 * features.var(0)
+    found = expected(features, *running)
+    for _ in range(2):  # which looking at it leaves as they are
+        torch.testing.assert_close(method.class_scores(features), found, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_head_for_reid_learns_and_comes_back(name: str) -> None:
+    first, second = (new(name, exemplars=20, reid_head=True) for _ in range(2))
+    learn(first, 1, of=drawn_task)
+    assert not first.head_neck.weight.equal(torch.ones(256)) and first.head_neck.bias.equal(torch.zeros(256))
+    second.load_state_dict(first.state_dict())
+    second.model.load_state_dict(first.model.state_dict())
+    assert learn(first, 2, 1, drawn_task) == learn(second, 2, 1, drawn_task)
 
 
 @pytest.mark.slow
