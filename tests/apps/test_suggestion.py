@@ -62,10 +62,17 @@ def test_figures_are_means_of_the_runs_that_are_told(benchmark: str, repository:
         own = load_config([CONFIGS / "benchmarks" / f"{benchmark}.yaml"], ["METHOD.NAME", method])
         identities = own.BATCH.IDENTITIES if method == "retrace" else own.EPISODE.IDENTITIES
         options = method_defaults(method_class(method))
-        rate, keep = own.TRAIN.LR * options.get("rate", 1.0), str(options.get("keep", ""))
-        settings = (method, keep, own.TRAIN.EPOCHS, identities, pytest.approx(rate))
+        rate = own.TRAIN.LR * options.get("rate", 1.0)
+        keep, centre = (str(options.get(name, "")) for name in ("keep", "centre"))
+        settings = (method, keep, centre, own.TRAIN.EPOCHS, identities, pytest.approx(rate))
         told = (
-            (row["method"], row["keep"], int(row["epochs"]), int(row["identities"]), float(row["rate"])) for row in rows
+            (
+                *(row[name] for name in ("method", "keep", "centre")),
+                int(row["epochs"]),
+                int(row["identities"]),
+                float(row["rate"]),
+            )
+            for row in rows
         )
         runs = [float(row["seen_mAP"]) for row, each in zip(rows, told, strict=True) if each == settings]
         assert len(runs) == 3
