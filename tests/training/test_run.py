@@ -166,7 +166,7 @@ class EvaluatedOnly(Observer):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", ["fused_ft", "lstkc", "lstkc_pp", "dkp", "dkp_pp", "dask"])
+@pytest.mark.parametrize("name", ["fused_ft", "lstkc", "lstkc_pp", "dkp", "dkp_pp", "dask", "retrace"])
 def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
     """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
     short = {"METHOD__STYLE_STEPS": 2} if name in ("dkp_pp", "dask") else {}
