@@ -21,7 +21,8 @@ ALLOWED: dict[str, set[str]] = {
     "files": set(),
     "float32": set(),
     "identities": set(),
-    "config": set(),
+    "config": {"config_keys"},
+    "config_keys": set(),
     "devices": set(),
     "results": set(),
     "losses": set(),
@@ -39,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "loading": {"checkpoint", "config", "models", "zoo"},
     "build": {"config", "data", "evaluation", "loading", "methods", "models", "retrieval"},
     "training": {
-        *("build", "checkpoint", "config", "data", "devices", "distributed", "evaluation", "memory", "methods"),
+        *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory", "methods"),
         *("models", "report", "results"),
     },
 }
@@ -87,6 +88,7 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert rooms <= {
         "checkpoint",
         "config",
+        "config_keys",
         "data",
         "devices",
         "errors",
