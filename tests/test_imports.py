@@ -40,8 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "loading": {"checkpoint", "config", "models", "zoo"},
     "build": {"config", "data", "evaluation", "loading", "methods", "models", "retrieval"},
     "training": {
-        *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory", "methods"),
-        *("models", "report", "results"),
+        *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
+        *("methods", "models", "report", "results"),
     },
 }
 EVERYTHING = {"__init__", "__main__", "apps"}  # the doors
