@@ -71,12 +71,13 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
+    pool = "BENCHMARK.POOL" in given and wanted.BENCHMARK.POOL
     if old:
-        proposal = propose(data_sets, tasks=tasks)
+        proposal = propose(data_sets, tasks=tasks, pool=pool)
         keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
     else:
         keys |= {"METHOD.NAME": METHOD} | _start(wanted, given, data_sets)
-        proposal = propose(data_sets, tasks=tasks, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
+        proposal = propose(data_sets, tasks=tasks, pool=pool, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
@@ -181,19 +182,23 @@ def _told(
         how = "a CSV file says who: docs/custom_data.md" if own else ""
         lines.append(("test", tested if test else "nobody, so there will be no figures", how))
     bench, batch = cfg.BENCHMARK, cfg.BATCH
-    tasks = bench.TASKS_PER_DATASET * len(data_sets)
+    tasks = bench.TASKS_PER_DATASET * (1 if bench.POOL else len(data_sets))
     cut = "BENCHMARK.TASKS_PER_DATASET 3 makes three, of other people each"
+    if len(data_sets) > 1 and not bench.POOL:
+        cut = "BENCHMARK.POOL True makes one of all sets"
     lines.append(("tasks", f"{tasks}, one after the other" if tasks > 1 else "1, all together", cut))
     if before:
         lines.append(("goes on", f"from {before}, {bench.LEARNED_IDENTITIES} identities", "--from"))
     else:
         lines.append(("starts", f"{cfg.MODEL.WEIGHTS}, {cfg.MODEL.BACKBONE}", "MODEL.BACKBONE resnet50: from ImageNet"))
+    fewest = min(len({record.pid for record in each.train}) for each in data_sets)
+    small = fewest == batch.IDENTITIES and not bench.POOL and len(data_sets) > 1
     found = "" if proposal.ratio is None else f"; images are {proposal.ratio:.1f} times as high as wide"
     lines += [
         ("input", f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH} pixels{found}", "INPUT.HEIGHT, INPUT.WIDTH"),
         (
             "batch",
-            f"{batch.IDENTITIES} identities x {batch.IMAGES} images",
+            f"{batch.IDENTITIES} identities x {batch.IMAGES} images" + "; the smallest set has no more" * small,
             "EPISODE.* or BATCH.*, see configuration.md",
         ),
         (

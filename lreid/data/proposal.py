@@ -57,7 +57,9 @@ class Proposal:
         }
 
 
-def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, width: int = 32) -> Proposal:
+def propose(
+    data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
+) -> Proposal:
     """What suits data sets.
 
     A batch has 24 identities, or such a share of the smallest task that batches are as many as they would be then, and
@@ -67,20 +69,24 @@ def propose(data_sets: Sequence[DataSet], *, tasks: int = 1, height: int = 64, w
     Args:
         data_sets: with images to train on.
         tasks: that each is cut into.
+        pool: cut all of them into so many together.
         height, width: input size of the network that training starts from, which is for upright images.
 
     Raises:
         ArgumentError: a task would have fewer than two identities.
     """
-    counts = [Counter(record.pid for record in each.train) for each in data_sets]
-    smallest = min(len(count) // tasks for count in counts)
+    counts = [Counter((number, record.pid) for record in each.train) for number, each in enumerate(data_sets)]
+    names = [each.name for each in data_sets]
+    if pool:
+        counts, names = [Counter(chain.from_iterable(count.elements() for count in counts))], ["+".join(names)]
+    short, number = min(zip(names, map(len, counts), strict=True), key=itemgetter(1))
+    smallest = number // tasks
     if smallest < FEWEST:
-        short, number = min(((each.name, len(n)) for each, n in zip(data_sets, counts, strict=True)), key=itemgetter(1))
         raise ArgumentError(
             "tasks",
             f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more to tell apart",
         )
-    each = int(median(number for count in counts for number in count.values()))
+    each = int(median(images for count in counts for images in count.values()))
     typical = typical_size(data_sets)
     ratio = typical and typical.ratio
     if ratio is not None and ratio < UPRIGHT:

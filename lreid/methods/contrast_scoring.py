@@ -14,7 +14,7 @@ from lreid.errors import require
 from lreid.losses import contrast_scores, nt_xent_loss
 from lreid.memory import POLICIES, StreamMemory
 from lreid.methods.base import Method
-from lreid.models import Embedder, ProjectedEmbedder
+from lreid.models import Embedder, ProjectedEmbedder, evaluating
 
 
 class ContrastScoring(Method):
@@ -120,9 +120,8 @@ class ContrastScoring(Method):
     def scores(self, pixels: np.ndarray) -> np.ndarray:
         """Contrast scores (n,) float32 in [0, 2] of images (n, H, W, 3) uint8; leaves the model in training mode."""
         images = self.model.normalise(torch.from_numpy(pixels))  # (n, 3, H, W)
-        self.network.eval()
-        projections = self.network(torch.cat([images, images.flip(-1)])).projections  # (2n, 128)
-        self.network.train()
+        with evaluating(self.network):
+            projections = self.network(torch.cat([images, images.flip(-1)])).projections  # (2n, 128)
         return contrast_scores(*projections.chunk(2)).cpu().numpy()
 
     def view(self) -> Tensor:

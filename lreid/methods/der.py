@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
+from lreid.data.records import Task
 from lreid.devices import to_device
 from lreid.losses import asymmetric_cross_entropy, dark_experience_loss
 from lreid.methods.er import ER
@@ -22,6 +23,11 @@ class DER(ER):
 
     An image is stored with the logits that it had when it came in, and stored images are held to theirs; their labels
     are not learned from again. Logits of identities that came later are left out of the comparison.
+
+    The official code offers an image to the memory whenever it is drawn, so that over many epochs stored logits are of
+    all of them; :class:`ER` offers it once, and those of the first epoch would hold a young network to noise. So with
+    ``reid_head`` images are stored anew with the logits that they have at the end of their task, without augmentation,
+    and are not compared before.
 
     Args:
         model: the network.
@@ -40,9 +46,11 @@ class DER(ER):
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
         """The distance of stored images to the logits that they had when they came."""
-        replay = self.choose(count, incoming)
-        if replay is None:
+        own = self.task_free and not self.reid_head
+        rows = self.memory.draw(count, exclude=() if own else self.task_classes)
+        if not len(rows):
             return {}
+        replay = self.read(rows)
         stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
         return {"logits": dark_experience_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
 
@@ -55,6 +63,15 @@ class DER(ER):
         if self.asymmetric:
             return asymmetric_cross_entropy(logits, batch.labels)
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
+
+    def finish_task(self, task: Task) -> None:
+        """For re-identification, stores the logits of the task's images anew."""
+        rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
+        if self.reid_head and len(rows):
+            features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)
+            with torch.no_grad():
+                logits = self.class_scores(to_device(features, self.model.mean.device))  # (n, identities)
+            self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
         """The logits that images had when they were first seen."""

@@ -17,7 +17,7 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.memory import ImagePaths, StreamMemory
 from lreid.methods.base import Method
-from lreid.models import Embedder, GrowingClassifier
+from lreid.models import Embedder, GrowingClassifier, bn_neck, evaluating
 
 
 class Replay(NamedTuple):
@@ -81,10 +81,7 @@ class ER(Method):
         self.weights = {"replay": replay_weight}
         self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
-        self.head_neck: nn.Module = nn.Identity()
-        if reid_head:
-            self.head_neck = nn.BatchNorm1d(model.dim).to(model.mean.device)
-            self.head_neck.bias.requires_grad_(False)
+        self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
         self.shared_classes = 0  # of a domain-incremental sequence
         self.offered: set[str] = set()  # images of the task that the memory has been offered
@@ -139,11 +136,8 @@ class ER(Method):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        self.head_neck.eval()  # by its own statistics
-        try:
+        with evaluating(self.head_neck):
             return self.classifier(self.head_neck(features))
-        finally:
-            self.head_neck.train()
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
         """Stored images to learn from; None where there are none.

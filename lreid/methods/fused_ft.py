@@ -15,7 +15,7 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses import linear_combination, lstkc_alpha
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import ClassifyingEmbedder, Embedder
+from lreid.models import ClassifyingEmbedder, Embedder, evaluating
 from lreid.models.adapt import norm_statistics, with_statistics
 
 logger = logging.getLogger("lreid")
@@ -94,11 +94,8 @@ class FusedFineTuning(BoTFineTuning):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        self.network.neck.eval()  # by its own statistics
-        try:
+        with evaluating(self.network.neck):
             return self.network.logits(features)
-        finally:
-            self.network.neck.train()
 
     # ------------------------------------------------------------ after a task
 

@@ -14,7 +14,7 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, patchkd_patch_features, patchkd_rd_loss
 from lreid.methods.lwf import LwF
-from lreid.models import Embedder, GrowingClassifier, PatchNet
+from lreid.models import Embedder, GrowingClassifier, PatchNet, bn_neck
 
 
 class PatchKD(LwF):
@@ -78,8 +78,7 @@ class PatchKD(LwF):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
             self.sampler = PatchNet(model.dim, patches).to(device)
-        self.patch_neck = nn.BatchNorm1d(model.dim).to(device)
-        self.patch_neck.bias.requires_grad_(False)
+        self.patch_neck = bn_neck(model.dim).to(device)
         self.patch_classifier = GrowingClassifier(model.dim).to(device)
 
     def begin_task(self, task: Task) -> None:

@@ -17,7 +17,7 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses import linear_combination
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder, GrowingClassifier, frozen_copy
+from lreid.models import Embedder, GrowingClassifier, bn_neck, frozen_copy
 from lreid.retrieval import self_retrieval
 
 logger = logging.getLogger("lreid")
@@ -77,8 +77,7 @@ class Retrace(BoTFineTuning):
 
     def _new_head(self) -> None:
         self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
-        self.task_neck = nn.BatchNorm1d(self.model.dim).to(self.model.mean.device)
-        self.task_neck.bias.requires_grad_(False)
+        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
 
     def _neck(self) -> nn.BatchNorm1d:
         assert isinstance(self.model.neck, nn.BatchNorm1d)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.models.embedder import Embedder
+from lreid.models.neck import bn_neck
 
 
 class GrowingClassifier(nn.Module):
@@ -63,8 +64,7 @@ class ClassifyingEmbedder(nn.Module):
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
         super().__init__()
         self.model, self.classifier = model, classifier
-        self.neck = nn.BatchNorm1d(model.dim).to(model.mean.device)
-        self.neck.bias.requires_grad_(False)
+        self.neck = bn_neck(model.dim).to(model.mean.device)
 
     def logits(self, features: Tensor) -> Tensor:
         """(B, dim) features to (B, classes) logits."""

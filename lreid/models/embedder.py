@@ -16,7 +16,9 @@ from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, require
 from lreid.float32 import full_precision, tf32
 from lreid.models.backbones import build_backbone, normalisation
+from lreid.models.evaluating import evaluating
 from lreid.models.layers import layers_of
+from lreid.models.neck import bn_neck
 from lreid.models.norms import put_norms
 from lreid.models.packages import IMAGENET
 from lreid.models.weights import load_weights
@@ -102,10 +104,7 @@ class Embedder(nn.Module):
         self._still: list[nn.Module] = []  # frozen BatchNorms
         self.precision: torch.dtype | Literal["tf32"] | None = None
         self.teacher_precision: torch.dtype | Literal["tf32"] | None = None
-        self.neck: nn.Module = nn.Identity()
-        if neck:
-            self.neck = nn.BatchNorm1d(self.dim)
-            self.neck.bias.requires_grad_(False)
+        self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
@@ -140,10 +139,8 @@ class Embedder(nn.Module):
         Raises:
             ArgumentError: the backbone gives vectors.
         """
-        training = self.training
-        with torch.no_grad():
-            maps = self.eval().maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))
-        self.train(training)
+        with torch.no_grad(), evaluating(self):
+            maps = self.maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))
         return maps.shape[2], maps.shape[3]
 
     def freeze(self, layers: int) -> None:
@@ -211,16 +208,14 @@ class Embedder(nn.Module):
         """
         if isinstance(images, (str, Path)):
             raise InputError(f"{images}: a single path; give a list of paths")
-        training, precision = self.training, self.precision
-        self.eval()
-        self.precision = None
+        precision, self.precision = self.precision, None
         try:
-            rows = [
-                self._features(images[start : start + batch_size], flip).float().cpu().numpy()
-                for start in range(0, len(images), batch_size)
-            ]
+            with evaluating(self):
+                rows = [
+                    self._features(images[start : start + batch_size], flip).float().cpu().numpy()
+                    for start in range(0, len(images), batch_size)
+                ]
         finally:
-            self.train(training)
             self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lreid.models.evaluating import evaluating
+
 HIDDEN, PATHS, CAPTURED = 32, 4, 16
 
 
@@ -82,9 +84,8 @@ class FeatureTransfer(nn.Module):
         Returns:
             (G, dim) float32 of unit length; the official code leaves the sum as it is.
         """
-        training = self.training
         device = next(self.parameters()).device
         old = F.normalize(torch.from_numpy(np.asarray(features, np.float32)).to(device), dim=1)
-        mapped = torch.cat([self.eval()(part) for part in old.split(4096)]) if len(old) else old
-        self.train(training)
+        with evaluating(self):
+            mapped = torch.cat([self(part) for part in old.split(4096)]) if len(old) else old
         return F.normalize(share * mapped + (1 - share) * old, dim=1).cpu().numpy()

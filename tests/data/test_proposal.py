@@ -40,6 +40,14 @@ def test_the_smallest_task_decides(tmp_path: Path) -> None:
         propose([large, small], tasks=5)
 
 
+def test_sets_that_are_pooled_are_cut_together(tmp_path: Path) -> None:
+    small, large = of(tmp_path, [(8, 16)] * 4), of(tmp_path, [(8, 16)] * 20)
+    assert propose([large, small], pool=True).identities == 24
+    assert propose([large, small], tasks=5, pool=True).identities == 4
+    with pytest.raises(InputError, match=r"tasks is 13, but own\+own has 24 identities to train on"):
+        propose([large, small], tasks=13, pool=True)
+
+
 @pytest.mark.parametrize(("each", "images"), [(1, 2), (2, 2), (3, 3), (5, 5), (50, 5)])
 def test_as_many_images_of_an_identity_as_most_have(tmp_path: Path, each: int, images: int) -> None:
     keys = propose([of(tmp_path, [(8, 16)] * 4, each=each)]).keys()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
 from lreid.extras import Extra
+from lreid.models.evaluating import evaluating
 
 POOLS = {"class": "token", "patches": "avg"}  # of MODEL.POOLING, and what timm calls them
 
@@ -46,10 +47,8 @@ class TimmFeatures(nn.Module):
         self._check_patches(size)
         blank = torch.zeros(1, 3, *size)
         self.stages: list[list[nn.Module]] = []  # blocks by the size of their maps, where they are known
-        training = network.training
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(network):
             try:
-                network.eval()
                 outputs = forward_features(blank)
                 self.gives_maps = isinstance(outputs, Tensor) and outputs.ndim == 4
                 self.dim = self(blank).shape[1]
@@ -58,7 +57,6 @@ class TimmFeatures(nn.Module):
                 raise ArgumentError(
                     "height", f"is {size[0]}, with a width of {size[1]}; {self.title} cannot take that: {reason}"
                 ) from None
-        network.train(training)
 
     def _check_patches(self, size: tuple[int, int]) -> None:
         embedding = getattr(self.network, "patch_embed", None)
