@@ -74,3 +74,17 @@ def broken_off(cfg: CfgNode, out: Path, epochs: int) -> None:
     """Trains until another epoch would begin after so many in all."""
     with pytest.raises(KeyboardInterrupt):
         train(cfg, out, observers={"break": BreakOff(epochs)})
+
+
+def figures(results: dict[str, Any]) -> dict[str, Any]:
+    """All of a result but what a clock or an installation decides."""
+    return {
+        key: value
+        for key, value in results.items()
+        if key not in ("seconds", "images_per_second", "peak_memory_mib", "versions")
+    }
+
+
+def of_files(people: Path, **changes: Any) -> CfgNode:
+    source = {"BENCHMARK__TRAIN": [f"csv:{people}/index.csv"], "BENCHMARK__TASKS_PER_DATASET": 1}
+    return tiny_config(**(source | changes))

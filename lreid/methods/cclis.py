@@ -16,7 +16,7 @@ from lreid.errors import require
 from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.memory import ImagePaths
 from lreid.methods.co2l import Co2L
-from lreid.models import Embedder, GrowingClassifier, Projected
+from lreid.models import Embedder, GrowingClassifier, Projected, evaluating
 
 CHUNK = 128  # images of a forward pass while they are scored
 
@@ -44,7 +44,7 @@ class CCLIS(Co2L):
         passes: over the images to score, at least 1.
         weigh_current, score_leak: see above.
         distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, options: of
-            :class:`Co2L`.
+            :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their images.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
@@ -93,9 +93,17 @@ class CCLIS(Co2L):
         """Adds prototypes, and weighs the images of the task by one over the size of their class."""
         super().begin_task(task)
         self.prototypes.grow(len(task.classes))
+        if self.reid_head:
+            with torch.no_grad():
+                self.prototypes.weight[task.classes] = self.mean_directions(task).to(self.prototypes.weight)
         labels = torch.tensor([record.pid for record in task.records])
         sizes = torch.bincount(labels, minlength=len(self.prototypes))  # (C,)
         self.current_weights = torch.where(sizes > 0, 1 / sizes.double(), 0.0)
+
+    @torch.no_grad()
+    def features_of(self, task: Task) -> Tensor:
+        """Projections (n, 128), which prototypes are compared with."""
+        return self.network.head(super().features_of(task).to(self.old_prototypes.device)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
         """The network, and the prototypes with a learning rate of their own."""
@@ -117,7 +125,8 @@ class CCLIS(Co2L):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Cosines with the prototypes; the paper trains a linear classifier instead."""
-        return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
+        with evaluating(self.network.head):
+            return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
 
     def draw_weights(self, batch: Batch) -> Tensor:
         """The probability (B,) with which each image was drawn; 0 where that was not by importance."""
@@ -163,7 +172,9 @@ class CCLIS(Co2L):
             pixels = images[start : start + CHUNK]  # (k, H, W, 3)
             seeds = torch.randint(2**31, (self.passes,), generator=self.generator).tolist()
             features = np.stack([self.model.extract(self.augmented(pixels, seed=seed)) for seed in seeds])
-            projections = self.network.head(torch.from_numpy(features).to(chunks[0]))  # (passes, k, 128)
+            with evaluating(self.network.head):
+                projections = self.network.head(torch.from_numpy(features).flatten(0, 1).to(chunks[0]))
+            projections = projections.unflatten(0, (self.passes, -1))  # (passes, k, 128)
             chunks.append(self.prototypes(F.normalize(projections, dim=2)))
         return torch.cat(chunks, 1)
 

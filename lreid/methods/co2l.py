@@ -44,6 +44,8 @@ class Co2L(Method):
         distillation_weight: lambda of Equation 9.
         distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
         teacher_in_training: let the previous model normalise by the statistics of the batch, as the official code does.
+        reid_head: for re-identification, a BatchNorm before the projection head: the features of a trained network
+            share most of their length, so that projections would all but agree.
         exemplars, selection, fill_memory, least_images, options: of :class:`Method`.
     """
 
@@ -66,6 +68,7 @@ class Co2L(Method):
         distillation_temperature: float = 0.2,
         teacher_temperature: float = 0.01,
         teacher_in_training: bool = False,
+        reid_head: bool = False,
         exemplars: int = 500,
         selection: str = "random",
         fill_memory: bool = True,
@@ -85,7 +88,8 @@ class Co2L(Method):
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
         self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
-        self.network = ProjectedEmbedder(model)
+        self.reid_head = reid_head
+        self.network = ProjectedEmbedder(model, neck=reid_head)
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:

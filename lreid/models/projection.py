@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from lreid.models.embedder import Embedder
+from lreid.models.neck import bn_neck
 
 
 class ProjectionHead(nn.Sequential):
@@ -18,10 +19,12 @@ class ProjectionHead(nn.Sequential):
     Args:
         dim: width of the features.
         width: of the projections.
+        neck: with a BatchNorm before it, as it is not in SupCon.
     """
 
-    def __init__(self, dim: int, width: int = 128) -> None:
-        super().__init__(nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, width))
+    def __init__(self, dim: int, width: int = 128, *, neck: bool = False) -> None:
+        layers = [nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, width)]
+        super().__init__(*[bn_neck(dim)] * neck, *layers)
         self.width = width
 
 
@@ -37,12 +40,13 @@ class ProjectedEmbedder(nn.Module):
 
     Args:
         model: the embedder, which is shared and not copied.
+        neck: of :class:`ProjectionHead`.
     """
 
-    def __init__(self, model: Embedder) -> None:
+    def __init__(self, model: Embedder, *, neck: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.head = ProjectionHead(model.dim).to(model.mean.device)
+        self.head = ProjectionHead(model.dim, neck=neck).to(model.mean.device)
 
     def forward(self, images: Tensor) -> Projected:
         """Of normalised images (B, 3, H, W)."""

@@ -229,11 +229,37 @@ def test_batches_name_the_rows_of_exemplars() -> None:
     assert TaskBatches(images, alone, plain, epochs=1)[0].exemplars.tolist() == [-1] * 6
 
 
+def test_for_reid_prototypes_begin_where_their_images_are_projected() -> None:
+    method = cclis(reid_head=True)
+    method.begin_task(drawn_task(0))
+    records, (neck, *head) = drawn_task(0).records, method.network.head
+    features = torch.from_numpy(method.model.extract([record.path for record in records])).double()
+    projections = (features - features.mean(0)) / (features.var(0, unbiased=False) + neck.eps).sqrt()
+    for layer in head:
+        projections = layer.double()(projections)
+    for label in range(4):
+        mean = projections[[record.pid == label for record in records]].mean(0)
+        torch.testing.assert_close(
+            method.prototypes.weight[label].double(), F.normalize(mean, dim=0), rtol=1e-3, atol=1e-4
+        )
+
+
+def test_for_reid_scores_are_by_running_statistics_and_leave_them() -> None:
+    method, _ = in_second_task(exemplars=17, reid_head=True)
+    neck, features = method.network.head[0], torch.randn(5, 256)
+    before = neck.running_mean.clone()
+    alone = torch.cat([method.class_scores(each[None]) for each in features])
+    torch.testing.assert_close(method.class_scores(features), alone)
+    method.exemplar_values(drawn_task(1))
+    assert neck.training and neck.running_mean.equal(before)
+
+
 @pytest.mark.slow
-def test_state_comes_back() -> None:
+@pytest.mark.parametrize("reid_head", [False, True])
+def test_state_comes_back(reid_head: bool) -> None:
     """Within a task, and to the same exemplars at its end."""
-    method, batch = in_second_task(exemplars=17)
-    other = cclis(5, exemplars=17)
+    method, batch = in_second_task(exemplars=17, reid_head=reid_head)
+    other = cclis(5, exemplars=17, reid_head=reid_head)
     file = io.BytesIO()
     torch.save(method.state_dict(), file)
     file.seek(0)

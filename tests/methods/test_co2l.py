@@ -176,6 +176,14 @@ def test_the_head_is_trained_and_retrieval_does_without() -> None:
     assert method.model.extract(np.zeros((1, 32, 16, 3), np.uint8)).shape == (1, method.model.dim)
 
 
+def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() -> None:
+    features = torch.randn(6, 256)
+    moved = 2 * features + 5
+    for reid_head in (True, False):
+        head = co2l(reid_head=reid_head).network.head
+        assert torch.allclose(head(moved), head(features), atol=1e-4) == reid_head
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("in_training", [False, True])
 def test_state_comes_back(in_training: bool) -> None:

@@ -1,0 +1,242 @@
+"""Runs that broke off go on to the figures of unbroken ones, or say why they cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from tiny import FEW, broken_off, figures, of_files
+from tiny import tiny_config as config
+
+import lreid
+from lreid.checkpoint import load_checkpoint, save_checkpoint
+from lreid.data.records import Task
+from lreid.errors import InputError
+from lreid.evaluation import Evaluator, Observer
+from lreid.methods import method_class, method_defaults, method_names
+from lreid.training.run import train
+from lreid.training.run_folder import RunFolder
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 4, 8])
+def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path, epochs: int) -> None:
+    """Broken off within the first task, before its second, within it, and within the last."""
+    out = tmp_path / "run"
+    broken_off(config(), out, epochs)
+    with pytest.raises(InputError, match="already holds a run; add --resume"):
+        train(config(), out)
+    results = train(config(), out, resume=True)
+    assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
+    assert json.loads((out / "results.json").read_text()) == results
+    for name in ("task-01.pt", "task-03.pt"):
+        one, other = (torch.load(each / "checkpoints" / name)["model"] for each in (out, unbroken))
+        assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("name", ["dwopp", "cclis"])  # one that augments images by itself, too
+def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is trained and saved, but neither looked at nor ended."""
+    cfg = config(METHOD__NAME=name)
+    expected = train(cfg, tmp_path / "unbroken")
+    out, evaluate, evaluations = tmp_path / "run", Evaluator.evaluate, 0
+
+    def interrupted(self: Evaluator, *args: Any, **options: Any) -> Any:
+        nonlocal evaluations
+        evaluations += 1
+        if evaluations == 2:
+            raise KeyboardInterrupt
+        return evaluate(self, *args, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Evaluator, "evaluate", interrupted)
+        train(cfg, out)
+    assert figures(train(cfg, out, resume=True)) == figures(expected)
+
+
+@pytest.mark.parametrize("name", [name for name in method_names() if name != "dwopp"])
+def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> None:
+    """Broken off in the middle of the second task of three, or of the only one."""
+    options = method_defaults(method_class(name))
+    short = {f"METHOD__{option.upper()}": 2 for option in ("style_steps", "passes") if option in options}
+    cfg = config(FEW, METHOD__NAME=name, **short)
+    whole = train(cfg, tmp_path / "whole")
+    broken_off(cfg, tmp_path / "broken", 4)
+    assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
+    model = lreid.load_model(tmp_path / "whole" / "checkpoints" / f"task-{len(whole['tasks']):02d}.pt")
+    assert isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
+
+
+class EvaluatedOnly(Observer):
+    """Breaks a run off when the second task has been evaluated and before that is saved."""
+
+    def after_evaluation(self, task: Task) -> None:
+        if task.index == 1:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["fused_ft", "lstkc", "lstkc_pp", "dkp", "dkp_pp", "dask", "retrace"])
+def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
+    """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
+    short = {"METHOD__STYLE_STEPS": 2} if name in ("dkp_pp", "dask") else {}
+    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
+    whole = train(cfg, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, tmp_path / "broken", observers={"break": EvaluatedOnly()})
+    assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
+    one, other = (load_checkpoint(tmp_path / run / "checkpoints" / "task-03.pt") for run in ("whole", "broken"))
+    assert one["model"].keys() == other["model"].keys()
+    for tensor, same in zip(one["model"].values(), other["model"].values(), strict=True):
+        assert tensor.equal(same)
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [("dkp", "prototypes"), ("dask", "rehearser"), ("dkp_pp", "rehearser"), ("lstkc_pp", "long_teacher")],
+)
+@pytest.mark.parametrize("how", ["absent", "empty"])
+def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, how: str, tmp_path: Path) -> None:
+    if (name, how) == ("lstkc_pp", "empty"):
+        pytest.skip("the second task has a single teacher")
+    short = {"METHOD__STYLE_STEPS": 1} if name in ("dkp_pp", "dask") else {}
+    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
+    broken_off(cfg, tmp_path / "run", 1)
+    (path,) = (tmp_path / "run" / "checkpoints").glob("task-01.pt")
+    for other in set(path.parent.glob("*.pt")) - {path}:
+        other.unlink()
+    state = load_checkpoint(path)
+    if how == "absent":
+        del state["method"][lost]
+    elif lost == "rehearser":
+        state["method"][lost]["kernels"] = None
+    else:
+        state["method"][lost] = None
+    save_checkpoint(path, state)
+    with pytest.raises(InputError, match=f"task-01.pt: keeps no {lost}, which the method needs to go on; another meth"):
+        train(cfg, tmp_path / "run", resume=True)
+
+
+def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
+    before = (unbroken / "results.json").read_bytes()
+    train(config(), unbroken, resume=True)
+    assert (unbroken / "results.json").read_bytes() == before
+
+
+def test_results_that_were_not_written_any_more_are(unbroken: Path, tmp_path: Path) -> None:
+    """Killed after the last checkpoint and before results.json."""
+    shutil.copytree(unbroken, tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    train(config(), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "results.json").read_bytes() == (unbroken / "results.json").read_bytes()
+
+
+def test_another_config_is_not_resumed(unbroken: Path) -> None:
+    with pytest.raises(InputError, match=r"task-03.pt: was made with another config: SEED, TRAIN.LR differ"):
+        train(config(SEED=3, TRAIN__LR=1e-4), unbroken, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("half a gallery", "images, identities or cameras are others"),
+        ("labels", "images, identities or cameras are others"),
+        ("training image", "images of b have another content"),
+        ("test image", "images of a have another content"),
+        ("past image", ""),
+    ],
+)
+def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change: str, told: str) -> None:
+    """Its figures would be of neither."""
+    cfg, index = of_files(people), people / "index.csv"
+    broken_off(cfg, tmp_path / "run", 4)
+    rows = index.read_text().splitlines()
+    if change == "half a gallery":
+        rows = [row for place, row in enumerate(rows) if ",gallery," not in row or place % 2]
+    elif change == "labels":
+        one, other, *_ = sorted({row.split(",")[1] for row in rows if row.endswith(",train,b")})
+        swapped = {one: other, other: one}
+        rows = [",".join(swapped.get(part, part) for part in row.split(",")) for row in rows]
+    else:
+        domain, split = {"training": "b,", "test": "a,", "past": "a,"}[change.split()[0]], "train"
+        split = "query" if change == "test image" else "train"
+        name = next(row.split(",")[0] for row in rows if f",{split},{domain[0]}" in row)
+        Image.new("RGB", (16, 32), "red").save(people / name)
+    index.write_text("\n".join(rows) + "\n")
+    before = (tmp_path / "run" / "results.json").read_bytes()
+    if not told:
+        assert len(train(cfg, tmp_path / "run", resume=True)["mAP"]) == 3
+        return
+    with pytest.raises(InputError, match=told):
+        train(cfg, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "results.json").read_bytes() == before
+
+
+def test_a_folder_is_locked_before_its_state_is_read(tmp_path: Path) -> None:
+    """Of two starts one must see what the other has done, so the second reads nothing as long as the first works."""
+    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is at work in this folder"):
+        train(config(), tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()  # nothing was written to it
+
+
+def test_a_full_disk_loses_nothing_saved(unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, save, saves = tmp_path / "run", torch.save, 0
+
+    def until_full(state: Any, file: Any) -> None:
+        nonlocal saves
+        saves += 1
+        if saves == 6:
+            file.write(b"the beginning of it")
+            raise OSError(28, "No space left on device")
+        save(state, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", until_full)
+        with pytest.raises(InputError, match=r"last.pt: cannot be written .*No space left"):
+            train(config(), out)
+    assert figures(train(config(), out, resume=True)) == figures(json.loads((unbroken / "results.json").read_text()))
+
+
+def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) -> None:
+    shutil.copytree(unbroken, tmp_path / "run")
+    path = tmp_path / "run" / "checkpoints" / "task-03.pt"
+    state = torch.load(path)
+    state["model"] = {key.replace("stem", "trunk"): value for key, value in state["model"].items()}
+    torch.save(state, path)
+    with pytest.raises(InputError, match="of another architecture"):
+        train(config(), tmp_path / "run", resume=True)
+
+
+def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
+    """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
+    cfg = config(
+        FEW,
+        METHOD__NAME="bot_ft",
+        TRAIN__EPOCHS=2,
+        TRAIN__FIRST_EPOCHS=4,
+        TRAIN__EPOCH_OF="images",
+        TRAIN__EPOCH_STEPS=3,
+        TRAIN__SCHEDULE="steps",
+        TRAIN__MILESTONES=[2, 6],
+        TRAIN__DECAY_FACTOR=0.1,
+        TRAIN__RESTARTS=False,
+        INPUT__PAD=2,
+        INPUT__ERASING_PROBABILITY=0.5,
+    )
+    whole = train(cfg, tmp_path / "whole")
+    assert whole["steps_trained"] == (4 + 2 + 2) * 3
+    course = [(entry["task"], entry["epoch"], entry["lr"]) for entry in whole["loss_history"]]
+    rates = [1e-3, 1e-4, 1e-4, 1e-4, 1e-4, 1e-5, 1e-5, 1e-5]
+    places = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (2, 1), (2, 2)]
+    assert course == [(*place, pytest.approx(rate)) for place, rate in zip(places, rates, strict=True)]
+    for epochs in (3, 5):
+        out = tmp_path / str(epochs)
+        broken_off(cfg, out, epochs)
+        assert figures(train(cfg, out, resume=True)) == figures(whole)
