@@ -156,6 +156,11 @@ def plan(
     Raises:
         InputError: a config does not fit, a method does not have an option that is set, or a run is named twice.
     """
+    if key := next((name for name in methods if "." in name), None):
+        raise InputError(
+            f"--methods {key}: is no method; KEY VALUE pairs stand last, behind an option of one value: "
+            f"--methods {methods[0]} … --out {out} {key} …"
+        )
     vary = vary or {}
     groups = [keys.split(",") for keys in vary]
     known = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
