@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import affinities, draw, golden_names, load_golden
 
@@ -80,12 +80,14 @@ def test_alphas_of_equal_networks_and_of_duplicates():
 
 
 @given(st.floats(-1, 2), st.integers(0, 3), st.integers(0, 2), st.integers(0, 9))
+@example(-(2.0**-52), 0, 0, 0)
 @settings(deadline=None, max_examples=40)
 def test_combination_matches_the_loops(alpha, old_rows, added, seed):
     old = {"weight": draw(3, 2, seed), "head": draw(old_rows, 2, seed + 1), "count": torch.tensor(7)}
     new = {"weight": draw(3, 2, seed + 2), "head": draw(old_rows + added, 2, seed + 3), "count": torch.tensor(12)}
     fused = linear_combination(new, old, alpha)
-    assert fused["count"].item() == int(alpha * 12 + (1 - alpha) * 7)
+    count = alpha * 12 + (1 - alpha) * 7
+    assert fused["count"].item() in (int(count - 1e-9), int(count + 1e-9))  # next to a whole number the last bit decides
     for name in ("weight", "head"):
         for row, values in enumerate(new[name].tolist()):
             for column, value in enumerate(values):
