@@ -87,7 +87,7 @@ def test_combination_matches_the_loops(alpha, old_rows, added, seed):
     new = {"weight": draw(3, 2, seed + 2), "head": draw(old_rows + added, 2, seed + 3), "count": torch.tensor(12)}
     fused = linear_combination(new, old, alpha)
     count = alpha * 12 + (1 - alpha) * 7
-    assert fused["count"].item() in (int(count - 1e-9), int(count + 1e-9))  # next to a whole number the last bit decides
+    assert fused["count"].item() in (int(count - 1e-9), int(count + 1e-9))  # last bits decide at whole numbers
     for name in ("weight", "head"):
         for row, values in enumerate(new[name].tolist()):
             for column, value in enumerate(values):
