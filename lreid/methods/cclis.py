@@ -103,7 +103,7 @@ class CCLIS(Co2L):
     @torch.no_grad()
     def features_of(self, task: Task) -> Tensor:
         """Projections (n, 128), which prototypes are compared with."""
-        return self.network.head(super().features_of(task).to(self.old_prototypes.device)).cpu()
+        return self.network.head(super().features_of(task).to(self.prototypes.weight)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
         """The network, and the prototypes with a learning rate of their own."""
@@ -167,7 +167,7 @@ class CCLIS(Co2L):
     @torch.no_grad()
     def pass_cosines(self, images: Images | ImagePaths | np.ndarray) -> Tensor:
         """Cosines (passes, n, C) of n images, augmented anew for every pass, and all prototypes."""
-        chunks = [torch.empty(self.passes, 0, len(self.prototypes), device=self.old_prototypes.device)]
+        chunks = [self.prototypes.weight.new_empty(self.passes, 0, len(self.prototypes))]
         for start in range(0, len(images), CHUNK):
             pixels = images[start : start + CHUNK]  # (k, H, W, 3)
             seeds = torch.randint(2**31, (self.passes,), generator=self.generator).tolist()

@@ -70,7 +70,7 @@ class DER(ER):
         if self.reid_head and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)
             with torch.no_grad():
-                logits = self.class_scores(to_device(features, self.model.mean.device))  # (n, identities)
+                logits = self.class_scores(features.to(self.classifier.weight))  # (n, identities)
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:

@@ -95,7 +95,10 @@ def losses(results: dict[str, Any]) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dwopp", "pass_proto", "er_aml", "er_aml_reid", "co2l", "bot_ft_plus", "retrace"])
+@pytest.mark.parametrize(
+    "name",
+    ["dwopp", "pass_proto", "er_aml", "er_aml_reid", "der_reid", "co2l_reid", "cclis_reid", "bot_ft_plus", "retrace"],
+)
 @pytest.mark.usefixtures("double")
 def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None:
     """20 updates on the same global batches; with rotated copies, a memory, two views, and a neck."""
