@@ -71,7 +71,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
-    pool = "BENCHMARK.POOL" in given and wanted.BENCHMARK.POOL
+    pool = wanted.BENCHMARK.POOL
     if old:
         proposal = propose(data_sets, tasks=tasks, pool=pool)
         keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}

@@ -23,8 +23,8 @@ class ProjectionHead(nn.Sequential):
     """
 
     def __init__(self, dim: int, width: int = 128, *, neck: bool = False) -> None:
-        layers = [nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, width)]
-        super().__init__(*[bn_neck(dim)] * neck, *layers)
+        before = [bn_neck(dim)] if neck else []
+        super().__init__(*before, nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, width))
         self.width = width
 
 

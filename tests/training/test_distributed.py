@@ -97,7 +97,18 @@ def losses(results: dict[str, Any]) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["dwopp", "pass_proto", "er_aml", "er_aml_reid", "der_reid", "co2l_reid", "cclis_reid", "bot_ft_plus", "retrace"],
+    [
+        "dwopp",
+        "pass_proto",
+        "er_aml",
+        "er_aml_reid",
+        "der_reid",
+        "co2l",
+        "co2l_reid",
+        "cclis_reid",
+        "bot_ft_plus",
+        "retrace",
+    ],
 )
 @pytest.mark.usefixtures("double")
 def test_two_processes_give_the_losses_of_one(tmp_path: Path, name: str) -> None:
