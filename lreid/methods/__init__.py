@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import math
 import pkgutil
 from collections.abc import Callable
 from typing import Any
@@ -99,4 +100,10 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
         wanted = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
         fits = isinstance(value, wanted) and isinstance(value, bool) == isinstance(defaults[option], bool)
         require(fits, option, value, f"like {defaults[option]!r} for {name}")
+        if isinstance(value, float):
+            require(math.isfinite(value), option, value, "a finite number")
+        if option.endswith("temperature"):
+            require(value > 0, option, value, "above 0")
+        if option.endswith(("weight", "rate", "margin")):
+            require(value >= 0, option, value, "0 or more")
     return cls(model, **options)

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.errors import require
 from lreid.losses import batch_hard_triplet_loss
 from lreid.methods.base import Method
 from lreid.models import Embedder, GrowingClassifier
@@ -52,6 +53,7 @@ class BoTFineTuning(Method):
         **options: Any,
     ) -> None:
         super().__init__(model, **options)
+        require(0 <= label_smoothing <= 1, "label_smoothing", label_smoothing, "in [0, 1]")
         self.margin, self.label_smoothing = margin, label_smoothing
         self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)

@@ -79,7 +79,6 @@ class CCLIS(Co2L):
             selection=selection,
             **options,
         )
-        require(prototype_rate >= 0, "prototype_rate", prototype_rate, "0 or more")
         require(passes >= 1, "passes", passes, "1 or more")
         self.prototype_rate, self.passes = prototype_rate, passes
         self.weigh_current, self.score_leak = weigh_current, score_leak

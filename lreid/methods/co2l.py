@@ -77,9 +77,6 @@ class Co2L(Method):
     ) -> None:
         memory: dict[str, Any] = {"selection": selection, "fill_memory": fill_memory, "least_images": least_images}
         super().__init__(model, exemplars=exemplars, **memory, **options)
-        require(temperature > 0, "temperature", temperature, "above 0")
-        require(distillation_temperature > 0, "distillation_temperature", distillation_temperature, "above 0")
-        require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
         if not replay:
             self.exemplar_share = None
         known = ", ".join(self.distillations)

@@ -69,7 +69,6 @@ class ContrastScoring(Method):
         require(buffer >= 0, "buffer", buffer, "0 or more")
         require(policy in POLICIES, "policy", policy, f"one of {', '.join(POLICIES)}")
         require(lazy_interval >= 1, "lazy_interval", lazy_interval, "1 or more")
-        require(temperature > 0, "temperature", temperature, "above 0")
         require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import require
 from lreid.losses import relation_distillation_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models import Embedder
@@ -33,7 +32,6 @@ class DMMLIRD(DwPP):
         self, model: Embedder, *, temperature: float = 0.2, teacher_temperature: float = 0.01, **options: Any
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
-        require(teacher_temperature > 0, "teacher_temperature", teacher_temperature, "above 0")
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:

@@ -40,7 +40,6 @@ class DwPP(DMMLFineTuning):
         **dmml: Any,
     ) -> None:
         super().__init__(model, **dmml)
-        require(temperature > 0, "temperature", temperature, "above 0")
         require(0 <= prob_floor < 1, "prob_floor", prob_floor, "in [0, 1)")
         self.weights = {"distill": distillation_weight}
         self.distillation_options: dict[str, Any] = {

@@ -64,7 +64,6 @@ class FusedFineTuning(BoTFineTuning):
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
         require(fusion >= 0, "fusion", fusion, "0 or more")
-        require(later_rate >= 0, "later_rate", later_rate, "0 or more")
         self.fusion, self.measured_fusion = fusion, measured_fusion
         self.adapt_norm, self.later_rate = adapt_norm, later_rate
         self.network = ClassifyingEmbedder(model, self.classifier)

@@ -63,7 +63,6 @@ class PatchKD(LwF):
     ) -> None:
         super().__init__(model, **lwf)
         require(patches >= 2, "patches", patches, "2 or more")
-        require(sampler_rate >= 0, "sampler_rate", sampler_rate, "0 or more")
         self.weights |= {
             "patch_distill": patch_weight,
             "relations": relation_weight,

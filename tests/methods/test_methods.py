@@ -97,6 +97,22 @@ def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
         build_method(name, model(), **options)
 
 
+@pytest.mark.parametrize("name", method_names())
+def test_numbers_that_no_method_can_use_are_refused(name: str) -> None:
+    defaults = method_defaults(method_class(name))
+    for option in (key for key, default in defaults.items() if isinstance(default, float)):
+        with pytest.raises(ArgumentError, match=f"^{option} is nan; it must be "):
+            build_method(name, model(), **{option: float("nan")})
+        if option.endswith("temperature"):
+            with pytest.raises(ArgumentError, match=f"^{option} is 0.0; it must be above 0"):
+                build_method(name, model(), **{option: 0.0})
+        elif option.endswith(("weight", "rate", "margin", "label_smoothing")):
+            with pytest.raises(
+                ArgumentError, match=rf"^{option} is -1.0; it must be (0 or more|above 0|in \[0, 1\]|from 0 to)"
+            ):
+                build_method(name, model(), **{option: -1.0})
+
+
 def test_options_of_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "_registered", {})
 
