@@ -23,7 +23,7 @@ def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
     Args:
         runs: contents of ``results.json``. Runs of older versions hold no config and are not averaged with others.
     """
-    return [(_benchmark_name(run, runs), _method_name(run, runs)) for run in runs]
+    return list(zip(_benchmark_names(runs), _method_names(runs), strict=True))
 
 
 class Group(NamedTuple):
@@ -104,42 +104,56 @@ def short_key(key: str, keys: Collection[str]) -> str:
     return key if any(other != key and other.rpartition(".")[2] == short for other in keys) else short
 
 
-def _benchmark_name(run: Results, runs: Sequence[Results]) -> str:
-    name, own = run["benchmark"], run.get("protocol")
-    protocols = {other.get("protocol"): other for other in runs if other["benchmark"] == name}
-    if len(protocols) == 1:
-        return name
-    marks = {key: _difference(other, list(protocols.values()), True) for key, other in protocols.items()}
-    if "" in marks.values() or len(set(marks.values())) < len(marks):
-        return f"{name} [{own or 'unknown'}]"
-    return f"{name}, {marks[own]}"
+def _benchmark_names(runs: Sequence[Results]) -> list[str]:
+    """The benchmark of each run, with what makes its protocol another one than that of other runs."""
+    names = [run["benchmark"] for run in runs]
+    for name in set(names):
+        protocols = {run.get("protocol"): run for run in runs if run["benchmark"] == name}
+        if len(protocols) == 1:
+            continue
+        marks = dict(zip(protocols, _differences(list(protocols.values()), data=True), strict=True))
+        told = "" not in marks.values() and len(set(marks.values())) == len(marks)
+        for place, run in enumerate(runs):
+            if run["benchmark"] == name:
+                own = run.get("protocol")
+                names[place] = f"{name}, {marks[own]}" if told else f"{name} [{own or 'unknown'}]"
+    return names
 
 
-def _method_name(run: Results, runs: Sequence[Results]) -> str:
-    same = (run["benchmark"], run["method"])
-    rivals = [other for other in runs if (other["benchmark"], other["method"]) == same]
-    return ", ".join(filter(None, (run["method"], _difference(run, rivals, False))))
+def _method_names(runs: Sequence[Results]) -> list[str]:
+    """The method of each run, with the keys in which it differs from others of the method on the benchmark."""
+    rivals: dict[tuple[str, str], list[int]] = {}
+    for place, run in enumerate(runs):
+        rivals.setdefault((run["benchmark"], run["method"]), []).append(place)
+    names = [run["method"] for run in runs]
+    for places in rivals.values():
+        for place, difference in zip(places, _differences([runs[each] for each in places], data=False), strict=True):
+            names[place] = ", ".join(filter(None, (names[place], difference)))
+    return names
 
 
-def _difference(run: Results, rivals: Sequence[Results], data: bool) -> str:
-    """The keys and values of a run's config that tell it from its rivals (itself among them).
+def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
+    """The keys and values of each run's config that tell it from the others.
 
     ``data`` is whether keys that describe the data are looked at, or all others.
     """
-    own = run.get("config", {})
-    configs = [rival["config"] for rival in rivals if rival.get("config")]
-    if not own:
-        return "config unknown" if configs else ""
-    words = []
+    configs = [run["config"] for run in runs if run.get("config")]
+    varied: dict[str, list[Any]] = {}  # values by key, of keys that runs do not share
     for key in dict.fromkeys(key for config in configs for key in config):
-        if key.startswith(DATA_KEYS) != data:
-            continue
         values = [config[key] for config in configs if key in config]
-        if key not in own:  # a key of another version
-            words.append(f"without {key}")
-        elif any(value != own[key] for value in values):
-            words.append(f"{short_key(key, own)} {_text(own[key], values)}")
-    return ", ".join(words)
+        if key.startswith(DATA_KEYS) == data and (len(values) < len(configs) or any(v != values[0] for v in values)):
+            varied[key] = values
+
+    def told(own: dict[str, Any]) -> str:
+        if not own:
+            return "config unknown" if configs else ""
+        return ", ".join(
+            f"{short_key(key, own)} {_text(own[key], values)}" if key in own else f"without {key}"
+            for key, values in varied.items()
+            if key not in own or any(value != own[key] for value in values)
+        )
+
+    return [told(run.get("config", {})) for run in runs]
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
