@@ -41,6 +41,7 @@ setup(
         "numpy>=1.26",
         "pillow>=10",
         "pooch>=1.8",
+        "pyyaml>=6",
         "safetensors>=0.4",
         "tabulate>=0.9",
         "tqdm>=4.66",

@@ -68,9 +68,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     state = read_tensors(path)
     if state.get("format") != FORMAT or "model" not in state:
-        raise InputError(f"{path}: not a checkpoint of lreid (format {FORMAT}); use one that tools/train.py wrote")
+        raise InputError(f"{path}: not a checkpoint of lreid (format {FORMAT}); use one that lreid train wrote")
     if fault := misfit(state, {"model": dict, "config?": str}):
-        raise InputError(f"{path}: {fault}; use a checkpoint that tools/train.py wrote")
+        raise InputError(f"{path}: {fault}; use a checkpoint that lreid train wrote")
     return state
 
 

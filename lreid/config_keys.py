@@ -137,9 +137,9 @@ KEYS = {
     "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]; weights by name may set it", check=_three_numbers),
     "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]; weights by name may set it", check=_three_above_zero),
     "INPUT.FLIP": Key(0.5, "probability of a horizontal flip", least=0, most=1),
-    "INPUT.ERASING": Key(False, "random erasing: that of DMML, growing over a task's epochs, or"),
+    "INPUT.ERASING": Key(False, "random erasing; by itself that of DMML, growing over a task's epochs"),
     "INPUT.ERASING_PROBABILITY": Key(
-        0.0, "above 0, that of BoT: so often, 2 to 40 % of an image, filled with INPUT.MEAN", least=0, most=1
+        0.0, "above 0, erasing is that of BoT: so often, 2 to 40 % of an image, filled with INPUT.MEAN", least=0, most=1
     ),
     "INPUT.PAD": Key(0, "black pixels on every side, of which a random crop is taken", least=0, most=4096),
     "INPUT.PIPELINE": Key("", "file of an albumentations pipeline that comes before flip and erasing", paths=("",)),

@@ -121,7 +121,7 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     if entry is None:
         state = load_checkpoint(Path(source))
         if "config" not in state:
-            raise InputError(f"{source}: has no config; use a checkpoint that tools/train.py wrote")
+            raise InputError(f"{source}: has no config; use a checkpoint that lreid train wrote")
         return state
     card, state = zoo.read_entry(entry)
     return {"model": state, "config": yaml.safe_dump(card.config)}

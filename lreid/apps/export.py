@@ -44,12 +44,20 @@ def run(args: argparse.Namespace) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     model, config = load_model(args.model), model_config(args.model).dump()
     if args.tool:
+        for option in ("format", "normalise"):
+            if getattr(args, option) is not None:
+                raise InputError(f"--{option}: --for {args.tool} decides it; leave one of the two out")
         from lreid.apps.trackers import export_for
 
         difference = export_for(args.tool, model, args.out, config=config, source=args.model, opset=args.opset)
     else:
         difference = export(
-            model, args.out, form=args.format, normalise=args.normalise, opset=args.opset, config=config
+            model,
+            args.out,
+            form=args.format or "onnx",
+            normalise=args.normalise or "inside",
+            opset=args.opset,
+            config=config,
         )
     parts = args.out.glob("*.safetensors") if args.out.is_dir() else [args.out]
     size = sum(each.stat().st_size for each in parts) / 2**20

@@ -6,6 +6,7 @@ whole: files get their names when they are complete, and folders of crops get th
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import stat
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -92,7 +93,10 @@ def unpack(archive: Path, folder: Path) -> None:
                 for member in members
                 if not (target := folder / member.name).is_file() or target.stat().st_size != member.size
             ]
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another --root") from None
             wanted, free = sum(member.size for member in missing), shutil.disk_usage(folder).free
             if wanted > free:
                 raise InputError(
@@ -101,7 +105,7 @@ def unpack(archive: Path, folder: Path) -> None:
             logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
             for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
                 with member.open() as source:
-                    write_file(folder / member.name, partial(shutil.copyfileobj, source))
+                    _write(folder / member.name, source)
     except InputError:
         raise
     except FileNotFoundError:
@@ -111,6 +115,18 @@ def unpack(archive: Path, folder: Path) -> None:
     except Exception as error:  # damage shows in the many ways of two kinds of archives
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
+
+
+def _write(file: Path, source: IO[bytes]) -> None:
+    """Writes a member; what is wrong with the disk is told as such, not as damage of the archive."""
+    try:
+        write_file(file, partial(shutil.copyfileobj, source))
+    except OSError as error:
+        if error.errno in (None, errno.EIO):  # gzip's word for damage, and the archive's disk
+            raise
+        raise InputError(
+            f"{file}: cannot be written ({error.strerror}); free some space or choose another --root"
+        ) from None
 
 
 class Member(NamedTuple):

@@ -154,7 +154,7 @@ class Spec:
         for home, missing in lacking.items():
             if not missing:
                 return home
-        command = f"python tools/datasets.py prepare {self.name} --root {root}"
+        command = f"lreid data prepare {self.name} --root {root}"
         released = self.conversion.released(root) if self.conversion else None
         if not lacking and released:
             raise InputError(f"{self.title}: the images in {released} are not prepared; run: {command}")

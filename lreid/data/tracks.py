@@ -242,11 +242,11 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells."""
+    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells; None where it does not."""
     told = configparser.ConfigParser(interpolation=None)
     try:
         told.read(folder / "seqinfo.ini", encoding="utf-8-sig")
-        rate = told.getfloat("Sequence", "frameRate", fallback=RATE)
+        rate = told.getfloat("Sequence", "frameRate", fallback=math.nan)
     except (configparser.Error, ValueError, OSError):
         return None
     return rate if math.isfinite(rate) and rate > 0 else None

@@ -98,9 +98,9 @@ class Augment:
 
     Args:
         flip: probability of a horizontal flip.
-        erasing: whether rectangles are erased: growing ones, set to 0, the mean (:meth:`Erasing.growing`), or
-        probability: above 0, those of :meth:`Erasing.steady`. They are set to ``mean`` *after* normalisation, as in
-            BoT's official code.
+        erasing: whether rectangles are erased; by itself growing ones, set to 0, the mean (:meth:`Erasing.growing`).
+        erasing_probability: above 0, those of :meth:`Erasing.steady` instead. They are set to ``mean`` *after*
+            normalisation, as in BoT's official code.
         pad: pixels by which an image is padded with black on every side before a crop of its size is taken.
         mean, std: of RGB values in [0, 1], three each.
         pipeline: a file that ``albumentations.save`` wrote, YAML or JSON; empty for none. It is given uint8 images and
@@ -118,12 +118,12 @@ class Augment:
         mean: Sequence[float],
         std: Sequence[float],
         pipeline: str | Path = "",
-        probability: float = 0.0,
+        erasing_probability: float = 0.0,
         pad: int = 0,
     ) -> None:
         self.flip, self.erasing, self.path = flip, erasing, pipeline
-        self.probability, self.pad = probability, pad
-        self.fill = np.array(mean if probability else (0, 0, 0), np.float32)  # (3,) normalised
+        self.erasing_probability, self.pad = erasing_probability, pad
+        self.fill = np.array(mean if erasing_probability else (0, 0, 0), np.float32)  # (3,) normalised
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
         self.pipeline: Any = load_pipeline(pipeline) if pipeline else None
@@ -169,8 +169,12 @@ class Augment:
         shifts = [[rng.randint(-self.pad, self.pad) if self.pad else 0 for _ in range(2)] for _ in range(count)]
         boxes = np.zeros((count, 4), np.int64)
         if self.erasing:
-            erasing = Erasing.steady(self.probability) if self.probability else Erasing.growing(progress)
-            if not self.probability:  # from the same seed, as albumentations does: so the published figures were made
+            erasing = (
+                Erasing.steady(self.erasing_probability) if self.erasing_probability else Erasing.growing(progress)
+            )
+            if (
+                not self.erasing_probability
+            ):  # from the same seed, as albumentations does: so the published figures were made
                 rng = random.Random(seed)
             for row in boxes:
                 box = erased_box(height, width, erasing, rng)

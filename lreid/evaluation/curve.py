@@ -34,18 +34,15 @@ class CurveObserver(Observer):
     ) -> None:
         self.learner, self.accuracy, self.tasks, self.results, self.every = learner, accuracy, tasks, results, every
         self.task = 0
-        self.batch: Batch | None = None  # counted last
 
     def before_task(self, task: Task) -> None:
         """Notes which task it is."""
         self.task = task.index
 
-    def before_loss(self, batch: Batch) -> None:
+    def before_batch(self, batch: Batch) -> None:
         """Counts the images of a batch, once for all updates with it."""
-        if batch is not self.batch:
-            incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
-            self.results["images_seen"] += incoming // batch.views
-            self.batch = batch
+        incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
+        self.results["images_seen"] += incoming // batch.views
 
     def after_step(self) -> None:
         """Classifies where the number of images has passed another multiple."""

@@ -28,6 +28,9 @@ class Observer:
     def before_task(self, task: Task) -> None:
         """Called when the first step of a task is about to be made, not when a run is taken up again within it."""
 
+    def before_batch(self, batch: Batch) -> None:
+        """Called once for a batch that comes in, before all updates with it."""
+
     def before_loss(self, batch: Batch) -> None:
         """Called before the loss of a batch is computed; there are several batches in an update that accumulates."""
 

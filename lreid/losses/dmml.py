@@ -64,6 +64,8 @@ def dmml_loss(
     check_rows(features, labels)
     if mining not in ("hard", "center"):
         raise ValueError(f"unknown mining {mining!r}; use hard or center")
+    if reduction not in ("mean", "none"):
+        raise ValueError(f"unknown reduction {reduction!r}; use mean or none")
     episode = split_episode(labels, num_support, features.device)
     exact = features.double()
     queries = exact[episode.query]  # (Q, D)

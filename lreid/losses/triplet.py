@@ -38,9 +38,11 @@ def batch_hard_triplet_loss(
         Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a wrong shape, or an unknown reduction.
     """
     check_rows(features, labels)
+    if reduction not in ("mean", "none"):
+        raise ValueError(f"unknown reduction {reduction!r}; use mean or none")
     exact = features.double()
     own, other = hardest_distances(unit(exact) if normalize else exact, labels)
     gap = own - other  # (B,)

@@ -155,7 +155,7 @@ class ExemplarStore:
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]
-        for name in {*extras, *self._extras}:
+        for name in extras | self._extras:
             self._write_extra(name, places, np.asarray(extras[name])[rows] if name in extras else None)
         self._count = max(self._count, 1 + max(places, default=-1))
 

@@ -48,6 +48,7 @@ def norm_statistics(
     if len(images) < 2:
         raise InputError(f"normalisation needs two images or more to adapt to, got {len(images)}")
     model = copy.deepcopy(model).eval()
+    model.precision = None  # statistics are of the network as it extracts, not as it trains
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
     if not layers:
         raise InputError(f"{model.name}: has no BatchNorm layer whose statistics could be adapted")

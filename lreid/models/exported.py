@@ -65,7 +65,7 @@ class OnnxEmbedder(Embedder):
         except (KeyError, ValueError, RuntimeError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{self.file}: not written by lreid, its properties do not tell how images are prepared ({error}); "
-                "make one with tools/export.py"
+                "make one with lreid export"
             ) from None
         self.height, self.width = prepared["height"], prepared["width"]
         self.config = known.get("config", "")
@@ -83,7 +83,7 @@ class OnnxEmbedder(Embedder):
         if images.shape[1:] != size or images.is_floating_point() == (self.takes == RAW):
             raise InputError(
                 f"{self.file}: takes {self.takes} images with H = {self.height} and W = {self.width}, got "
-                f"{images.dtype} {tuple(images.shape)}; tools/export.py --normalise makes files for either kind"
+                f"{images.dtype} {tuple(images.shape)}; lreid export --normalise makes files for either kind"
             )
         return torch.from_numpy(self.session.run(None, {"images": images.cpu().numpy()})[0])  # (B, dim)
 
@@ -169,7 +169,7 @@ def _read(file: Path) -> bytes:
 def _session(content: bytes, name: str) -> Any:
     onnxruntime = Extra("onnxruntime", "export").load()
     if ELSEWHERE in content:
-        raise InputError(f"{name}: its weights are in other files; make one file with tools/export.py")
+        raise InputError(f"{name}: its weights are in other files; make one file with lreid export")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors; they are raised anyway

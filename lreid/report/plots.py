@@ -80,8 +80,8 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
         others = [run | {"protocol": None} for run in others]
     lines: dict[tuple[str, str], dict[float, list[float]]] = {}
     for run, names in zip(runs, group_names(others), strict=True):
-        points = lines.setdefault(names, {})
-        points.setdefault(run["config"][key], []).append(run["summary"]["seen_mAP"] or 0.0)
+        if run["summary"]["seen_mAP"] is not None:
+            lines.setdefault(names, {}).setdefault(run["config"][key], []).append(run["summary"]["seen_mAP"])
     several = len({benchmark for benchmark, _ in lines}) > 1
 
     figure = _figure(6, 4)

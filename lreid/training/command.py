@@ -17,14 +17,14 @@ OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys that another m
 
 
 def command_of(cfg: CfgNode, method: str | None = None) -> str:
-    """The command that trains what a config describes, from the top of the source tree.
+    """The command that trains what a config describes.
 
     Args:
         cfg: the config.
         method: another one to train in the same way, which has its own options and batches.
     """
     values = dict(leaves(with_method_defaults(cfg)))
-    words = ["python", "tools/train.py"]
+    words = ["lreid", "train"]
     for file in _files(cfg, method):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
     for key in ("SEED", *changed_by(cfg)):

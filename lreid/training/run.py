@@ -229,7 +229,7 @@ def batching_of(cfg: CfgNode, device: torch.device) -> Batching:
         augment=Augment(
             flip=cfg.INPUT.FLIP,
             erasing=cfg.INPUT.ERASING,
-            probability=cfg.INPUT.ERASING_PROBABILITY,
+            erasing_probability=cfg.INPUT.ERASING_PROBABILITY,
             pad=cfg.INPUT.PAD,
             mean=cfg.INPUT.MEAN,
             std=cfg.INPUT.STD,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -219,6 +220,8 @@ class Trainer:
         """Learns from the next ``count`` batches: one update by their mean gradient, in streams several."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
         seen = updates.images + self.method.replayed
+        for batch, observer in product(batches, self.observers.values()):
+            observer.before_batch(batch)
         for _ in range(self.options.iterations):
             updates.update(batches, tuple(self.observers.values()))
         for batch in batches:

@@ -9,7 +9,7 @@ An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``N
     LREID_ZOO_CACHE    folder for what is downloaded (default: that of the operating system for caches)
     LREID_ZOO_MIRROR   address asked first, http(s):// or file://; it holds the safetensors files
 
-``tools/zoo.py publish`` makes entries. Checkpoints that others host (:class:`Published`) have names, too. Nothing here
+``lreid zoo publish`` makes entries. Checkpoints that others host (:class:`Published`) have names, too. Nothing here
 knows networks; :func:`lreid.load_model` does.
 """
 

@@ -130,7 +130,7 @@ def read_card(file: Path) -> Card:
         keys = read_json(file)
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such card; weights of the zoo need it beside them, see tools/zoo.py publish"
+            f"{file}: no such card; weights of the zoo need it beside them, see lreid zoo publish"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
@@ -197,5 +197,5 @@ def find(name: str) -> Card | Published:
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         told = f"; the nearest is {nearest[0]}" if nearest else ""
-        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{told}; tools/zoo.py list shows all")
+        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{told}; lreid zoo list shows all")
     return known[name]

@@ -76,6 +76,8 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
     """The checked file with a model's weights, which is downloaded where it is not here yet.
 
+    What a publication that was killed has left beside the card, ``NAME-HASH.safetensors`` of no card, is removed.
+
     Args:
         entry: the model.
         download: how patient to be with the network.

@@ -25,7 +25,7 @@ def test_a_benchmark_as_it_is_gets_measured_figures_and_a_command_that_resolves(
     line = said("SEED", "3", benchmark=benchmark)
     assert line is not None
     assert all(f"{figure:.1f}" in line for figure in MEASURED[benchmark])
-    words = shlex.split(line.partition(": python tools/train.py ")[2])
+    words = shlex.split(line.partition(": lreid train ")[2])
     cfg = load_config([CONFIGS.parent / word for word in words[1:4:2]], words[4:])
     assert ("retrace", benchmark, 3) == (cfg.METHOD.NAME, cfg.BENCHMARK.NAME, cfg.SEED)
     assert words[0] == words[2] == "--config"

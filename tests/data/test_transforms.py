@@ -212,7 +212,7 @@ def test_an_image_may_be_moved_out_of_sight() -> None:
 
 def test_steady_erasing_is_that_of_bot() -> None:
     """Half of the images, 2 to 40 % of each, with the mean values of RGB, written after normalisation."""
-    augment = Augment(flip=0.0, erasing=True, probability=0.5, mean=MEAN, std=STD)
+    augment = Augment(flip=0.0, erasing=True, erasing_probability=0.5, mean=MEAN, std=STD)
     for progress in (0.0, 1.0):
         batch = augment(IMAGES, seed=2, progress=progress)
         erased = ~np.isclose(batch, normalised(IMAGES), atol=1e-5).all(1)  # (B, H, W)
@@ -225,7 +225,7 @@ def test_steady_erasing_is_that_of_bot() -> None:
 
 @pytest.mark.parametrize("pad", [0, 10, 70])
 def test_a_device_pads_and_fills_as_the_processor_does(pad: int) -> None:
-    augment = Augment(flip=0.5, erasing=True, probability=0.5, pad=pad, mean=MEAN, std=STD)
+    augment = Augment(flip=0.5, erasing=True, erasing_probability=0.5, pad=pad, mean=MEAN, std=STD)
     expected = augment(IMAGES, seed=7, progress=0.0)
     changes = augment.draw(len(IMAGES), 64, 32, seed=7, progress=0.0)
     batch = augment.on_device(torch.from_numpy(np.stack(IMAGES)), changes)

@@ -20,7 +20,7 @@ from lreid.apps.options import load_run_config
 from lreid.config import check_values
 
 COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
-WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/bench_train.py")
+WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/datasets.py", "tools/bench_train.py")
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
@@ -51,7 +51,7 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
     told: dict[tuple[str, ...], set[str]] = {}
     for text in pages.values():
         for tool, words in commands(text):
-            asked = (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z]+", words[0]) else (tool,)
+            asked = (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z-]+", words[0]) else (tool,)
             told.setdefault(asked, set()).update(word for word in words if re.fullmatch("--[a-z-]+", word))
     assert len(told) > 10
     unknown = {

@@ -254,7 +254,7 @@ def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch)
         small(at=lite_place)
     with pytest.raises(InputError, match="k is 20000; Milvus finds 16384 images at most"):
         gallery.search(vectors(1), 20_000, model="a1")
-    with pytest.raises(InputError, match="is in Milvus; tools/search.py migrate"):
+    with pytest.raises(InputError, match="is in Milvus; lreid search migrate"):
         gallery.save(tmp_path / "file")
     with pytest.raises(InputError, match="memory_map is for files; .* is in Milvus"):
         Gallery.load(lite_place, memory_map=True)

@@ -18,7 +18,8 @@ def run(repository: Path, tmp_path: Path, monkeypatch, capsys):
 
     def run(*arguments: str) -> tuple[int, str, str]:
         tool = repository / "tools" / "datasets.py"
-        monkeypatch.setattr(sys, "argv", [str(tool), *arguments, "--root", str(tmp_path)])
+        root = [] if arguments[0] == "from-tracks" else ["--root", str(tmp_path)]
+        monkeypatch.setattr(sys, "argv", [str(tool), *arguments, *root])
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(tool), run_name="__main__")
         return end.value.code, *capsys.readouterr()
@@ -63,14 +64,11 @@ def test_check_of_a_folder_proposes_settings(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check"], "check: name a data set"),
         (["check", "dukemtmc"], "withdrawn"),
         (["prepare", "viper"], "viper: nothing to prepare"),
         (["check", "csv:none.csv"], "no such CSV file"),
-        (["from-tracks"], "from-tracks: name a video, or a folder of MOT Challenge, and a folder to make by --out"),
         (["from-tracks", "gone.mp4", "--out", "new"], "gone.mp4: no such video or folder; check the path"),
         (["from-tracks", "gone.mp4", "--out", "new", "--every", "0"], "--every is 0.0; must be above 0"),
-        (["render"], "render: name one folder to make"),
         (["render", "people"], "makehuman/3dobjs/base.obj: no such file and 181 more; datasets/README.md says where"),
         (["render", "people", "--test-identities", "0"], "--test-identities is 0; it must be from 1"),
         (["check", "viper", "--sheet", "s.html", "--identities", "0"], "--identities is 0; must be 1 or more"),
@@ -81,3 +79,18 @@ def test_bad_input_is_one_line(run, arguments, message) -> None:
     assert status == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check"], "required: NAME"),
+        (["from-tracks", "gate.mp4"], "required: --out"),
+        (["render"], "required: NAME"),
+        (["list", "--archive", "viper.zip"], "unrecognized arguments: --archive"),
+        (["check", "viper", "--domains", "4"], "unrecognized arguments: --domains"),
+    ],
+)
+def test_options_of_other_commands_are_refused(run, arguments, message) -> None:
+    status, _, err = run(*arguments)
+    assert status == 2 and message in err

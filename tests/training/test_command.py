@@ -57,7 +57,7 @@ def test_commit_of_a_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_command_makes_the_same_config(files: list[str], overrides: list[str], begin: str) -> None:
     cfg = load_config([CONFIGS / f"{file}.yaml" for file in files], overrides)
     command = command_of(cfg)
-    assert command.startswith(f"python tools/train.py {begin}")
+    assert command.startswith(f"lreid train {begin}")
     words = shlex.split(command)[2:]
     named = [word for option, word in pairwise(words) if option == "--config"]
     pairs = words[2 * len(named) :]

@@ -31,28 +31,36 @@ RENDERING = {  # options of lreid.data.rendered.render
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid data``."""
-    parser.add_argument("action", choices=["list", "check", "prepare", "from-tracks", "render"], help="what to do")
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="data sets, as in BENCHMARK.TRAIN; videos; of render the new folder or .zip file in ROOT",
-    )
-    parser.add_argument(
-        "--root", type=Path, default=Path("datasets"), metavar="DIR", help="DATA.ROOT (default: datasets)"
-    )
-    parser.add_argument(
+    """Adds the commands of ``lreid data`` and their options."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, what: str, names: str = "", about: str = "") -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what)
+        sub.set_defaults(action=name)
+        if names:
+            sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
+        if name != "from-tracks":
+            sub.add_argument(
+                "--root", type=Path, default=Path("datasets"), metavar="DIR", help="DATA.ROOT (default: datasets)"
+            )
+        return sub
+
+    data_sets = "data sets, as in BENCHMARK.TRAIN"
+    command("list", "all data sets, and where each is expected", "NAME", f"{data_sets} (default: all)")
+    check = command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
+    check.add_argument("--sheet", type=Path, metavar="FILE", help="write an HTML page with some identities")
+    check.add_argument("--identities", type=int, default=12, metavar="N", help="identities on the page (default: 12)")
+    prepare = command("prepare", "unpack archives, and convert where that is needed", "NAME", data_sets)
+    prepare.add_argument(
         "--archive",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="zip or tar file to unpack; may be given several times",
+        help="zip or tar file to unpack; may be given several times (default: those in the data set's folder)",
     )
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write an HTML page with some identities")
-    parser.add_argument("--identities", type=int, default=12, metavar="N", help="identities on the page (default: 12)")
-    tracks = parser.add_argument_group("from-tracks")
+
+    tracks = command("from-tracks", "cut images out of videos", "VIDEO", "videos, or folders of MOT Challenge or MTMC")
     tracks.add_argument(
         "--tracks",
         type=Path,
@@ -61,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a tracker's results in the format of MOT Challenge, one for each video (default: gt/gt.txt of a folder)",
     )
-    tracks.add_argument("--out", type=Path, metavar="DIR", help="folder to make")
+    tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     tracks.add_argument("--every", type=float, default=0.5, metavar="S", help="seconds between images (default: 0.5)")
     tracks.add_argument("--most", type=int, default=20, metavar="N", help="images of a track (default: 20)")
     tracks.add_argument("--min-height", type=int, default=64, metavar="PX", help="of a box (default: 64)")
@@ -71,9 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tracks.add_argument(
         "--same-identities", action="store_true", help="a number is the same person in all videos, as in MTMC"
     )
-    rendering = parser.add_argument_group("render")
+
+    render = command("render", "draw rendered people, from the assets in ROOT/makehuman")
+    render.add_argument("name", metavar="NAME", help="new folder, or .zip file, in ROOT")
     for option, (default, about) in RENDERING.items():
-        rendering.add_argument(
+        render.add_argument(
             f"--{option.replace('_', '-')}",
             type=int,
             default=default,

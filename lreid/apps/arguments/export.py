@@ -25,11 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("boxmot", "ultralytics", "deep-sort-realtime", "reid"),
         help="write what this tool loads, and a card beside it (reid: a folder)",
     )
-    parser.add_argument("--format", choices=("onnx", "torch"), default="onnx", help="default: onnx")
+    parser.add_argument("--format", choices=("onnx", "torch"), help="default: onnx")
     parser.add_argument(
         "--normalise",
         choices=("inside", "outside"),
-        default="inside",
         help="inside: the file takes uint8 RGB images; outside: normalised float ones (default: inside)",
     )
     parser.add_argument(

@@ -128,10 +128,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     migrate.add_argument(
         "--share",
         type=float,
-        default=SHARE,
         metavar="S",
-        help="of the mapped feature in the new one (default: %(default)s)",
+        help=f"with --checkpoint: of the mapped feature in the new one (default: {SHARE})",
     )
-    migrate.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
+    migrate.add_argument("--device", help="with --checkpoint: auto, cpu, cuda, cuda:1 … (default: auto)")
 
     command("info", "say what is in a gallery")

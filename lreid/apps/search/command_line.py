@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from lreid.apps.arguments.search import SHARE
 from lreid.apps.search import commands, versions
 from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import verdict
@@ -126,8 +127,9 @@ def _rollback(args: argparse.Namespace) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> None:
-    if args.through and args.checkpoint is None:
-        raise InputError("--through: is for another model; name it by --checkpoint, or leave --through out")
+    of_models = {"through": args.through or None, "share": args.share, "device": args.device}
+    if args.checkpoint is None and (given := [name for name, value in of_models.items() if value is not None]):
+        raise InputError(f"--{given[0]}: is for another model; name it by --checkpoint, or leave --{given[0]} out")
     told = versions.migrate(
         args.gallery,
         args.to,
@@ -135,8 +137,8 @@ def _migrate(args: argparse.Namespace) -> None:
         shards=args.shards,
         checkpoint=args.checkpoint,
         images=list_images(args.through, "gallery") if args.through else (),
-        share=args.share,
-        device=args.device,
+        share=SHARE if args.share is None else args.share,
+        device=args.device or "auto",
     )
     if args.checkpoint is not None:
         print(f"{args.to}: {told['images']} images, their features mapped to {args.checkpoint}; calibrate it anew")

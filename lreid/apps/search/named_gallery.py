@@ -71,7 +71,7 @@ class NamedGallery:
         gallery = Gallery.load(where, unfinished=unfinished)
         extras = gallery.about.extras
         if any(extras.get(name, np.empty(0)).shape != (1,) for name in ("checkpoint", "flip")):
-            raise InputError(f"{where}: does not say how its features were made; build it with tools/search.py")
+            raise InputError(f"{where}: does not say how its features were made; build it with lreid search")
         checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
         statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
         try:
@@ -100,7 +100,7 @@ class NamedGallery:
             if isinstance(model, OnnxEmbedder) and model.origin == self.gallery.about.model:
                 raise InputError(
                     f"{checkpoint}: says that it was made of the model whose features are in the gallery, but was "
-                    "changed since, or exported before such files were sealed; export it again with tools/export.py"
+                    "changed since, or exported before such files were sealed; export it again with lreid export"
                 )
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "

@@ -48,10 +48,13 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 def _listed(home: Path, lists: list[Path]) -> dict[str, list[Path]]:
     classes: dict[str, list[Path]] = {}
     for file in lists:
-        with open(file, encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+        try:
+            with open(file, encoding="utf-8-sig", newline="") as stream:
+                rows = list(csv.DictReader(stream))
+        except (ValueError, csv.Error) as error:
+            raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); get it again") from None
         for number, row in enumerate(rows, start=2):
-            if not row.get("filename") or not row.get("label"):
+            if not row.get("label") or Path(row.get("filename") or "..").name != row.get("filename"):
                 raise InputError(
                     f"{file}, line {number}: must have filename and label, as in n0153282900000005.jpg,n01532829"
                 )

@@ -36,7 +36,9 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
         if (folder / "images").is_dir()
     }
     test: dict[str, list[Path]] = {}
-    for number, line in enumerate((home / ANNOTATIONS).read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(
+        (home / ANNOTATIONS).read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+    ):
         name, *rest = line.split()[:2] if line.strip() else [""]
         if name and not rest:
             raise InputError(f"{home / ANNOTATIONS}, line {number}: must be an image and its class, got {line!r}")

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,13 +141,17 @@ def render(
 
 def _pack(folder: Path) -> None:
     """Puts one file in the place of a folder: JPEG is not compressed again, and no time is kept."""
-    packed = BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
+    packed = folder.with_name(f"{folder.name}.packed")
+    try:
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
+    except OSError as error:
+        packed.unlink(missing_ok=True)
+        raise InputError(f"{folder}: cannot be packed ({error}); it stays a folder with all images") from None
     shutil.rmtree(folder)
-    _write(folder, packed.getvalue())
+    packed.rename(folder)
 
 
 def _results(jobs: list[tuple], workers: int) -> Iterator[list[Row]]:

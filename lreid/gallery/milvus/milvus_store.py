@@ -111,7 +111,7 @@ class MilvusStore:
     def save(self, path: Any = None) -> None:
         """Writes names and header, and lets the alias point here once the gallery is whole."""
         if path is not None:
-            raise InputError(f"{self.where}: is in Milvus; tools/search.py migrate makes a file of it")
+            raise InputError(f"{self.where}: is in Milvus; lreid search migrate makes a file of it")
         self._require_reserved()
         self.meta.write_names(self.about)
         self.meta.write_header(self.about, self.width)
