@@ -57,7 +57,7 @@ def _three_above_zero(value: list[Any]) -> str:
 
 def _epoch_numbers(value: list[Any]) -> str:
     fits = all(type(number) is int and number >= 1 for number in value)
-    return "" if fits else "it must be a list of epochs, counted from 1, such as [40, 70]"
+    return "" if fits else "it must be a list of epochs, 1 or later, such as [40, 70]"
 
 
 def _data_sets(value: list[Any]) -> str:
@@ -201,7 +201,13 @@ KEYS = {
         above=0,
         most=1,
     ),
-    "TRAIN.MILESTONES": Key([], "epochs of the steps, counted from 1", check=_epoch_numbers),
+    "TRAIN.MILESTONES": Key([], "epochs of the steps, by COUNT_FROM", check=_epoch_numbers),
+    "TRAIN.COUNT_FROM": Key(
+        1,
+        "number of the first epoch in MILESTONES and the warm-up of steps: 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
+        least=-1,
+        most=1,
+    ),
     "TRAIN.WARMUP_EPOCHS": Key(0, "the rate rises from a hundredth over so many epochs", least=0),
     "TRAIN.ACCUMULATE": Key(1, "batches an update; their mean gradient is taken", least=1),
     "TRAIN.PRECISION": Key("fp32", "of the network in training; tf32 is of GPUs", choices=_PRECISIONS),

@@ -42,13 +42,14 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 
 
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
-    """Every image through a 3 x 3 convolution of its own.
+    """Every image through a 3 x 3 convolution, or several, of its own.
 
     Source: as :func:`dask_color_resample`, whose loop over the images is one grouped convolution here.
 
     Args:
         images: ``(B, C, H, W)`` float.
-        kernels: ``(B, 9 C² / groups + C)`` float: weights ``[out, in, 3, 3]`` and then biases of each image.
+        kernels: ``(B, k (9 C² / groups + C))`` float: weights ``[out, in, 3, 3]`` and then biases of each image, of k
+            convolutions one after the other; the paper has one.
         groups: of each convolution.
 
     Returns:
@@ -59,20 +60,23 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
     """
     channels = images.shape[1] if images.ndim == 4 else 0
     weights = 9 * channels * channels // max(groups, 1)
-    if not channels or groups < 1 or channels % groups or kernels.shape != (len(images), weights + channels):
+    fits = channels and groups >= 1 and not channels % groups and kernels.ndim == 2 and len(kernels) == len(images)
+    if not fits or not kernels.shape[1] or kernels.shape[1] % (weights + channels):
         raise ValueError(
-            f"images must be (B, C, H, W) and kernels (B, 9 C² / groups + C) with {groups} groups, "
+            f"images must be (B, C, H, W) and kernels (B, k (9 C² / groups + C)) with {groups} groups, "
             f"got shapes {tuple(images.shape)} and {tuple(kernels.shape)}"
         )
     if not len(images):
         return images
-    decoded = F.conv2d(
-        images.flatten(0, 1)[None],  # (1, B * C, H, W)
-        kernels[:, :weights].reshape(-1, channels // groups, 3, 3),
-        kernels[:, weights:].flatten(),
-        padding=1,
-        groups=groups * len(images),
-    )
+    decoded = images.flatten(0, 1)[None]  # (1, B * C, H, W)
+    for kernel in kernels.split(weights + channels, dim=1):
+        decoded = F.conv2d(
+            decoded,
+            kernel[:, :weights].reshape(-1, channels // groups, 3, 3),
+            kernel[:, weights:].flatten(),
+            padding=1,
+            groups=groups * len(images),
+        )
     return decoded.view_as(images)
 
 

@@ -27,18 +27,23 @@ class StyleRehearser:
     (:func:`~lreid.losses.dask.dask_color_resample`) to how they were, by a 3 x 3 convolution for each of them
     (:func:`~lreid.losses.dask.dask_decode`). Images of another domain it then takes to colours of this one. It learns
     by Adam at 2e-4 with betas of 0 and 0.999 and the mean absolute error of normalised values, and always normalises
-    by the statistics of the batch, as in the official code.
+    by the statistics of the batch, as in the official code. That one learns before the run, from batches of P x K
+    flipped and cropped images, and keeps a network of every domain, of which the last one is used; here there is that
+    one, and it learns from images as they are, drawn at random.
 
     Args:
         model: tells the normalisation of images, their size, and where to compute.
         style_steps: updates after a task; 20,000 in the paper. At 0 it stays random.
         style_batch: images of each; 128 in the paper.
+        style_pad: black pixels on every side of an image that is shown again, of which a random crop is taken; 10 in
+            the official code.
     """
 
-    def __init__(self, model: Embedder, *, style_steps: int, style_batch: int) -> None:
+    def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
         require(style_steps >= 0, "style_steps", style_steps, "0 or more")
         require(style_batch >= 2, "style_batch", style_batch, "2 or more")
-        self.model, self.steps, self.batch = model, style_steps, style_batch
+        require(style_pad >= 0, "style_pad", style_pad, "0 or more")
+        self.model, self.steps, self.batch, self.pad = model, style_steps, style_batch, style_pad
         self.kernels: StyleKernels | None = None  # None before a domain was learned
         # Of its own, so that rows of classifiers are drawn as without a rehearser.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
@@ -64,15 +69,22 @@ class StyleRehearser:
 
     @torch.no_grad()
     def rehearse(self, pixels: Tensor) -> Tensor:
-        """Images ready for the network (n, 3, H, W) in the learned style, half of them flipped, of (n, H, W, 3) uint8.
+        """Images ready for the network (n, 3, H, W) in the learned style, of (n, H, W, 3) uint8.
 
-        They are not augmented otherwise.
+        Half of them are flipped, and they are cropped with ``style_pad``; they are not augmented otherwise.
         """
         assert self.kernels is not None
         values = self._values(pixels)
         flip = torch.rand(len(values), generator=self.generator) < 0.5
         values = torch.where(flip.to(values.device, non_blocking=True)[:, None, None, None], values.flip(-1), values)
+        if self.pad:
+            values = torch.stack([self._shifted(image) for image in F.pad(values, [self.pad] * 4)])
         return dask_decode(values, self.kernels(values))
+
+    def _shifted(self, padded: Tensor) -> Tensor:
+        """A crop (3, H, W) of a padded image, anywhere in it."""
+        top, left = torch.randint(2 * self.pad + 1, (2,), generator=self.generator).tolist()
+        return padded[:, top : top + self.model.height, left : left + self.model.width]
 
     def _values(self, pixels: Tensor) -> Tensor:
         """(n, 3, H, W) in [0, 1], where the model is."""
@@ -106,10 +118,10 @@ class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
     After a task a :class:`StyleRehearser` learns the style of its images; it is all that is kept of the domain,
-    4.4 MB. In the next task the images of every batch are also shown in that style, flipped but not augmented
-    otherwise, in a forward pass of their own. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax +
-    triplet + distill``, where the distillation is :func:`~lreid.losses.affinity.affinity_kl_loss` of the previous,
-    fused network. The rehearser is that of the last domain alone. Half of the new network goes into the average.
+    4.4 MB. In the next task the images of every batch are also shown in that style, in a forward pass of their own.
+    The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet + distill``, where the distillation
+    is :func:`~lreid.losses.affinity.affinity_kl_loss` of the previous, fused network. The rehearser is that of the last
+    domain alone. Half of the new network goes into the average.
 
     Features are compared and go into the triplet loss as they are, so the Euclidean distance ranks them
     (``EVAL.METRIC``).
@@ -121,6 +133,7 @@ class DASK(FusedFineTuning):
         temperature: of the affinities.
         style_steps: updates of the style network after a task; 20,000 in the paper.
         style_batch: images of each; 128 in the paper.
+        style_pad: black pixels around a rehearsed image before it is cropped; 10 in the official code.
         base: of :class:`FusedFineTuning`.
     """
 
@@ -137,6 +150,7 @@ class DASK(FusedFineTuning):
         temperature: float = 0.1,
         style_steps: int = 200,
         style_batch: int = 32,
+        style_pad: int = 0,
         **base: Any,
     ) -> None:
         super().__init__(model, **base)
@@ -145,7 +159,7 @@ class DASK(FusedFineTuning):
             for name, weight in (("softmax", 1.0), ("triplet", 1.0), ("distill", distillation_weight))
         }
         self.temperature, self.rehearsal_weight = temperature, rehearsal_weight
-        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch)
+        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The distillation, and all terms of rehearsed images."""

@@ -34,6 +34,7 @@ class DKPpp(DKP):
         distillation_temperature: of the affinities.
         style_steps: updates of the style network after a task; 20,000 in the paper.
         style_batch: images of each; 128 in the paper.
+        style_pad: black pixels around a rehearsed image before it is cropped; 10 in the official code.
         transfer_weight, dkp: of :class:`DKP`.
     """
 
@@ -51,6 +52,7 @@ class DKPpp(DKP):
         distillation_temperature: float = 0.1,
         style_steps: int = 200,
         style_batch: int = 32,
+        style_pad: int = 0,
         transfer_weight: float = 1.5,
         **dkp: Any,
     ) -> None:
@@ -61,7 +63,7 @@ class DKPpp(DKP):
             "distill_rehearsed": distillation_weight,
         }
         self.rehearsal, self.distillation_temperature = rehearsal, distillation_temperature
-        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch)
+        self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The relations to prototypes, and the terms of rehearsed images."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
@@ -64,6 +65,9 @@ class FusedFineTuning(BoTFineTuning):
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
         require(fusion >= 0, "fusion", fusion, "0 or more")
+        require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out, or METHOD.MEASURED_FUSION be False")
+        layers = any(isinstance(each, _BatchNorm) for each in model.modules())
+        require(layers or not adapt_norm, "adapt_norm", adapt_norm, f"False, as {model.name} has no BatchNorm")
         self.fusion, self.measured_fusion = fusion, measured_fusion
         self.adapt_norm, self.later_rate = adapt_norm, later_rate
         self.network = ClassifyingEmbedder(model, self.classifier)

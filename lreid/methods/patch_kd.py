@@ -14,30 +14,29 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, patchkd_patch_features, patchkd_rd_loss
 from lreid.methods.lwf import LwF
-from lreid.models import Embedder, GrowingClassifier, PatchNet, bn_neck
+from lreid.models import Embedder, GrowingClassifier, PatchNet, bn_neck, evaluating
 
 
 class PatchKD(LwF):
     """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
 
     From the second task on a small network, :class:`~lreid.models.PatchNet`, chooses one position of the feature map
-    for each of ``patches``, by what the previous network sees, and its features there are the patches of an image. To
-    LwF's terms are added
+    for each of ``patches``, and the features there, of the network and of the previous one, are the patches of an
+    image. To LwF's terms are added
 
     * ``patch_distill``: logits of patches, by a neck and a classifier of their own, against those that the previous
       network's classifier gives to its own patches;
     * ``relations``: distances of the patches of an image, and of the same patch across images;
     * ``confidence``: the entropy of the previous network's logits of patches;
-    * ``diversity``: the mean cosine of the patches of an image, behind their neck.
+    * ``diversity``: the mean cosine of the network's patches of an image, behind their neck as it evaluates.
 
-    The last two train the sampler of positions, which the others take as they are.
+    The last two train the sampler of positions, diversity the network as well; the others take positions as they are.
 
     The official code has one schedule for the whole sequence of tasks, so that all but the first run at a hundredth of
-    the rate (:func:`~lreid.losses.patch_kd.patchkd_lr`), and one of its own for the sampler, at the full rate in the
-    second task and a hundredth from then on. ``configs/recipes/patch_kd.yaml`` has the first.
-    Differences: one neck for all tasks in place of one for each; the previous network and its neck are in evaluation
-    mode; the sampler looks at the previous network's map, and diversity is taken of its patches, which the code that
-    was at hand does not settle.
+    the rate, and the sampler's begins with the second task (:func:`~lreid.losses.patch_kd.patchkd_lr`);
+    ``configs/recipes/patch_kd.yaml`` has both.
+    Differences: one neck for all tasks in place of one for each; the previous network's neck is in evaluation mode; the
+    smoothed share of a label is spread over the classes of the task, not over 2,500; the stem keeps its ReLU.
 
     Args:
         model: the network, with a neck and feature maps.
@@ -88,11 +87,10 @@ class PatchKD(LwF):
             self.patch_classifier.grow(len(task.classes))
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The network, both classifiers, and the sampler at its own rate."""
+        """The network, both classifiers, and the sampler at its own rate, from the second task on."""
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
-        trained = [each for part in parts for each in part.parameters()]
-        groups: list[dict[str, Any]] = [{"params": trained}]
-        return [*groups, {"params": list(self.sampler.parameters()), "rate_factor": self.sampler_rate}]
+        sampler = {"params": list(self.sampler.parameters()), "rate_factor": self.sampler_rate, "first_task": 1}
+        return [{"params": [each for part in parts for each in part.parameters()]}, sampler]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of LwF and those of patches."""
@@ -111,17 +109,20 @@ class PatchKD(LwF):
     def patch_terms(self, maps: Tensor, old_maps: Tensor) -> dict[str, Tensor]:
         """The terms of patches, of the maps (B, dim, h, w) of both networks."""
         assert self.teacher is not None
-        theta = self.sampler(old_maps, self.generator)  # (B, k, h, w)
+        theta = self.sampler(maps.detach(), self.generator)  # (B, k, h, w)
         old = patchkd_patch_features(old_maps, theta)  # (B, k, dim)
         new = patchkd_patch_features(maps, theta.detach())
+        own = patchkd_patch_features(maps, theta).flatten(0, 1)  # (B * k, dim)
         old_logits = self.old_classifier(self.teacher.neck(old.flatten(0, 1)))  # (B * k, old classes)
         new_logits = self.patch_classifier(self.patch_neck(new.flatten(0, 1)))  # (B * k, all classes)
-        old, kept = old, old.detach()
+        kept = old.detach()
+        with evaluating(self.patch_neck):
+            normalised = self.patch_neck(own)
         return {
             "patch_distill": patchkd_kd_loss(new_logits, old_logits, temperature=self.temperature),
             "relations": patchkd_rd_loss(new, kept) + patchkd_rd_loss(new.transpose(0, 1), kept.transpose(0, 1)),
             "confidence": patchkd_conf_loss(old_logits, temperature=self.temperature),
-            "diversity": patchkd_div_loss(self.patch_neck(old.flatten(0, 1)), self.patches),
+            "diversity": patchkd_div_loss(normalised, self.patches),
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class DeviationHead(nn.Module):
     def __init__(self, model: Embedder) -> None:
         super().__init__()
         height, width = model.map_size()
-        self.conv = nn.Conv2d(model.dim, model.dim, (min(8, height), min(8, width)))
+        self.conv = nn.Conv2d(model.dim, model.dim, (min(8, height), min(8, width)), bias=False)
         self.linear = nn.Linear(model.dim, model.dim)
         self.pooling = model.pooling
 

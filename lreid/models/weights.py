@@ -45,9 +45,6 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
         "missing": wanted.keys() - state.keys(),
         "of another shape": {key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape},
     }
-    for what, names in misfits.items():
-        for name in sorted(names):
-            logger.info("%s: %s is %s", weights, name, what)
     told = [
         f"{len(names)} tensors {what} ({min(names)} …)"
         for what, all_names in misfits.items()
@@ -58,6 +55,9 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
             f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for, "
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
         )
+    for what, names in misfits.items():
+        for name in sorted(names):
+            logger.info("%s: %s is %s", weights, name, what)
     fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
     network.load_state_dict(fitting, strict=False)
     if plain:

@@ -265,6 +265,7 @@ def options_of(cfg: CfgNode) -> Options:
             warmup=how.WARMUP_EPOCHS,
             shape=how.SCHEDULE,
             milestones=tuple(how.MILESTONES),
+            count_from=how.COUNT_FROM,
             restarts=how.RESTARTS,
         ),
         optimizer=how.OPTIMIZER,

@@ -196,7 +196,7 @@ class Trainer:
         # A signal waits for the end of a step, so that what is saved is whole.
         with self.stop.deferred(), naming_dead_workers(self.options.workers):
             while self.at.epoch < epochs:
-                updates.set_rate(self.options.schedule.rate(task.index, self.at.epoch, self.epochs))
+                updates.set_rates(partial(self.options.schedule.rate, task.index, self.at.epoch, self.epochs))
                 self._augment_at(self.at.epoch, epochs)
                 self.method.model.train()
                 while self.at.step < steps:

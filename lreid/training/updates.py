@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,11 +71,15 @@ class Updates:
         self.images = 0  # looked at in all
         self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses, and the images they come from
 
-    def set_rate(self, rate: float) -> None:
-        """The learning rate from now on."""
-        self.rate = rate
+    def set_rates(self, rate: Callable[..., float]) -> None:
+        """The learning rates from now on.
+
+        Args:
+            rate: called with ``first``, the task with which the schedule of a group of parameters begins.
+        """
+        self.rate = rate(first=0)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("rate_factor", 1.0)
+            group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
         """One update by the mean gradient over some batches, which need not fit into memory at once.
@@ -149,6 +153,8 @@ class Updates:
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
     """What a method trains, apart by the factor of its learning rate, ``rate_factor``.
+
+    A group's ``first_task`` is the one with which its schedule begins, where one goes over all tasks.
 
     Args:
         method: what is trained.

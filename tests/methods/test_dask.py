@@ -113,3 +113,23 @@ def test_bad_options_are_named(name: str) -> None:
     for option, value in (("style_steps", -1), ("style_batch", 1)):
         with pytest.raises(ArgumentError, match=f"{option} is {value}"):
             build_method(name, model(), **{option: value})
+
+
+def test_rehearsed_images_are_cropped() -> None:
+    """Every crop is a part of the padded image, and all places are taken."""
+    plain, cropped = (StyleRehearser(model(), style_steps=0, style_batch=4, style_pad=pad) for pad in (0, 1))
+    height, width = plain.model.height, plain.model.width
+    pixels = torch.arange(height * width).reshape(1, height, width, 1).expand(64, -1, -1, 3) % 251
+    identity = torch.zeros(3, 3, 3, 3)
+    identity[range(3), range(3), 1, 1] = 1.0
+    kernel = torch.cat([identity.flatten(), torch.zeros(3)])
+    for rehearser in (plain, cropped):
+        rehearser.kernels = lambda values: kernel.expand(len(values), -1)  # leaves images as they are
+    image = pixels[0].permute(2, 0, 1) / 255  # (3, H, W)
+    assert {bool(torch.equal(each, image)) for each in plain.rehearse(pixels.byte())} == {True, False}  # flipped or not
+    padded = [F.pad(each, [1] * 4) for each in (image, image.flip(-1))]
+    crops = [
+        each[:, top : top + height, left : left + width] for each in padded for top in range(3) for left in range(3)
+    ]
+    found = [[torch.equal(each, crop) for crop in crops].index(True) for each in cropped.rehearse(pixels.byte())]
+    assert len(set(found)) > 12

@@ -50,7 +50,7 @@ def test_terms() -> None:
     terms = method.loss(batch)
     assert set(terms) == {"softmax", "triplet", "distill", "patch_distill", "relations", "confidence", "diversity"}
     maps, old_maps = method.model.backbone(batch.images), method.teacher.backbone(batch.images)
-    places = method.sampler(old_maps, draws).flatten(2).argmax(2)  # (12, 3)
+    places = method.sampler(maps, draws).flatten(2).argmax(2)  # (12, 3)
     rows = torch.arange(12)[:, None]
     new, old = (each.flatten(2).mT[rows, places] for each in (maps, old_maps))  # (12, 3, dim)
     neck = method.teacher.neck
@@ -64,15 +64,16 @@ def test_terms() -> None:
     expected = patchkd_rd_loss(new, old) + patchkd_rd_loss(new.transpose(0, 1), old.transpose(0, 1))
     assert terms["relations"].item() == pytest.approx(expected.item(), rel=1e-3)
     assert terms["confidence"].item() == pytest.approx(patchkd_conf_loss(old_logits).item(), rel=1e-4)
-    others = old.flatten(0, 1)
-    normed = (others - others.mean(0)) / (others.var(0, unbiased=False) + 1e-5).sqrt() * method.patch_neck.weight
+    neck = method.patch_neck  # which has seen these patches once
+    normed = (patches - neck.running_mean) / (neck.running_var + 1e-5).sqrt() * neck.weight
     assert terms["diversity"].item() == pytest.approx(patchkd_div_loss(normed, 3).item(), rel=1e-3, abs=1e-4)
 
 
 def test_who_learns_from_which_term() -> None:
     method = build_method("patch_kd", model(neck=True))
     batch = begun(method, 1)
-    samplers, networks = {"confidence", "diversity"}, {"patch_distill", "relations", "distill", "softmax", "triplet"}
+    samplers = {"confidence", "diversity"}
+    networks = {"patch_distill", "relations", "distill", "softmax", "triplet", "diversity"}
     for name, term in method.loss(batch).items():
         method.model.zero_grad(), method.sampler.zero_grad()
         term.backward(retain_graph=True)

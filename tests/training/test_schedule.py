@@ -6,8 +6,10 @@ import math
 from bisect import bisect_right
 
 import pytest
+import torch
+from oracles import load_golden
 
-from lreid.training.schedule import Schedule, decay_factor
+from lreid.training.schedule import Schedule
 
 
 def official(e: int) -> float:
@@ -17,25 +19,25 @@ def official(e: int) -> float:
 
 @pytest.mark.parametrize("epoch", [0, 1, 298, 299, 300, 450, 598, 599])
 def test_600_epochs(epoch: int) -> None:
-    assert decay_factor(epoch, 600, start=0.5, end=0.005) == pytest.approx(official(epoch + 1), rel=1e-12)
+    assert Schedule(1.0, start=0.5, end=0.005).factor(epoch, 600) == pytest.approx(official(epoch + 1), rel=1e-12)
 
 
 def test_it_falls_from_1_to_its_end() -> None:
-    rates = [decay_factor(epoch, 7, start=0.5, end=0.01) for epoch in range(7)]
+    rates = [Schedule(1.0, start=0.5, end=0.01).factor(epoch, 7) for epoch in range(7)]
     assert rates[:3] == [1.0] * 3 and rates[3] < 1
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0.01)
     for shape in ("exponential", "cosine"):
-        assert decay_factor(3, 4, start=1.0, end=0.1, shape=shape) == 1.0
-    assert decay_factor(0, 1, start=0.5, end=0.1) == pytest.approx(0.1)
+        assert Schedule(1.0, start=1.0, end=0.1, shape=shape).factor(3, 4) == 1.0
+    assert Schedule(1.0, start=0.5, end=0.1).factor(0, 1) == pytest.approx(0.1)
 
 
 def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
-    rates = [decay_factor(epoch, 50, start=0.0, end=1e-3, shape="cosine") for epoch in range(50)]
+    rates = [Schedule(1.0, start=0.0, end=1e-3, shape="cosine").factor(epoch, 50) for epoch in range(50)]
     # Co2L's official code counts epochs from 1: end + (1 - end) * (1 + cos(pi * epoch / epochs)) / 2.
     expected = [1e-3 + (1 - 1e-3) * (1 + math.cos(math.pi * epoch / 50)) / 2 for epoch in range(1, 51)]
     assert rates == pytest.approx(expected)
-    warm = [decay_factor(epoch, 50, start=0.0, end=1e-3, shape="cosine", warmup=10) for epoch in range(50)]
+    warm = [Schedule(1.0, start=0.0, end=1e-3, shape="cosine", warmup=10).factor(epoch, 50) for epoch in range(50)]
     assert warm[0] == pytest.approx(0.01 * rates[0]) and warm[10:] == rates[10:]
 
 
@@ -59,11 +61,37 @@ def test_steps_are_those_of_bot() -> None:
 
 def test_one_schedule_may_go_over_all_tasks() -> None:
     """AKA's official code counts on: its milestone 25 lies in the first of tasks with 50 epochs."""
-    aka = Schedule(3.5e-4, end=0.1, shape="steps", milestones=(25,), restarts=False)
+    aka = Schedule(3.5e-4, end=0.1, shape="steps", milestones=(25,), count_from=-1, restarts=False)
     rates = [aka.rate(task, epoch, [50] * 5) for task in range(5) for epoch in range(50)]
-    assert rates == pytest.approx([3.5e-4] * 24 + [3.5e-5] * 226)
+    assert rates == pytest.approx([3.5e-4] * 26 + [3.5e-5] * 224)
     whole = Schedule(1.0, start=0.5, end=0.005, restarts=False)
     parts = [
         whole.rate(task, epoch, [100, 200, 300]) for task, count in enumerate((100, 200, 300)) for epoch in range(count)
     ]
-    assert parts == [decay_factor(epoch, 600, start=0.5, end=0.005) for epoch in range(600)]
+    assert parts == [Schedule(1.0, start=0.5, end=0.005).factor(epoch, 600) for epoch in range(600)]
+
+
+def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> None:
+    _, official = load_golden("patchkd_lr_schedule")  # five tasks of 50 epochs
+    schedule = Schedule(3.5e-4, end=0.1, shape="steps", milestones=(25, 35), count_from=-1, restarts=False)
+    epochs = [(task, epoch) for task in range(5) for epoch in range(50)]
+    rates = [schedule.rate(task, epoch, [50] * 5) for task, epoch in epochs]
+    assert rates == pytest.approx(official["tasknet"].tolist(), rel=1e-12)
+    of_sampler = [schedule.rate(task, epoch, [50] * 5, first=1) for task, epoch in epochs]
+    assert of_sampler[50:] == pytest.approx(official["patchnet"][50:].tolist(), rel=1e-12)  # it learns nothing before
+
+
+def test_lstkc_sets_the_rate_after_an_epoch() -> None:
+    """Its WarmupMultiStepLR has counted 0 epochs in the first one."""
+    schedule = Schedule(0.008, end=0.1, warmup=10, shape="steps", milestones=(30,), count_from=0)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.008)
+
+    def official(counted: int) -> float:
+        share = min(counted / 10, 1.0)
+        return (0.01 * (1 - share) + share) * 0.1 ** bisect_right((30,), counted)
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, official)
+    for epoch in range(80):
+        assert schedule.rate(1, epoch, [80] * 2) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        optimizer.step()
+        scheduler.step()

@@ -138,7 +138,8 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     features = TimmFeatures(network, size, f"timm:{name}")
     features.stages = stages
     if hub:
-        logging.getLogger("timm").setLevel(logging.WARNING)  # errors of lreid are one line
+        for name_of in ("timm", "huggingface_hub"):  # errors of lreid are one line
+            logging.getLogger(name_of).setLevel(logging.ERROR)
         try:
             network.load_state_dict(made(True).state_dict())
         except Exception as error:  # whatever a download may raise
