@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yacs.config import CfgNode
 
-from lreid.config import CONFIGS, Source, layers, load_config, method_file, method_options
+from lreid.config import COMMAND_LINE, CONFIGS, Source, layers, load_config, method_file, method_options
 from lreid.config_keys import GROUPS, KEYS, Key
 from lreid.errors import InputError, naming_keys
 from lreid.methods import Method, method_class, method_defaults
@@ -81,7 +81,7 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = ())
     for source, keys in layers(files, overrides):
         ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
         if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
-            for name, reason in _ignored(cfg, keys):
+            for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
                 raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
     if cfg.BENCHMARK.JOINT:
         _require_own_joint(files, overrides)
@@ -102,8 +102,12 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
             )
 
 
-def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Those of the keys that a source sets which the method of the config ignores, each with the reason."""
+def _ignored(cfg: CfgNode, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
+    """Those of the keys that a source sets which the method of the config ignores, each with the reason.
+
+    A file may set options that the method has no use for to their defaults, as ``config.yaml`` of a run does; what is
+    ``typed`` may not.
+    """
     cls = _class(cfg)
     groups = {name.partition(".")[0] for name in keys}
     defaults = method_defaults(cls)
@@ -112,6 +116,8 @@ def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if group in ("EPISODE", "BATCH") and not groups >= {"EPISODE", "BATCH"}:
             if (group == "EPISODE") != (cls.batches == "episodes"):
                 yield name, f"which learns from {LEARNS_FROM[cls.batches]}"
+            elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
+                yield name, "which learns from a stream here, by STREAM.SEGMENT"
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
                 yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
@@ -120,7 +126,7 @@ def _ignored(cfg: CfgNode, keys: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif (
             group == "METHOD"
             and last.lower() in cls.unused
-            and cfg.METHOD.get(last, keys[name]) != defaults[last.lower()]
+            and (typed or cfg.METHOD.get(last, keys[name]) != defaults[last.lower()])
         ):
             yield name, "which inherits it and has no use for it"
 

@@ -42,6 +42,8 @@ class CCLIS(Co2L):
         temperature: of Sample-NCE and the scores.
         prototype_rate: what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0.
         passes: over the images to score, at least 1.
+        weighted: weigh exemplars in the loss by the probability with which they were drawn. Without, exemplars that
+            were drawn by importance count like images of the task: "RBS only" of Table 4.
         weigh_current, score_leak: see above.
         distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, options: of
             :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their images.
@@ -64,6 +66,7 @@ class CCLIS(Co2L):
         teacher_temperature: float = 0.1,
         prototype_rate: float = 0.01,
         passes: int = 5,
+        weighted: bool = True,
         weigh_current: bool = False,
         score_leak: bool = False,
         selection: str = "importance",
@@ -80,7 +83,7 @@ class CCLIS(Co2L):
             **options,
         )
         require(passes >= 1, "passes", passes, "1 or more")
-        self.prototype_rate, self.passes = prototype_rate, passes
+        self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
         width = self.network.head.width
         self.prototypes = GrowingClassifier(width).to(model.mean.device)
@@ -130,7 +133,7 @@ class CCLIS(Co2L):
     def draw_weights(self, batch: Batch) -> Tensor:
         """The probability (B,) with which each image was drawn; 0 where that was not by importance."""
         weights = self.current_weights[batch.labels]
-        if batch.exemplars is not None and "weights" in self.memory.extras:
+        if self.weighted and batch.exemplars is not None and "weights" in self.memory.extras:
             stored = batch.exemplars >= 0
             weights[stored] = torch.from_numpy(self.memory.extras["weights"])[batch.exemplars[stored]]
         return weights

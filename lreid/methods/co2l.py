@@ -44,6 +44,7 @@ class Co2L(Method):
         distillation_weight: lambda of Equation 9.
         distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
         teacher_in_training: let the previous model normalise by the statistics of the batch, as the official code does.
+        projection: width of the projections; 500 in the paper's rows of R-MNIST.
         reid_head: for re-identification, a BatchNorm before the projection head: the features of a trained network
             share most of their length, so that projections would all but agree.
         exemplars, selection, fill_memory, least_images, options: of :class:`Method`.
@@ -68,6 +69,7 @@ class Co2L(Method):
         distillation_temperature: float = 0.2,
         teacher_temperature: float = 0.01,
         teacher_in_training: bool = False,
+        projection: int = 128,
         reid_head: bool = False,
         exemplars: int = 500,
         selection: str = "random",
@@ -79,6 +81,7 @@ class Co2L(Method):
         super().__init__(model, exemplars=exemplars, **memory, **options)
         if not replay:
             self.exemplar_share = None
+        require(projection >= 1, "projection", projection, "1 or more")
         known = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
         self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation
@@ -86,7 +89,7 @@ class Co2L(Method):
         self.weights = {"distill": distillation_weight}
         self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
         self.reid_head = reid_head
-        self.network = ProjectedEmbedder(model, neck=reid_head)
+        self.network = ProjectedEmbedder(model, projection, neck=reid_head)
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:

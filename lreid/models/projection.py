@@ -40,13 +40,13 @@ class ProjectedEmbedder(nn.Module):
 
     Args:
         model: the embedder, which is shared and not copied.
-        neck: of :class:`ProjectionHead`.
+        width, neck: of :class:`ProjectionHead`.
     """
 
-    def __init__(self, model: Embedder, *, neck: bool = False) -> None:
+    def __init__(self, model: Embedder, width: int = 128, *, neck: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.head = ProjectionHead(model.dim, neck=neck).to(model.mean.device)
+        self.head = ProjectionHead(model.dim, width, neck=neck).to(model.mean.device)
 
     def forward(self, images: Tensor) -> Projected:
         """Of normalised images (B, 3, H, W)."""

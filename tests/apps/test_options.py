@@ -64,13 +64,31 @@ def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ("METHOD.NAME icarl METHOD.TEMPERATURE 2.0", "METHOD.TEMPERATURE is ignored by icarl, .* no use for it"),
+        (
+            "METHOD.NAME er STREAM.SEGMENT 10 BATCH.IMAGES 4",
+            "BATCH.IMAGES is ignored by er, which learns from a stream",
+        ),
+        (
+            "INPUT.ERASING_PROBABILITY 0.5",
+            "INPUT.ERASING_PROBABILITY is ignored by dwopp, since INPUT.ERASING is False",
+        ),
+    ],
+)
+def test_keys_that_a_file_may_have_are_refused_where_they_are_typed(overrides: str, reason: str) -> None:
+    with pytest.raises(InputError, match=f"^command line: {reason}"):
+        load_run_config(overrides=overrides.split())
+
+
+@pytest.mark.parametrize(
     "overrides",
     [
         "METHOD.NAME bot_ft EPISODE.QUERY 2 BATCH.IMAGES 4",  # meant for methods of either kind
         "METHOD.NAME bot_ft BATCH.IMAGES 4",
-        "METHOD.NAME contrast_scoring BATCH.IMAGES 4 STREAM.ITERATIONS 2",
+        "METHOD.NAME contrast_scoring EPISODE.QUERY 2 BATCH.IMAGES 4 STREAM.ITERATIONS 2",
         "METHOD.NAME er STREAM.SEGMENT 10 STREAM.ITERATIONS 3",
-        "METHOD.NAME icarl METHOD.TEMPERATURE 2.0",  # as a run writes it down, with every option
         "EPISODE.QUERY 2",
     ],
 )
