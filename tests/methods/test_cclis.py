@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,8 +108,9 @@ def test_the_first_task_weighs_nothing() -> None:
     assert terms["nce"].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_random_selection_weighs_all_alike() -> None:
-    method, batch = in_second_task(selection="random")
+@pytest.mark.parametrize("options", [{"selection": "random"}, {"weighted": False}])
+def test_random_selection_and_plain_replay_weigh_all_alike(options: dict[str, Any]) -> None:
+    method, batch = in_second_task(**options)
     assert method.draw_weights(batch).tolist() == pytest.approx([1 / 3] * 12 + [0] * 8)
     labels = batch.labels.tolist()
     expected = sample_nce(cosines(method, batch.images), labels, [1.0] * 20, [False] * 20)

@@ -96,6 +96,7 @@ def test_the_sampler_has_a_rate_of_its_own() -> None:
     method = build_method("patch_kd", model(neck=True), sampler_rate=100.0)
     learned, sampler = method.parameters()
     assert (learned.get("rate_factor", 1.0), sampler["rate_factor"]) == (1.0, 100.0)
+    assert (learned.get("first_task", 0), sampler["first_task"]) == (0, 1)  # whose schedule begins there
     assert {id(each) for each in sampler["params"]} == {id(each) for each in method.sampler.parameters()}
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 
 from lreid.build import with_method_defaults
 from lreid.config import check_values, leaves, load_config
-from lreid.training.run import train
+from lreid.training.run import options_of, train
 
 
 def write_folder(home: Path, images: Images) -> Path:
@@ -79,7 +79,7 @@ def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("seq-cifar10", ["--", "cclis", "TRAIN.LR", "1.0", "EVAL.PROBE_LR", "0.5"]),
+        ("seq-cifar10", ["recipes/cclis", "cclis"]),
         ("rotated-mnist", ["recipes/online", "er", "INPUT.PIPELINE", "", "INPUT.FLIP", "0", "TRAIN.LR", "0.01"]),
     ],
 )
@@ -87,7 +87,7 @@ def test_other_methods_on_the_same_benchmark(name: str, more: list[str], tmp_pat
     write, folder, classes, tasks = SMALL[name]
     write(tmp_path / folder, squares(classes, train=5, test=2, size=28 if "mnist" in name else 32))
     recipe, method, *keys = more
-    files = [f"benchmarks/{name}", f"methods/{method}", *[recipe] * (recipe != "--")]
+    files = [f"benchmarks/{name}", f"methods/{method}", recipe]
     cfg = load_config(files, ["DATA.ROOT", str(tmp_path), *keys, *faster(name)])
     matrices = train(cfg, tmp_path / "run")["accuracy"]
     assert len(matrices["classifier"]["class"]) == tasks
@@ -121,7 +121,8 @@ PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A;
     "seq-tiny-imagenet": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 50, "TRAIN.LR": 0.1, "EVAL.PROBE_LR": 0.1}
     | {"METHOD.DISTILLATION_TEMPERATURE": 0.1, "METHOD.TEACHER_TEMPERATURE": 0.1, "METHOD.TEMPERATURE": 0.5},
     "rotated-mnist": SGD | {"TRAIN.FIRST_EPOCHS": 100, "TRAIN.EPOCHS": 20, "TRAIN.LR": 0.01, "EVAL.PROBE_LR": 1.0}
-    | {"METHOD.TEMPERATURE": 0.1, "METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01},
+    | {"METHOD.TEMPERATURE": 0.1, "METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01}
+    | {"METHOD.PROJECTION": 500},
     "split-cifar10-online": ONLINE | {"METHOD.EXEMPLARS": 200, "INPUT.HEIGHT": 32},
     "split-cifar100-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 32},
     "split-mini-imagenet-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 84},
@@ -136,3 +137,16 @@ PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A;
 def test_the_published_figures(name: str) -> None:
     resolved = dict(leaves(with_method_defaults(load_config([f"benchmarks/{name}"]))))
     assert {key: resolved[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+
+
+def test_er_learns_digits_in_one_pass_at_one_rate() -> None:
+    """Co2L's row of R-MNIST; the benchmark's first task has 100 epochs and a warm-up."""
+    cfg = load_config(["benchmarks/rotated-mnist", "methods/er", "recipes/online"])
+    schedule, epochs = options_of(cfg).schedule, [cfg.TRAIN.FIRST_EPOCHS or cfg.TRAIN.EPOCHS, *[cfg.TRAIN.EPOCHS] * 19]
+    assert epochs == [1] * 20 and {schedule.rate(task, 0, epochs) for task in range(20)} == {0.1}
+    assert dict(leaves(cfg)).items() >= {"TRAIN.MOMENTUM": 0.0, "TRAIN.OPTIMIZER": "sgd", "STREAM.SEGMENT": 10}.items()
+
+
+def test_cclis_has_its_own_rates() -> None:
+    cfg = load_config(["benchmarks/seq-cifar10", "recipes/cclis"])
+    assert (cfg.METHOD.NAME, cfg.TRAIN.LR, cfg.EVAL.PROBE_LR, cfg.TRAIN.FIRST_EPOCHS) == ("cclis", 1.0, 0.5, 500)
