@@ -40,7 +40,7 @@ ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for 
     "skip_bad": "DATA.SKIP_BAD_IMAGES",
     "workers": "DATA.WORKERS",
 }
-CHOSEN = "what lreid chose"  # and of keys that no file holds
+CHOSEN = "what lreid chose"  # the source of keys that come from no file
 
 Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
 
@@ -93,7 +93,7 @@ def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Itera
 
 
 def _layers(files: Sequence[Source], overrides: Sequence[str], recipe: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """:func:`layers` with the name of the recipe; without it what is built on that is left out."""
+    """:func:`layers` for a given recipe; with an empty name, files that are based on one are left out."""
     for file in files:
         if isinstance(file, Mapping):
             yield CHOSEN, dict(file)

@@ -125,9 +125,8 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     while True:
         name = _new_name(path)
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with contextlib.suppress(
-            OSError
-        ):  # a file system without locks; no process takes the file for a leftover there
+        # On a file system without locks no process takes the file for a leftover either.
+        with contextlib.suppress(OSError):
             filelock.lock_descriptor(descriptor)
         if os.fstat(descriptor).st_nlink:  # else another process took it for a leftover before it was locked
             break

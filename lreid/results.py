@@ -79,9 +79,8 @@ class Results(TypedDict, total=False):
     seed: int
     config: dict[str, Any]  # of all keys those that tell runs apart
     command: str  # that trains the same
-    changed: dict[
-        str, Any
-    ]  # by key of the config what the files of method and benchmark set, where the run has another
+    # By key of the config what the files of method and benchmark set, where the run has another value.
+    changed: dict[str, Any]
     ap: str  # convention of average precision
     tasks: list[str]
     task_identities: list[int]  # how many each task has
@@ -91,10 +90,8 @@ class Results(TypedDict, total=False):
     rank5: list[list[float]]
     rank10: list[list[float]]
     mINP: list[list[float]]
-    cross_model: dict[
-        str, dict[str, list[list[float]]]
-    ]  # by gallery and metric: a row for each task, of its queries in
-    # the gallery of the model after each task up to it
+    # By gallery and metric: a row for each task, of its queries in the gallery of the model after each task up to it.
+    cross_model: dict[str, dict[str, list[list[float]]]]
     identity_ap: dict[str, dict[str, Any]]  # by gallery: ids, and for each task the AP of each
     identity_names: dict[str, dict[str, str]]  # by gallery, of ids as text; those without one are their own names
     summary: dict[str, float | None]

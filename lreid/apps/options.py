@@ -40,8 +40,8 @@ Every key of a config, with its default and the values that it may have. A run t
   in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
   chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
   run shows what came out.
-* `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before. One that
-  follows a joint method's file is refused until `BENCHMARK.JOINT` is said.
+* `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before. A
+  method that follows a joint method's file is refused until `BENCHMARK.JOINT` is set as well.
 * A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
   `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.

@@ -228,7 +228,7 @@ class CameraSampler(IdentitySampler):
         others = rows[self.cameras[rows] != self.cameras[first]]
         if len(others) == 0:
             others = rows[rows != first] if len(rows) > 1 else rows
-        repeated = len(others) < self.images_each  # K - 1 would do, but so it is in the official code
+        repeated = len(others) < self.images_each  # K - 1 would do; the official code wants K
         return np.concatenate([[first], rng.choice(others, self.images_each - 1, replace=repeated)])
 
 

@@ -106,7 +106,7 @@ def from_tracks(
             ``gt/gt.txt``, or folders of such folders.
         tracks: a tracker's file for each of the sources; none takes those of the folders.
         out: folder to be made.
-        choice: see there.
+        choice: see :class:`Choice`.
         same: a number means the same person in all of them, as in MTMC: one domain, with cameras.
 
     Returns:

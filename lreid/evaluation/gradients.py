@@ -23,9 +23,9 @@ class GradientRecorder:
     """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
 
     Features are those that the network gives, or that a method pools of the network's maps; where a loss takes the maps
-    besides, what it pulls at there does not count. A method may call its network several times a step. Of a call that
-    begins with the batch, the rows of the batch that are exemplars are stored images, and all behind the batch; any
-    other call is on stored ones. Methods without memory look at incoming images only. Calls without gradient, such as
+    besides, what it pulls at there does not count. A method may call its network several times a step. In a call whose
+    first rows are the batch, stored images are the batch's exemplars and all rows behind the batch; in any other call
+    all rows are stored images. Methods without memory look at incoming images only. Calls without gradient, such as
     those of a teacher, do not count.
 
     Args:

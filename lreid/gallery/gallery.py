@@ -167,8 +167,7 @@ class Gallery:
             shards: parts of a faiss index, searched side by side.
             at: where it will be, see :func:`lreid.gallery.places.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
-            names: of integers, where these stand for names; see :class:`lreid.gallery.store.About`.
-            extras: see there.
+            names, extras: of :class:`lreid.gallery.store.About`.
             whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
             device: of :meth:`load`.
 

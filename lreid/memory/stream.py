@@ -20,8 +20,7 @@ class StreamMemory(ExemplarStore):
       images are kept;
     * ``fifo``: the newest images;
     * ``random``: a random choice of those kept and those that come in, all alike; old images fade away;
-    * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``.
-
+    * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``;
     * ``balanced``: as many of one identity as of another: once the memory is full, an image of an identity that has
       fewer than others comes in the place of a random one of those that have most (GDumb, Prabhu et al., ECCV 2020).
 

@@ -43,8 +43,5 @@ class AGEM(ER):
             torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
             for loss in (incoming, stored)
         ]
-        product, length = (
-            torch.stack([(one.double() * other.double()).sum() for one, other in zip(left, gradients[1], strict=True)])
-            for left in gradients
-        )
-        return (-product.sum() / length.sum().clamp(min=1e-12)).clamp(min=0).to(stored.dtype)
+        new, old = (torch.cat([part.flatten().double() for part in each]) for each in gradients)
+        return (-(new @ old) / (old @ old).clamp(min=1e-12)).clamp(min=0).to(stored.dtype)

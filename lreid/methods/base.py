@@ -236,7 +236,7 @@ class Method:
         """Takes back what :meth:`state_dict` gave.
 
         Raises:
-            KeyError: it has no teacher or no memory, and the method needs one. Others once had no such keys.
+            KeyError: it has no teacher or no memory, and the method needs one.
         """
         self.teacher = None
         teacher = state["teacher"] if self.keeps_teacher else None

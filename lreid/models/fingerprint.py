@@ -20,7 +20,7 @@ def fingerprint(model: Embedder) -> str:
     """
     if isinstance(model, OnnxEmbedder):
         return model.fingerprint
-    # There were no others once.
+    # Defaults add nothing, so that fingerprints from before there were others stay valid.
     pooling = "" if model.pooling == "avg" else f" {model.pooling}"
     norm = "" if model.norm == "batch" else f" {model.norm}"
     scale = "" if model.scale == 1 else f" {model.scale}"

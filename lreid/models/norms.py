@@ -23,7 +23,7 @@ CHOICES = tuple(
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """Every channel of every image by its own mean and deviation, as nothing but a BatchNorm's successor.
+    """Normalises every channel of every image by its own mean and deviation, in the place of a BatchNorm.
 
     Args:
         batch: the BatchNorm; the weights and biases of its channels come along, and an activation in it (timm).

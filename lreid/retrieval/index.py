@@ -90,9 +90,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 
 
 def _parts(index: Any) -> Iterator[Any]:
-    """An index and those that it is made of; in product quantisers codes are ordered for filters that few use.
+    """An index and those that it is made of, product quantisers without polysemous training.
 
-    That takes a minute, whatever the number of vectors.
+    That orders their codes for a filter that is hardly ever used, and takes a minute whatever the number of vectors.
     """
     yield index
     for name in ("index", "base_index", "storage"):

@@ -60,8 +60,8 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
-        # A library in C has made an error of its own of it, and we perhaps one of an unreadable file of that. While
-        # signals are deferred our own errors say what is wrong.
+        # A C library may turn the signal into an error of its own, and our code that into one of an unreadable file,
+        # which it is not. While signals are deferred, our own errors are genuine.
         if self.received and isinstance(error, Exception) and (self._raised or not isinstance(error, InputError)):
             raise Stopped(self.received) from None
 

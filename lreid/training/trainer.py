@@ -40,7 +40,7 @@ logger = logging.getLogger("lreid")
 ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
 
 SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
-QUIET, QUIET_EPOCHS = 600.0, 3  # so many seconds and epochs without news are no sign yet that a run has ended
+QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after so many seconds and epochs without news
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Trainer:
         folder: where everything is written.
         results: gets all figures.
         batching: makes batches of tasks.
-        options: see there.
+        options: see :class:`Options`.
         config: the resolved config as text, for checkpoints.
         device: where the network is.
         accuracy: scores classification after every task; None leaves it out.

@@ -62,7 +62,7 @@ class Updates:
         self.optimizer: Optimizer = (
             SGD(trained, lr=0.0, momentum=momentum, **common) if optimizer == "sgd" else Adam(trained, lr=0.0, **common)
         )
-        if fused and scaled_sgd and momentum:  # which else begins with the first step, and that one may be left out
+        if fused and scaled_sgd and momentum:  # else the first step fills the buffers, and GradScaler may skip that one
             for group in self.optimizer.param_groups:
                 for each in group["params"]:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)

@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
     parser.add_argument(
         "--images",
-        "--pictures",  # as it was called
         action="store_true",
         help="on it, or on the page of a single run: ranked matches, activation maps and a map of features; needs the "
         "checkpoints and the data, and of several seeds takes the first",

@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid zoo``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, *of_before: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=what, aliases=of_before)
+    def command(name: str, what: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what)
         sub.set_defaults(action=name)
         return sub
 
     command("list", "all models, and checkpoints that others host")
     command("show", "one card").add_argument("name", metavar="NAME", help="of a model")
-    sub = command("download", "get weights that are not here yet, and say where they are", "fetch")
+    sub = command("download", "get weights that are not here yet, and say where they are")
     sub.add_argument("name", metavar="NAME", help="of a model")
     sub = command("verify", "evaluate models and compare with their cards")
     sub.add_argument("name", metavar="NAME", nargs="?", help="of a model (default: all)")

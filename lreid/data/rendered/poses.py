@@ -10,9 +10,8 @@ import numpy as np
 
 from lreid.data.rendered.assets import POSED, Assets
 
-Angles = dict[
-    str, tuple[float, float, float]
-]  # of a bone, radians about the axes x, y and z of the world, in this order
+# Of each bone, radians about the axes x, y and z of the world, in this order.
+Angles = dict[str, tuple[float, float, float]]
 
 
 def draw_angles(dice: random.Random, *, walking: float, stride: float, swing: float, loaded: str = "") -> Angles:

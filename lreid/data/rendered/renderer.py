@@ -357,11 +357,11 @@ def _zones(part: Part, corners: np.ndarray, skeleton: Skeleton) -> np.ndarray:
     arms = [bone for bone, name in enumerate(POSED) if name.startswith(("upperarm", "lowerarm", "wrist"))]
     arm = (part.influence * np.isin(part.bones, arms)).sum(1)
     joints = {name: skeleton.joints[bone] for bone, name in enumerate(POSED)}
-    hip, knee = joints["upperleg01.L"], skeleton.sole
-    down = (hip[1] - corners[:, 1]) / (hip[1] - knee)
+    hip, sole = joints["upperleg01.L"], skeleton.sole
+    down = (hip[1] - corners[:, 1]) / (hip[1] - sole)
     shoulder, wrist = joints["upperarm01.L"], joints["wrist.L"]
     line = wrist - shoulder
-    mirrored = corners * (1, 1, 1)
+    mirrored = corners.copy()
     mirrored[:, 0] = np.abs(mirrored[:, 0])
     along = (mirrored - shoulder) @ line / (line @ line)
     return np.stack([arm, np.where(arm > 0.5, along, down), corners[:, 1] - hip[1]], axis=1)
