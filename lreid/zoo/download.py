@@ -123,6 +123,10 @@ class _Resuming:
         there = self.part.stat().st_size if self.part.exists() else 0
         if not there or there != self.size:
             self._fetch(there if there < self.size else 0)
+        with open(self.part, "rb") as part:
+            if part.read(1) == b"<":  # no file of weights begins so
+                self.part.unlink()
+                raise _Fault(WEB_PAGE, final=True)
         if not pooch.file_hash(str(self.part)).startswith(sha256):
             self.part.unlink()
             raise _Fault("its SHA-256 is not the one that is known")
@@ -179,9 +183,6 @@ class _Drive(_Resuming):
             denied = isinstance(error, gdown.exceptions.FileURLRetrievalError)
             told = str(error if denied else _first_cause(error))
             raise _Fault(" ".join(told.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
-        with open(self.part, "rb") as part:
-            if part.read(1) == b"<":
-                raise _Fault(WEB_PAGE, final=True)
         if self.size and self.part.stat().st_size != self.size:
             raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
 

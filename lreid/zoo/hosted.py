@@ -133,7 +133,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     if not digest.startswith(known):
         raise InputError(
             f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not {known[:12]}); "
-            f"delete it, or put there what {entry.url} gives"
+            f"delete it, or put there what {entry.url} gives; if that is another file now, delete {memory.name}, too"
         )
     if len(known) < 64:
         _remember(entry, file, digest, memory, fresh)

@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.errors import InputError
 
-WHERE = "datasets/README.md says where MakeHuman's assets are to be had"
+WHERE = "datasets/README.md says where MakeHuman's assets are: data/ of https://github.com/vidya-hub/makehuman-core"
 Read = TypeVar("Read")
 
 
