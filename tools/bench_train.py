@@ -204,7 +204,7 @@ def step(args: argparse.Namespace) -> None:
         method.total(terms).backward()
         method.model, method.teacher = networks
 
-    contestant.updates.set_rate(0.0)
+    contestant.updates.set_rates(lambda first: 0.0)
     parts: dict[str, Callable[[], Any]] = {
         "whole step": contestant.step,
         "data": lambda: next(contestant.loader).to(device, contestant.batching.augment),

@@ -89,8 +89,9 @@ class PatchKD(LwF):
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network, both classifiers, and the sampler at its own rate, from the second task on."""
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
-        sampler = {"params": list(self.sampler.parameters()), "rate_factor": self.sampler_rate, "first_task": 1}
-        return [{"params": [each for part in parts for each in part.parameters()]}, sampler]
+        groups: list[dict[str, Any]] = [{"params": [each for part in parts for each in part.parameters()]}]
+        own: dict[str, Any] = {"rate_factor": self.sampler_rate, "first_task": 1}
+        return [*groups, {"params": list(self.sampler.parameters()), **own}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of LwF and those of patches."""

@@ -64,7 +64,7 @@ def fused_sgd_bears_a_first_step_that_is_left_out() -> None:
     """Whose momentum would else be what happened to be in memory."""
     method = build_method("dmml_ft", Embedder("small", height=32, width=16).to(CUDA))
     updates = Updates(method, optimizer="sgd", momentum=0.9, weight_decay=0.0, fp16=True, device=CUDA)
-    updates.set_rate(0.1)
+    updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]
     for size, moved in ((math.inf, 0.0), (1.0, 0.1), (1.0, 0.1 + 0.19)):
         scale = updates.scaler.scale(torch.ones((), device=CUDA)).item()

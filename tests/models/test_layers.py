@@ -92,6 +92,6 @@ def test_updates_use_them() -> None:
     method = build_method("bot_ft", model(neck=True))
     options = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "fp16": False, "device": torch.device("cpu")}
     updates = Updates(method, layer_decay=0.5, **options)
-    updates.set_rate(0.4)
+    updates.set_rates(lambda first: 0.4)
     assert {group["lr"] for group in updates.optimizer.param_groups} == {0.1, 0.2, 0.4}
     assert [group["lr"] for group in Updates(method, **options).optimizer.param_groups] == [0.0]

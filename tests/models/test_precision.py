@@ -108,7 +108,7 @@ def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
     method = build_method("dmml_ft", embedder())
     options = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.0, "device": torch.device("cpu")}
     updates = Updates(method, fp16=True, **options)
-    updates.set_rate(0.1)
+    updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]
     for size, moved in ((math.inf, False), (1.0, True)):
         scale = updates.scaler.scale(torch.ones(())).item()
