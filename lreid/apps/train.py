@@ -31,6 +31,8 @@ def run(args: argparse.Namespace) -> None:
         if images is not None:
             raise InputError(f"{images}: --resume goes on with the images of {args.out}; leave them out")
         files = [args.out / "config.yaml"]
+    elif args.resume and images is None and not files and not overrides:
+        require_run(args.out or run_folder_for(load_run_config(), resume=True))
     if images is None:
         if args.before is not None:
             raise InputError(f"--from {args.before}: goes on with images of your own; name their folder, too")
@@ -40,13 +42,27 @@ def run(args: argparse.Namespace) -> None:
         cfg, before = plan.cfg, plan.before
         if distributed.speaks():
             print(f"{plan.text}\n")
-    results = train(cfg, args.out or run_folder_for(cfg, resume=args.resume), resume=args.resume, before=before)
+    args.out = args.out or run_folder_for(cfg, resume=args.resume)  # which a run that is stopped names
+    results = train(cfg, args.out, resume=args.resume, before=before)
     if not distributed.speaks():
         return
     if cfg.BENCHMARK.LEARNED_IDENTITIES:
         print(own.aftermath(results))
     elif images is None and (line := suggestion(cfg)):
         print(line)
+
+
+def require_run(folder: Path) -> None:
+    """Where nothing but ``--resume`` is said, there must be a run: it would begin with the built-in benchmark.
+
+    Raises:
+        InputError: there is none; those beside it are named.
+    """
+    if (folder / "config.yaml").exists():
+        return
+    known = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
+    told = f"; there are {', '.join(os.path.relpath(each) for each in known)}" if known else ""
+    raise InputError(f"{folder}: holds no run to go on with; name its folder by --out{told}")
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:

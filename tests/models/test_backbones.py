@@ -114,7 +114,7 @@ def test_files_without_named_tensors_are_refused(tmp_path: Path, content: dict[s
         build_backbone("small", str(tmp_path / "empty.pth"))
 
 
-def test_every_tensor_of_a_misfit_is_told(tmp_path: Path, told: Callable[[], set[str]]) -> None:
+def test_a_misfit_is_told_in_one_line(tmp_path: Path, told: Callable[[], set[str]]) -> None:
     state = torchvision.models.resnet18().state_dict()
     del state["bn1.weight"]
     state["conv1.weight"] = torch.zeros(64, 4, 7, 7)
@@ -123,7 +123,7 @@ def test_every_tensor_of_a_misfit_is_told(tmp_path: Path, told: Callable[[], set
         InputError, match=r"1 tensors missing \(resnet.bn1.weight …\); 1 tensors of another shape \(resnet.conv1"
     ):
         build_backbone("resnet18", str(tmp_path / "r18.pth"))
-    assert {"resnet.bn1.weight is missing", "resnet.conv1.weight is of another shape"} < told()
+    assert told() == set()  # as it says how many, and which is the first
 
 
 @pytest.mark.parametrize("source", ["checkpoint", "safetensors", "zoo"])
