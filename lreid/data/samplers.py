@@ -313,7 +313,7 @@ def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     """The rows of each label, in ascending order of labels."""
     order = np.argsort(labels, kind="stable")  # (n,)
     starts = np.unique(np.asarray(labels)[order], return_index=True)[1]
-    return np.split(order, starts[1:])
+    return np.split(order, starts)[1:]  # the first part is in front of all
 
 
 def _shuffled_runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> np.ndarray:

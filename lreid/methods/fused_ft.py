@@ -65,7 +65,7 @@ class FusedFineTuning(BoTFineTuning):
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
         require(fusion >= 0, "fusion", fusion, "0 or more")
-        require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out, or METHOD.MEASURED_FUSION be False")
+        require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out where it is measured")
         layers = any(isinstance(each, _BatchNorm) for each in model.modules())
         require(layers or not adapt_norm, "adapt_norm", adapt_norm, f"False, as {model.name} has no BatchNorm")
         self.fusion, self.measured_fusion = fusion, measured_fusion

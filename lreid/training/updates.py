@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,10 +134,9 @@ class Updates:
         self.check()
         trained = [each for group in self.optimizer.param_groups for each in group["params"]]  # heads among them
         tensors = self.method.model.state_dict() | {f"parameter {at}": each for at, each in enumerate(trained)}
-        floating = {name: each.detach() for name, each in tensors.items() if each.is_floating_point()}
-        finite = torch.stack([each.isfinite().all() for each in floating.values()]).tolist()  # one wait for the device
-        if not all(finite):
-            raise NotFinite(f"{list(floating)[finite.index(False)]} of the network is not finite", ())
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()):
+                raise NotFinite(f"{name} of the network is not finite", ())
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on: tensors and plain values."""

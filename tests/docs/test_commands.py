@@ -77,11 +77,17 @@ def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
             if option in ("--config", "--out") and re.fullmatch(r"[A-Z]+\.[A-Z_]+", word):
                 option = ""  # keys and values at the end
             given[option].append(word)
-        key, *values = given["--vary"] or [""]
+        varied: list[list[str]] = [[]]  # pairs of each value of each key, and none
+        for word in given["--vary"]:
+            if re.fullmatch(r"[A-Z]+\.[A-Z_]+(,[A-Z]+\.[A-Z_]+)*", word):
+                keys = word.split(",")
+            else:
+                values = word.split(",") if len(keys) > 1 else [word]
+                varied.append([each for pair in zip(keys, values, strict=True) for each in pair])
         for method in given["--methods"] or [""]:
-            for value in values or [""]:
-                files = [*given["--config"], *[f"methods/{method}"] * bool(method)]
-                check_values(load_run_config(files, [*given[""], *[key, value] * bool(key)]))
+            files = [*given["--config"], *[f"methods/{method}"] * bool(method)]
+            for pairs in varied:
+                check_values(load_run_config(files, [*given[""], *pairs]))
 
 
 def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> None:
