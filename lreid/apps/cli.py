@@ -109,8 +109,8 @@ def run_tool(
         print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stop:
-        again = f"go on with --resume --out {getattr(args, 'out', '…')}"
-        advice = again if "resume" in args else "give the same command again to go on"
+        again = "give the same command again to go on"
+        advice = f"go on with --resume --out {args.out}" if "resume" in args else again
         print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
         return stop.status
     except BrokenPipeError:  # who read the output has seen enough, as head has

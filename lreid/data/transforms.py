@@ -169,13 +169,10 @@ class Augment:
         shifts = [[rng.randint(-self.pad, self.pad) if self.pad else 0 for _ in range(2)] for _ in range(count)]
         boxes = np.zeros((count, 4), np.int64)
         if self.erasing:
-            erasing = (
-                Erasing.steady(self.erasing_probability) if self.erasing_probability else Erasing.growing(progress)
-            )
-            if (
-                not self.erasing_probability
-            ):  # from the same seed, as albumentations does: so the published figures were made
-                rng = random.Random(seed)
+            if self.erasing_probability:
+                erasing = Erasing.steady(self.erasing_probability)
+            else:  # from the same seed, as albumentations does: so the published figures were made
+                erasing, rng = Erasing.growing(progress), random.Random(seed)
             for row in boxes:
                 box = erased_box(height, width, erasing, rng)
                 if box is not None:

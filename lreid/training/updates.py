@@ -132,8 +132,10 @@ class Updates:
             NotFinite: a loss was not finite, or a parameter is not.
         """
         self.check()
-        trained = [each for group in self.optimizer.param_groups for each in group["params"]]  # heads among them
-        tensors = self.method.model.state_dict() | {f"parameter {at}": each for at, each in enumerate(trained)}
+        own = {id(each) for each in self.method.model.parameters()}
+        trained = [each for group in self.optimizer.param_groups for each in group["params"]]
+        heads = {f"parameter {at}": each for at, each in enumerate(trained) if id(each) not in own}
+        tensors = self.method.model.state_dict() | heads
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()):
                 raise NotFinite(f"{name} of the network is not finite", ())
