@@ -160,7 +160,8 @@ def test_a_gallery_is_built_and_searched(installed: Callable[..., str], tmp_path
 
 def test_in_a_new_environment_three_commands_answer_and_one_trains(visited: tuple[Path, list[str]]) -> None:
     folder, (shown, built, answered, trained) = visited
-    assert "start of training" in shown and built == "people.gallery: 24 images, 12 identities\n"
+    listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
+    assert "start of training" in shown and built == f"people.gallery: {listed}\n"
     assert len(re.findall(r"^my/new/person-\d+/0.jpg: nearest: person-", answered, re.M)) == 12
     answers = json.loads((folder / "matches" / "matches.json").read_text())["queries"]
     assert sum(each["identity"] == Path(each["image"]).parent.name for each in answers) > 6  # one by chance

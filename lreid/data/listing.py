@@ -16,6 +16,9 @@ from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
 
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
+CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?!\d)", re.IGNORECASE)  # cam1_0.jpg, 0002_c3s1.jpg
+SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
+LIST = "index.csv"  # in a folder, it tells more than names do
 NO_CAMERA = -1
 
 
@@ -51,30 +54,56 @@ class OwnTest:
 def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
     """All images in a folder and the folders below, in ascending order of their paths.
 
-    Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
-    left out and a distractor (0) has no identity. Otherwise the first folder below ``folder`` is the identity
-    (``folder/alice/….jpg``), an image beside such folders has no identity, and there are no cameras.
+    * Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
+      left out and a distractor (0) has no identity.
+    * Else the first folder below, or the second where the first are cameras (``cam1/anna/….jpg``), is the identity; an
+      image beside such folders has none. The rest of the path tells the camera: ``anna/cam1/….jpg``,
+      ``anna/0001_c2.jpg``.
 
     Args:
         folder: where to look. Hidden files and folders are passed over.
         by_name: whether file names tell; None looks at them.
 
     Raises:
-        InputError: there is no such folder, no image in it, or see :func:`named_as_market`.
+        InputError: there is no such folder, no image in it, its folders are splits, or see :func:`named_as_market`.
     """
     files = image_files(folder)
     if by_name is None:
         by_name = named_as_market(files)
+    return _listed_by_name(files) if by_name else _listed_by_folder(folder, files)
+
+
+def camera_in(path: str) -> str | None:
+    """The camera that a path tells: ``2`` of ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
+    told = CAMERA.search(path)
+    return str(int(told[1])) if told else None
+
+
+def _listed_by_name(files: Iterable[Path]) -> list[Listed]:
     listed = []
     for file in files:
-        if by_name and (match := MARKET_NAME.match(file.name)):
-            number = int(match["identity"])
-            if number != JUNK:
-                identity = None if number == DISTRACTOR else str(number)
-                listed.append(Listed(str(file), identity, str(int(match["camera"]))))
-        else:
-            inside = file.relative_to(folder).parts
-            listed.append(Listed(str(file), inside[0] if len(inside) > 1 else None, None))
+        match = MARKET_NAME.match(file.name)
+        if match and (number := int(match["identity"])) != JUNK:
+            identity = None if number == DISTRACTOR else str(number)
+            listed.append(Listed(str(file), identity, str(int(match["camera"]))))
+    return listed
+
+
+def _listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
+    inside = [file.relative_to(folder).parts for file in files]
+    tops = {parts[0] for parts in inside if len(parts) > 1}
+    if tops and tops <= SPLIT_FOLDERS:
+        classes = f"; of classes to learn: --data folder:{folder}" if "train" in tops else ""
+        raise InputError(
+            f"{folder}: {', '.join(sorted(tops))} are no identities; name one of them, such as {folder / max(tops)}, "
+            f"or write {LIST} (docs/custom_data.md){classes}"
+        )
+    depth = int(bool(tops) and all(CAMERA.fullmatch(top) for top in tops))  # 1: cam1/anna/0001.jpg
+    listed = []
+    for file, (*above, name) in zip(files, inside, strict=True):
+        identity = above[depth] if len(above) > depth else None
+        camera = camera_in("/".join([*above[:depth], *above[depth + 1 :], name]))
+        listed.append(Listed(str(file), identity, camera))
     return listed
 
 

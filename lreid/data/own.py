@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,13 @@ from typing import Any
 from lreid.data import csv_dataset
 from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import CameraPolicy, cameras_of_test
-from lreid.data.listing import Listed, image_files, list_folder, named_as_market
+from lreid.data.listing import LIST, Listed, image_files, list_folder, named_as_market
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 
 PREFIX = "own:"
-LIST = "index.csv"  # in a folder, it tells more than names do
 TESTED = 1 / 4  # of the identities, about
 FEWEST = 2  # identities to train on, and to test on
-CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?!\d)", re.IGNORECASE)  # cam1_0.jpg, 0002_c3s1.jpg
-SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,8 @@ def load(path: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
 def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
     """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
 
-    * A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`.
-    * In a folder where every file is named as in Market-1501 (``0002_c1….jpg``), names tell identity and camera.
-    * Else the first folder below, or the second where the first are cameras (``cam1/anna/….jpg``), is the identity.
-      There are cameras where the path of every image tells one: ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
+    A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`; folders are read by
+    :func:`lreid.data.listing.list_folder`. There are cameras where every image tells one.
 
     Args:
         path: of a folder, or of a CSV file.
@@ -161,34 +155,23 @@ def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
 
 def _of_folder(folder: Path) -> tuple[list[Listed], list[str]]:
     """The images of a folder with what their names tell, and what was passed over."""
-    files = image_files(folder)
-    if named_as_market(files):
-        return list_folder(folder, by_name=True), []
-    inside = [file.relative_to(folder).parts for file in files]
-    tops = {parts[0] for parts in inside if len(parts) > 1}
-    if not tops:
+    by_name = named_as_market(image_files(folder))
+    listed = list_folder(folder, by_name=by_name)
+    if by_name:
+        return listed, []
+    images = [image for image in listed if image.identity is not None]
+    if not images:
+        inner = next((parent for image in listed if (parent := Path(image.path).parent) != folder), None)
+        if inner is not None:
+            raise InputError(
+                f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of "
+                f"each person into a folder of its own, such as {inner / 'anna'}"
+            )
         raise InputError(
-            f"{folder}: no names tell who is in its {len(files)} images; put those of each person into a folder of "
+            f"{folder}: no names tell who is in its {len(listed)} images; put those of each person into a folder of "
             "its own, or name files like 0002_c1.jpg"
         )
-    if tops <= SPLIT_FOLDERS and "train" in tops:
-        raise InputError(
-            f"{folder}: {', '.join(sorted(tops))} are no identities; name one of them, such as {folder / 'train'} "
-            f"(lreid divides it), or write {LIST} (docs/custom_data.md); of classes: --data folder:{folder}"
-        )
-    first = all(CAMERA.fullmatch(top) for top in tops)  # cam1/anna/0001.jpg
-    if first and any(len(parts) < 3 for parts in inside):
-        raise InputError(
-            f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of each "
-            f"person into a folder of its own, such as {folder / min(tops) / 'anna'}"
-        )
-    images = []
-    for file, parts in zip(files, inside, strict=True):
-        if len(parts) > 1:
-            identity, *others = parts[1:] if first else parts
-            told = CAMERA.search("/".join([*parts[: int(first)], *others]))
-            images.append(Listed(str(file), identity, str(int(told[1])) if told else None))
-    stray = len(files) - len(images)
+    stray = len(listed) - len(images)
     return images, [f"{stray} images beside the folders have no identity and were left out"] * (stray > 0)
 
 

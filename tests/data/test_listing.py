@@ -32,11 +32,30 @@ def test_market_names_tell_identity_and_camera(tmp_path: Path) -> None:
 
 def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:
     touch(tmp_path, "bob/0002_c1.jpg", "alice/night/x.png", "alone.jpg", ".trash/y.jpg")
+    touch(tmp_path, "zoe/camera 02/x.png")
     assert list_folder(tmp_path) == [
         Listed(str(tmp_path / "alice/night/x.png"), "alice", None),
         Listed(str(tmp_path / "alone.jpg"), None, None),
-        Listed(str(tmp_path / "bob/0002_c1.jpg"), "bob", None),
+        Listed(str(tmp_path / "bob/0002_c1.jpg"), "bob", "1"),
+        Listed(str(tmp_path / "zoe/camera 02/x.png"), "zoe", "2"),
     ]
+
+
+def test_folders_of_cameras_are_nobody(tmp_path: Path) -> None:
+    touch(tmp_path, "cam1/anna/x.jpg", "cam02/anna/c7.jpg", "cam1/stray.jpg")
+    assert list_folder(tmp_path) == [
+        Listed(str(tmp_path / "cam02/anna/c7.jpg"), "anna", "2"),
+        Listed(str(tmp_path / "cam1/anna/x.jpg"), "anna", "1"),
+        Listed(str(tmp_path / "cam1/stray.jpg"), None, "1"),
+    ]
+
+
+@pytest.mark.parametrize(("splits", "better"), [(["query", "gallery"], "query"), (["train", "val"], "val")])
+def test_folders_of_splits_are_nobody(tmp_path: Path, splits: list[str], better: str) -> None:
+    touch(tmp_path, *(f"{split}/anna/1.jpg" for split in splits))
+    with pytest.raises(InputError, match=f"are no identities; name one of them, such as {tmp_path / better}") as told:
+        list_folder(tmp_path)
+    assert ("--data folder:" in str(told.value)) == ("train" in splits)
 
 
 @pytest.mark.parametrize("strays", [["cover.png"], ["cover.png", "z/back.png"]])

@@ -12,7 +12,8 @@ lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
 A gallery is a file, or in Milvus: milvus:FILE.db or milvus:http://host:port/NAME; all commands are the same there.
 In a folder, names like 0002_c1s1_000451_03.jpg tell identity and camera; otherwise the first folder below it is the
-identity. A CSV file has the columns path,pid,camid,split; of it the gallery images are indexed, the queries calibrate.
+identity, or the second where the first are cameras (cam1/anna/07.jpg). A CSV file has the columns path,pid and perhaps
+camid,split,time; with splits, the gallery images are indexed and the queries calibrate.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = command("add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):
-        sub.add_argument("--no-identities", action="store_true", help="folders are not named after identities")
+        who = sub.add_mutually_exclusive_group()
+        who.add_argument("--identity", metavar="NAME", help="who is on all of these images")
+        who.add_argument("--no-identities", action="store_true", help="folders are not named after identities")
 
     remove = command("remove", "delete images")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
@@ -73,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of impostors that may be accepted (default: 0.01)",
     )
 
-    query = command("query", "find the identities of images", "IMAGE|DIR", model="optional")
+    query = command("query", "find the identities of images", "IMAGE|DIR|CSV", model="optional")
     query.add_argument("--top", type=int, default=10, metavar="K", help="matches an image (default: 10)")
     query.add_argument("--camera", metavar="NAME", help="the camera that took the images")
     query.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")

@@ -7,8 +7,8 @@ import argparse
 from lreid.apps.arguments.search import SHARE
 from lreid.apps.search import commands, versions
 from lreid.apps.search.comparison import compare, said
-from lreid.apps.search.findings import verdict
-from lreid.apps.search.own_images import list_images
+from lreid.apps.search.findings import too_few, verdict
+from lreid.apps.search.own_images import list_images, who
 from lreid.errors import InputError, naming_keys
 from lreid.gallery import Filter
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _build(args: argparse.Namespace) -> None:
-    images = list_images(args.images, "gallery", identities=not args.no_identities)
+    images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
     named = commands.build(
         args.gallery,
         args.checkpoint,
@@ -43,13 +43,15 @@ def _build(args: argparse.Namespace) -> None:
         skip_bad=args.skip_bad,
         device=args.device,
     )
-    print(f"{args.gallery}: {len(named.gallery)} images, {len(named.identities)} identities")
+    print(f"{args.gallery}: {len(named.gallery)} images of {who(images)}")
 
 
 def _add(args: argparse.Namespace) -> None:
-    images = list_images(args.images, "gallery", identities=not args.no_identities)
+    images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
     added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
-    print(f"{args.gallery}: {added} images added, {len(images) - added} were there already or skipped")
+    print(
+        f"{args.gallery}: {added} images added, {len(images) - added} were there already or skipped; of {who(images)}"
+    )
 
 
 def _remove(args: argparse.Namespace) -> None:
@@ -96,6 +98,8 @@ def _query(args: argparse.Namespace) -> None:
     )
     for finding in results["queries"]:
         print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
+    if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):
+        print(f"the threshold: {caveat}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
 
 

@@ -16,7 +16,7 @@ from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import (
     OwnImage,
     absolute,
-    camera_in,
+    list_queries,
     number_names,
     paths_of,
     read_images,
@@ -24,7 +24,7 @@ from lreid.apps.search.own_images import (
     tell_skipped,
     times_of,
 )
-from lreid.data.listing import image_files, numbered
+from lreid.data.listing import numbered
 from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.files import write_text
@@ -271,11 +271,11 @@ def query(
 
     Args:
         where: of the gallery.
-        images: files, or folders of them.
+        images: files, folders of them, or CSV files.
         out: folder to write to.
         top: matches wanted for each.
-        camera: that took the images; None takes it from names like ``0002_c1s1_000451_03.jpg``. Its statistics are
-            used where the gallery has some for each camera.
+        camera: that took the images; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. Its
+            statistics are used where the gallery has some for each camera.
         other_cameras: leave out images of the camera that took the query.
         only: what may be found.
         checkpoint: the gallery's model, if it is not where it was.
@@ -296,21 +296,20 @@ def query(
         raise InputError(f"--top {top}: ask for at least one match")
     named = _load_filled(where)
     gallery = named.gallery
-    files = [each for path in images for each in (image_files(path) if path.is_dir() else [path])]
+    listed = list_queries(images)
     if camera is not None:
         named.number_of("camera", camera)
-    cameras = [camera or camera_in(each.name) for each in files]
-    nameless = next((str(each) for each, name in zip(files, cameras, strict=True) if name is None), None)
+        listed = [each._replace(camera=camera) for each in listed]
+    nameless = next((each.path for each in listed if each.camera is None), None)
     if other_cameras and nameless is not None:
         raise InputError(
-            f"{nameless}: --other-cameras needs the camera that took it; give --camera, or name files like 0002_c1.jpg"
+            f"{nameless}: --other-cameras needs the camera that took it; give --camera, or a name like cam2_07.jpg"
         )
     wanted = only.numbered(named.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, any_model=cross_model)
     own_model = fingerprint(model) == gallery.about.model
     if nameless is not None and own_model and named.norm and named.norm.cameras:
         logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
-    listed = [OwnImage(str(each), None, name) for each, name in zip(files, cameras, strict=True)]
     loaded = read_images(listed, {}, _inverted(named.cameras), model, skip_bad=False)
     if own_model:
         features = named.extract(model, loaded)
@@ -347,6 +346,7 @@ def describe(where: Where) -> dict[str, Any]:
     norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
     place = place_of(where)
     size = place.bytes()
+    caveat = too_few(about.calibrated_on, about.false_accept_rate)
     return {
         "images": len(labels),
         "identities": len(set(labels.ids.tolist()) - {UNKNOWN}),
@@ -360,7 +360,7 @@ def describe(where: Where) -> dict[str, Any]:
         "adapted normalisation": norm or "none",
         "threshold": "none; see calibrate"
         if about.threshold is None or about.false_accept_rate is None
-        else threshold_text(about.threshold, about.false_accept_rate),
+        else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),
         "beside it": ", ".join(place.beside()) or "nothing",
     } | ({} if size is None else {"bytes": size})
 

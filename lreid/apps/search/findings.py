@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import takewhile
 from typing import Any
 
 from lreid.apps.search.named_gallery import NamedGallery
@@ -87,6 +87,14 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
     return f"known: {finding['identity']}, {named['score']:.3f}, {rule}"
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The paths without the folders that all of them are in."""
+    parts = [path.split("/") for path in paths]
+    same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
+    shared = sum(1 for _ in same)
+    return ["/".join(each[shared:]) for each in parts]
+
+
 def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     """The queries of :func:`lreid.apps.search.query` and the images found for them, ``blur`` blurs them."""
     wide = []
@@ -103,10 +111,11 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
         camera = () if match["camera"] is None else (f"cam {match['camera']}",)
         return (match["identity"] or "no name", *camera)
 
+    names = short_names([finding["image"] for finding in results["queries"]])
     verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
     rankings = [
         ranked.RankedQuery(
-            tile(finding["image"], (Path(finding["image"]).name,)),
+            tile(finding["image"], (name,)),
             verdict(finding, results["threshold"], results["false_accept_rate"]),
             [
                 ranked.Match(
@@ -118,7 +127,7 @@ def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
                 for match in finding["matches"]
             ],
         )
-        for finding in results["queries"]
+        for name, finding in zip(names, results["queries"], strict=True)
     ]
     threshold = results["threshold"]
     note = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,13 @@ class NamedGallery:
         return self.gallery.about.names.setdefault("camera", {})
 
     def number_of(self, what: str, label: int | str) -> int:
-        """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery."""
+        """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery.
+
+        Where ``0003`` is no name, ``3`` is meant, as files named ``0003_c1.jpg`` are called.
+        """
+        known = self.gallery.about.names.get(what, {}).values()
+        if isinstance(label, str) and label not in known and re.fullmatch("0+[1-9][0-9]*", label):
+            label = label.lstrip("0")
         try:
             return self.gallery.number_of(what, label)
         except InputError as error:

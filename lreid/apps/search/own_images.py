@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from lreid.data.addresses import is_address
+from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
-from lreid.data.listing import MARKET_NAME, Listed, list_csv, list_folder
+from lreid.data.listing import LIST, Listed, camera_in, image_files, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError, naming_keys
 from lreid.gallery.store import hash_of
@@ -21,6 +21,8 @@ from lreid.identities import UNKNOWN
 from lreid.models import Embedder
 
 logger = logging.getLogger("lreid")
+
+SHOWN = 3  # names of identities and of cameras, where all would be too many
 
 
 class OwnImage(NamedTuple):
@@ -38,43 +40,65 @@ class OwnImage(NamedTuple):
     time: int = UNKNOWN
 
 
-def list_images(sources: Iterable[Path], split: str, *, identities: bool = True) -> list[OwnImage]:
+def list_images(
+    sources: Iterable[Path], split: str, *, identities: bool = True, identity: str | None = None
+) -> list[OwnImage]:
     """The images of folders and CSV files, under absolute paths, each once.
 
     Args:
-        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files, or single images. A CSV file may
-            have a column ``time``: whole seconds, from whenever all count.
-        split: which images of a CSV file; all its domains together.
+        sources: folders (see :func:`lreid.data.listing.list_folder`; one with an ``index.csv`` is that file), CSV
+            files, or single images. A CSV file may have a column ``time``: whole seconds, from whenever all count.
+        split: which images of a CSV file that tells splits; all its domains together.
         identities: False forgets who is on them, for folders that are named after something else.
+        identity: who is on all of them.
+
+    Raises:
+        InputError: a source cannot be read or holds no image, or two of them name an image differently.
+    """
+    images: dict[str, OwnImage] = {}
+    for source in sources:
+        for image in _listed(source, split):
+            path, name = absolute(image.path), identity or (image.identity if identities else None)
+            before = images[path].identity if path in images else None
+            if before is not None and name is not None and before != name:
+                raise InputError(
+                    f"{path}: is called {before} and, by {source}, {name}; name folders that do not overlap"
+                )
+            if before is None:
+                images[path] = OwnImage(path, name, image.camera, _seconds(image, source))
+    return list(images.values())
+
+
+def list_queries(sources: Iterable[Path]) -> list[OwnImage]:
+    """The images of folders and CSV files, or single ones, under the paths given; nobody on them is named.
 
     Raises:
         InputError: a source cannot be read or holds no image.
     """
-    images: dict[str, OwnImage] = {}
+    queries = []
     for source in sources:
         if source.suffix.lower() == ".csv":
-            listed = list(chain.from_iterable(list_csv(source, split).values()))
+            queries += [OwnImage(image.path, None, image.camera) for image in _listed(source, "query")]
         elif source.is_dir():
-            listed = list_folder(source)
-        elif not (source.exists() or is_address(str(source))):
-            raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
+            files = image_files(source)
+            queries += [OwnImage(str(file), None, camera_in(str(file.relative_to(source)))) for file in files]
         else:
-            listed = [Listed(str(source), None, None)]
-        for image in listed:
-            path, identity = absolute(image.path), image.identity if identities else None
-            images[path] = OwnImage(path, identity, image.camera, _seconds(image, source))
-    return list(images.values())
+            queries.append(OwnImage(str(source), None, camera_in(source.name)))
+    return queries
+
+
+def who(images: Iterable[OwnImage]) -> str:
+    """What was read off names and folders, for people: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
+    seen = f" by {_counted('camera', cameras)}" if cameras else ", no cameras known"
+    if not identities:
+        return f"nobody with a name (folders named after people tell one, or --identity){seen}"
+    return _counted("identity", identities) + seen
 
 
 def absolute(path: str) -> str:
     """Under this name a gallery keeps an image."""
     return path if is_address(path) else os.path.abspath(path)
-
-
-def camera_in(name: str) -> str | None:
-    """The camera that a file name tells in the manner of Market-1501."""
-    match = MARKET_NAME.match(name)
-    return str(int(match["camera"])) if match else None
 
 
 def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[str, int]:
@@ -159,6 +183,25 @@ def tell_skipped(images: Images) -> None:
     """Warns of images that could not be read."""
     if images.skipped:
         logger.warning("skipped %d images that cannot be read, the first: %s", len(images.skipped), images.skipped[0])
+
+
+def _counted(what: str, names: Collection[str]) -> str:
+    several = what if len(names) == 1 else "identities" if what == "identity" else f"{what}s"
+    some = ", ".join(list(names)[:SHOWN]) + " …" * (len(names) > SHOWN)
+    return f"{len(names)} {several} ({some})"
+
+
+def _listed(source: Path, split: str) -> list[Listed]:
+    if source.is_dir():
+        return _listed(source / LIST, split) if (source / LIST).is_file() else list_folder(source)
+    if source.suffix.lower() == ".csv":
+        wanted = [row for row in read_rows(source, splits=False) if row.split in ("", split)]
+        if not wanted:
+            raise InputError(f"{source}: has no image of the split {split}; add some")
+        return [Listed(str(source.parent / row.path), row.pid, row.camid or None, row.time) for row in wanted]
+    if not (source.exists() or is_address(str(source))):
+        raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
+    return [Listed(str(source), None, camera_in(source.name))]
 
 
 def _seconds(image: Listed, where: Path) -> int:
