@@ -178,7 +178,7 @@ def method_options(cfg: CfgNode) -> dict[str, Any]:
 def without_folders(cfg: CfgNode) -> CfgNode:
     """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``).
 
-    What the file of a benchmark that comes with lreid says stays as it is.
+    Data sets are where they are by default. What the file of a benchmark that comes with lreid says stays as it is.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -188,6 +188,7 @@ def without_folders(cfg: CfgNode) -> CfgNode:
         if name in KEYS and KEYS[name].paths and value != told.get(name):
             group, _, key = name.rpartition(".")
             shared[group][key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
+    shared.DATA.ROOT = KEYS["DATA.ROOT"].default
     shared.freeze()
     return shared
 

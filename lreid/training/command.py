@@ -11,24 +11,33 @@ from yacs.config import CfgNode
 
 from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
-from lreid.config_keys import FREE_KEYS
+from lreid.config_keys import FREE_KEYS, KEYS
+from lreid.methods import method_class
 
 OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys that another method has otherwise
 
 
-def command_of(cfg: CfgNode, method: str | None = None) -> str:
+def command_of(cfg: CfgNode, method: str | None = None, *, before: Path | None = None) -> str:
     """The command that trains what a config describes.
 
     Args:
         cfg: the config.
         method: another one to train in the same way, which has its own options and batches.
+        before: the checkpoint that a run on images of one's own goes on from.
     """
     values = dict(leaves(with_method_defaults(cfg)))
     words = ["lreid", "train"]
+    if before is not None:
+        words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
     for file in _files(cfg, method):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
-    for key in ("SEED", *changed_by(cfg)):
-        if method is None or not key.startswith(OF_A_METHOD):
+    episodes = method_class(cfg.METHOD.NAME).batches == "episodes"
+    others = (
+        OF_A_METHOD if method else ("BATCH.",) if episodes else ("EPISODE.",)
+    )  # refused, as the method ignores them
+    elsewhere = ["DATA.ROOT"] * (cfg.DATA.ROOT != KEYS["DATA.ROOT"].default)
+    for key in ("SEED", *elsewhere, *changed_by(cfg)):
+        if not key.startswith(others):
             words += [key, str(values[key])]
     return shlex.join(words)
 

@@ -126,7 +126,7 @@ def _train(
     past = PastGalleries(folder.path / "galleries") if cfg.EVAL.CROSS_MODEL else None
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
     accuracy = accuracy_evaluator_of(cfg, benchmark)
-    results = new_results(cfg, benchmark, protocol, evaluator)
+    results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     if start is not None:
         path, checkpoint = start
@@ -296,7 +296,9 @@ def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
     return taken if resume and taken is not None else folder
 
 
-def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Evaluator) -> Results:
+def new_results(
+    cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Evaluator, before: Path | None = None
+) -> Results:
     """The content of ``results.json`` before the first task."""
     packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
     return ledger.start(
@@ -309,7 +311,7 @@ def new_results(cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Ev
         },
         seed=cfg.SEED,
         config=recorded_config(dict(leaves(cfg))),
-        command=command_of(cfg),
+        command=command_of(cfg, before=before),
         changed=changed_by(cfg),
         ap=cfg.EVAL.AP,
         tasks=[task.name for task in benchmark.tasks],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from pathlib import Path
 
@@ -13,15 +14,17 @@ from PIL import Image
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
-from lreid.apps.own import aftermath, finished_task, plan
+from lreid.apps.options import load_run_config
+from lreid.apps.own import Plan, aftermath, finished_task, plan
 from lreid.apps.train import short_keys, split_words
 from lreid.checkpoint import load_checkpoint
-from lreid.config import config_from_text, load_config
+from lreid.config import config_from_text, differing_keys, load_config
 from lreid.data.own import look_at
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.methods import method_class
+from lreid.training.command import command_of
 from lreid.training.run import train
 
 FAST = [
@@ -47,6 +50,17 @@ def people(folder: Path, domain: str, first: int, number: int = 8) -> Path:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(draw(f"synthetic:{domain}/0/{person}/{camera}/{shot}")).save(file)
     return folder
+
+
+def typed(command: str) -> Plan:
+    """What a command of ``lreid train`` comes to."""
+    parser = argparse.ArgumentParser()
+    arguments.add_arguments(parser)
+    args = parser.parse_intermixed_args(shlex.split(command)[2:])
+    images, overrides = split_words(args.overrides)
+    if images is None:
+        return Plan(load_run_config(args.config, overrides), "")
+    return plan(images, args.config, overrides, args.before)
 
 
 @pytest.fixture
@@ -138,6 +152,13 @@ def parsed(*words: str) -> argparse.Namespace:
     return parser.parse_intermixed_args(words)
 
 
+@pytest.mark.parametrize("method", ["retrace", "bot_ft", "dwopp"])
+def test_the_command_in_the_report_makes_the_same_run(shop: Path, method: str) -> None:
+    cfg = plan(shop, [], ["METHOD.NAME", method]).cfg
+    ignored = "BATCH." if method == "dwopp" else "EPISODE."
+    assert all(key.startswith(ignored) for key in differing_keys(typed(command_of(cfg)).cfg, cfg))
+
+
 def test_short_options_stand_for_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     args = parsed("SEED", "1", "--epochs", "3", "--method", "lwf", "TRAIN.LR", "1e-4", "--device", "cpu")
     assert split_words(args.overrides) == (None, ["SEED", "1", "TRAIN.LR", "1e-4"])
@@ -163,6 +184,8 @@ def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
     assert [f"own:{shop}"] == chosen.cfg.BENCHMARK.LEARNED and chosen.cfg.BENCHMARK.LEARNED_IDENTITIES == 5
     results = train(chosen.cfg, tmp_path / "second", before=chosen.before)
     assert results["benchmark"] == "others" and results["tasks"] == ["before", "others"]
+    again = typed(results["command"])
+    assert again.before == chosen.before and differing_keys(again.cfg, chosen.cfg) == ["BATCH.IDENTITIES"]  # ignored
     assert [(each["name"], each["first_task"]) for each in results["galleries"]] == [("shop", 0), ("others", 1)]
     number = len({record.pid for record in look_at(others)[0].data_set.train})
     assert results["task_identities"] == [5, number]

@@ -85,7 +85,7 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(file)
     keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 1}
-    keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']"}
+    keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']", "DATA.ROOT": home}
     train(load_config([], [str(part) for pair in keys.items() for part in pair]), home / "run")
     card = publish(home / "run", "mine", folder=tmp_path / "zoo")
     assert card.config["BENCHMARK.TRAIN"] == ["own:shop"] and "own:shop" in card.command

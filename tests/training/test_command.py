@@ -51,7 +51,11 @@ def test_commit_of_a_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             ["TRAIN.EPOCHS", "7", "METHOD.TEMPERATURE", "2.5", "BENCHMARK.TRAIN", "['synthetic:plaza','csv:a b.csv']"],
             "--config configs/benchmarks/synthetic-domains.yaml --config configs/methods/dwpp.yaml SEED 0",
         ),
-        (["methods/joint"], ["BENCHMARK.NAME", "mine"], "--config configs/methods/joint.yaml SEED 0"),
+        (
+            ["methods/joint"],
+            ["BENCHMARK.NAME", "mine", "DATA.ROOT", "/a b"],
+            "--config configs/methods/joint.yaml SEED 0 DATA.ROOT '/a b'",
+        ),
     ],
 )
 def test_the_command_makes_the_same_config(files: list[str], overrides: list[str], begin: str) -> None:
@@ -63,3 +67,4 @@ def test_the_command_makes_the_same_config(files: list[str], overrides: list[str
     pairs = words[2 * len(named) :]
     again = load_config([CONFIGS.parent / file for file in named], pairs)
     assert differing_keys(with_method_defaults(again), with_method_defaults(cfg)) == []
+    assert again.DATA.ROOT == cfg.DATA.ROOT
