@@ -35,7 +35,7 @@ def command_of(cfg: CfgNode, method: str | None = None, *, before: Path | None =
     others = (
         OF_A_METHOD if method else ("BATCH.",) if episodes else ("EPISODE.",)
     )  # refused, as the method ignores them
-    elsewhere = ["DATA.ROOT"] * (cfg.DATA.ROOT != KEYS["DATA.ROOT"].default)
+    elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
     for key in ("SEED", *elsewhere, *changed_by(cfg)):
         if not key.startswith(others):
             words += [key, str(values[key])]
