@@ -31,10 +31,9 @@ def command_of(cfg: CfgNode, method: str | None = None, *, before: Path | None =
         words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
     for file in _files(cfg, method):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
-    episodes = method_class(cfg.METHOD.NAME).batches == "episodes"
-    others = (
-        OF_A_METHOD if method else ("BATCH.",) if episodes else ("EPISODE.",)
-    )  # refused, as the method ignores them
+    # Refused where they are typed, since the method ignores them.
+    ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
+    others = OF_A_METHOD if method else (ignored,)
     elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
     for key in ("SEED", *elsewhere, *changed_by(cfg)):
         if not key.startswith(others):
