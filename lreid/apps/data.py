@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from lreid.apps.arguments.data import RENDERING
@@ -13,7 +14,7 @@ from lreid.data.datasets import specs
 from lreid.data.inventory import Finding, look, table
 from lreid.data.own import source_of
 from lreid.data.prepare import prepare
-from lreid.data.proposal import propose
+from lreid.data.records import DataSet
 from lreid.data.tracks import Choice, from_tracks
 from lreid.errors import ArgumentError, InputError
 from lreid.files import write_text
@@ -42,17 +43,16 @@ def _prepare(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     if args.identities < 1:
         raise InputError(f"--identities is {args.identities}; must be 1 or more")
-    names = [name if name in specs() else _source(name) for name in args.names]
-    findings = [found for name in names for found in look(name, args.root, files=True)]
+    found = {name: look(_source(name), args.root, files=True) for name in args.names}
+    findings = [*chain.from_iterable(found.values())]
     print(table(findings))
-    there = [(found.name, found.data_set) for found in findings if found.data_set is not None]
-    for name, data_set in there:
-        if name not in specs() and len({record.pid for record in data_set.train}) > 1:
-            print(
-                f"{name}, proposed: {' '.join(f'{key} {value}' for key, value in propose([data_set]).keys().items())}"
-            )
+    for name, each in found.items():
+        if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in _there(each)):
+            from lreid.apps.own import plan  # torch, which no other command needs
+
+            print(plan(Path(name), [], ["DATA.ROOT", str(args.root)]).text)
     if args.sheet is not None:
-        write_text(args.sheet, contact_sheet([data_set for _, data_set in there], identities=args.identities))
+        write_text(args.sheet, contact_sheet(_there(findings), identities=args.identities))
         print(f"contact sheet: {args.sheet}")
     _require_complete(findings)
 
@@ -69,9 +69,17 @@ def _cut(args: argparse.Namespace) -> None:
     print(f"{args.out}: {count} images; train on them by: lreid train {args.out}")
 
 
+def _there(findings: Sequence[Finding]) -> list[DataSet]:
+    return [found.data_set for found in findings if found.data_set is not None]
+
+
+def _is_path(name: str) -> bool:
+    return name not in specs() and os.path.exists(name)
+
+
 def _source(name: str) -> str:
     """A name as in ``BENCHMARK.TRAIN`` of what may be a folder or a file."""
-    return source_of(Path(name)) if os.path.exists(name) else name
+    return source_of(Path(name)) if _is_path(name) else name
 
 
 def _render(args: argparse.Namespace) -> None:

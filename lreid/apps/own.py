@@ -81,12 +81,12 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
-    method = wanted.METHOD.NAME if "METHOD.NAME" in given else keys["METHOD.NAME"]
+    cfg = load_run_config([keys, *files], overrides)
+    method = cfg.METHOD.NAME
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
         # A method may want fewer than the tasks have, and never gets more.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
-        overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
-    cfg = load_run_config([keys, *files], overrides)
+        cfg = load_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)])
     return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
 
 

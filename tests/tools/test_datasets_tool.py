@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from lreid.apps.own import plan
+
 
 @pytest.fixture
 def run(repository: Path, tmp_path: Path, monkeypatch, capsys):
@@ -49,7 +51,7 @@ def test_prepare_and_check(run, tmp_path: Path) -> None:
     assert (tmp_path / "sheet.html").read_text().count("<img ") == 8
 
 
-def test_check_of_a_folder_proposes_settings(run, tmp_path: Path) -> None:
+def test_check_of_a_folder_says_what_training_would_choose(run, tmp_path: Path) -> None:
     for person in range(8):
         for shot in range(2):
             file = tmp_path / "shop" / f"person-{person}" / f"cam{shot}.png"
@@ -57,8 +59,10 @@ def test_check_of_a_folder_proposes_settings(run, tmp_path: Path) -> None:
             Image.new("RGB", (9, 9)).save(file)
     status, out, _ = run("check", str(tmp_path / "shop"))
     assert status == 0
-    assert "shop, proposed: BENCHMARK.TASKS_PER_DATASET 1 EPISODE.IDENTITIES 5 EPISODE.SUPPORT 1 EPISODE.QUERY 1" in out
-    assert out.strip().endswith("INPUT.HEIGHT 48 INPUT.WIDTH 48")
+    assert out.endswith(plan(tmp_path / "shop", [], []).text + "\n")
+    for file in (tmp_path / "shop").glob("person-*/cam1.png"):
+        file.unlink()
+    assert run("check", str(tmp_path / "shop"))[0] == 2  # nobody has two images
 
 
 @pytest.mark.parametrize(
