@@ -27,6 +27,7 @@ from lreid.zoo import PEOPLE, SMALL_PEOPLE
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
 METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results.md
+SHOWN = 3  # names, where all would be too many
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
 
 
@@ -60,7 +61,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     """
     notes: list[str] = []
     old = before and finished_task(before)
-    keys: dict[str, Any] = _inherited(old, notes) if old else {}
+    keys, known = _inherited(old, notes) if old else ({}, set())
     wanted = load_config([keys, *files], overrides)
     given = {key for _, each in layers(files, overrides) for key in each}
     name = source_of(path)
@@ -68,6 +69,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     data_sets = [each.data_set for each in own] or load_datasets(name, wanted.DATA.ROOT, {})
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
+    if again := sorted(known & set().union(*map(_names, data_sets))):
+        some = ", ".join(again[:SHOWN]) + " …" * (len(again) > SHOWN)
+        notes.append(f"{len(again)} are named like people learned before ({some}); they are learned as others")
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
@@ -111,8 +115,11 @@ def finished_task(run: Path) -> Path:
     return last
 
 
-def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
-    """The keys of the run that a checkpoint is of, with what is learned by now in the place of what it learned."""
+def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
+    """The keys of the run that a checkpoint is of, with what is learned by now in the place of what it learned.
+
+    Beside them the names of identities that it learned, where they have some and can be read still.
+    """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
         raise InputError(f"{checkpoint}: is no checkpoint of a finished task (task-NN.pt); name one to go on from")
@@ -123,18 +130,26 @@ def _inherited(checkpoint: Path, notes: list[str]) -> dict[str, Any]:
     numbers = state["results"].get("task_identities")
     if numbers is None:  # of a run of an earlier version
         numbers = [len(task.classes) for task in learned(cfg, benchmark_of(cfg)).tasks]
-    names = []
+    names: list[str] = []
+    known: set[str] = set()
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN):
         try:
-            load_datasets(name, cfg.DATA.ROOT, {key.lower(): value for key, value in cfg.SYNTHETIC.items()})
+            found = load_datasets(name, cfg.DATA.ROOT, {key.lower(): value for key, value in cfg.SYNTHETIC.items()})
             names.append(name)
+            known.update(*map(_names, found))
         except InputError as error:
             notes.append(f"{name} cannot be tested any more, so what becomes of its people is not shown ({error})")
     fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
     kept = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
     if cfg.BENCHMARK.JOINT and kept["METHOD.ALIAS"]:  # all at once no longer
         kept["METHOD.ALIAS"] = ""
-    return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}
+    return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, known
+
+
+def _names(data_set: DataSet) -> set[str]:
+    """Names of the identities to train on that have one."""
+    named = data_set.names.identities
+    return {named[record.pid] for record in data_set.train if record.pid in named}
 
 
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
