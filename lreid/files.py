@@ -103,6 +103,20 @@ def write_atomically(
     sync_folder(path.parent, path)
 
 
+def require_writable(path: str | Path) -> None:
+    """Tells before long work what :func:`write_atomically` would tell behind it.
+
+    Raises:
+        InputError: the folder cannot be made or written to.
+    """
+    path = real_path(path)
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not folder.is_dir():
+        raise InputError(f"{path}: cannot be written, since {folder} is a file; choose another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: cannot be written, since {folder} may not be; choose another place")
+
+
 def write_text(path: str | Path, text: str) -> None:
     r"""Writes UTF-8 text with :func:`write_atomically`; bytes of file names that are no text come out as ``\udcff``."""
     write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))

@@ -20,7 +20,7 @@ import torch
 from power_cuts import Disk
 
 from lreid.errors import InputError
-from lreid.files import leftovers, lock, read_tensors, remove_leftovers, write_atomically, write_text
+from lreid.files import leftovers, lock, read_tensors, remove_leftovers, require_writable, write_atomically, write_text
 from lreid.zoo import read_state_dict
 
 
@@ -90,6 +90,18 @@ def test_a_file_that_is_replaced_keeps_mode_and_owner(tmp_path: Path, umask: Non
         assert mode(file) == wanted and file.read_text() == "newer"
         if os.geteuid() == 0:
             assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
+
+
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    require_writable(tmp_path / "new/folder/file")
+    require_writable(tmp_path / "file")
+    with pytest.raises(InputError, match=r"file/below/x: cannot be written, since .*/file is a file"):
+        require_writable(tmp_path / "file/below/x")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
+    with pytest.raises(InputError, match=rf"x: cannot be written, since {tmp_path} may not be"):
+        require_writable(tmp_path / "new/x")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:

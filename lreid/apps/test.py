@@ -28,7 +28,7 @@ from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
-from lreid.files import write_text
+from lreid.files import require_writable, write_text
 from lreid.gallery.milvus.place import SCHEME
 from lreid.loading import load_model, model_config, read_checkpoint
 from lreid.models import Embedder, FeatureTransfer
@@ -154,6 +154,9 @@ def score_checkpoints(
         raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
     checkpoints = _named(_checkpoints_in(paths))
     cfg = _test_config(checkpoints, config, overrides, own_images=folders is not None or csv is not None)
+    tested = _short(folders[1]) if folders else _short(csv) if csv else cfg.BENCHMARK.NAME
+    out = out or _default_folder(next(iter(checkpoints.values()))) / tested
+    require_writable(out / "test.json")
     own = [folders_test(*folders)] if folders else csv_tests(csv) if csv else None
     tests = tuple(each.test for each in own) if own else benchmark_of(cfg).tests
     suite = _Suite(cfg, tests, own)
@@ -236,8 +239,6 @@ def score_checkpoints(
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
-    name = _short(folders[1]) if folders else _short(csv) if csv else cfg.BENCHMARK.NAME
-    out = out or _default_folder(next(iter(checkpoints.values()))) / name
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     kind = "cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance"
     intro = [

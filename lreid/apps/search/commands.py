@@ -27,8 +27,9 @@ from lreid.apps.search.own_images import (
 from lreid.data.listing import numbered
 from lreid.devices import pick_device
 from lreid.errors import InputError
-from lreid.files import write_text
+from lreid.files import require_writable, write_text
 from lreid.gallery import Filter, Gallery
+from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.places import place_of
 from lreid.identities import UNKNOWN
@@ -70,6 +71,8 @@ def build(
     place = place_of(where)
     if place.exists():
         raise InputError(f"{where}: is there already; add images to it, or choose another name")
+    if isinstance(place, FilePlace):
+        require_writable(place.path)
     if adapt_norm == "camera" and all(image.camera is None for image in images):
         raise InputError("--adapt-norm camera: the cameras are not known; use --adapt-norm gallery")
     model = load_model(checkpoint).to(pick_device(device))
@@ -294,6 +297,7 @@ def query(
     """
     if top < 1:
         raise InputError(f"--top {top}: ask for at least one match")
+    require_writable(out / "matches.json")
     named = _load_filled(where)
     gallery = named.gallery
     listed = list_queries(images)
