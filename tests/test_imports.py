@@ -78,6 +78,16 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
 
 
 @pytest.mark.slow
+def test_no_name_of_a_package_hides_a_module_of_it() -> None:
+    """Otherwise ``import lreid.a.b`` gives a function."""
+    for init in PACKAGE.rglob("__init__.py"):
+        here = ".".join(init.parent.relative_to(PACKAGE.parent).parts)
+        imported = (node for node in ast.walk(ast.parse(init.read_text())) if isinstance(node, ast.ImportFrom))
+        names = {alias.asname or alias.name for node in imported if node.module != here for alias in node.names}
+        modules = {each.stem for each in init.parent.iterdir() if each.suffix == ".py" or each.is_dir()}
+        assert not names & modules, init
+
+
 def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     """Nothing that trains, reports, augments or searches."""
     code = "import sys, lreid; lreid.load_model('zoo:dwopp-synthetic-10'); print('\\n'.join(sys.modules))"

@@ -34,7 +34,7 @@ from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.training.command import command_of
 from lreid.training.run import recorded_config
-from lreid.zoo.cards import BUNDLED, NAME, PREFIX, Card, cards, find
+from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, same_text, table
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.weights import weights_file, write_entry

@@ -1,6 +1,6 @@
 """Test sets after every task: features, figures, and what they say about forgetting."""
 
-from lreid.evaluation.accuracy import AccuracyEvaluator, accuracy_line
+from lreid.evaluation.accuracy_evaluator import AccuracyEvaluator, accuracy_line
 from lreid.evaluation.alignment import buffer_alignment
 from lreid.evaluation.classification import accuracy, domain_accuracies, task_accuracies
 from lreid.evaluation.curve import CurveObserver

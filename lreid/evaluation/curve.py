@@ -8,7 +8,7 @@ from typing import Any
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.evaluation.accuracy import AccuracyEvaluator, ClassLearner
+from lreid.evaluation.accuracy_evaluator import AccuracyEvaluator, ClassLearner
 from lreid.evaluation.observer import Observer
 from lreid.results import Results
 

@@ -4,7 +4,7 @@ from lreid.models.backbones import build_backbone, register_backbone
 from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
 from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder
-from lreid.models.evaluating import evaluating
+from lreid.models.eval_mode import evaluating
 from lreid.models.knowledge_graph import KnowledgeGraph
 from lreid.models.neck import bn_neck
 from lreid.models.patch_net import PatchNet

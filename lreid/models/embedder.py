@@ -16,7 +16,7 @@ from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, require
 from lreid.float32 import full_precision, tf32
 from lreid.models.backbones import build_backbone, normalisation
-from lreid.models.evaluating import evaluating
+from lreid.models.eval_mode import evaluating
 from lreid.models.layers import layers_of
 from lreid.models.neck import bn_neck
 from lreid.models.norms import put_norms

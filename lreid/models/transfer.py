@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lreid.models.evaluating import evaluating
+from lreid.models.eval_mode import evaluating
 
 HIDDEN, PATHS, CAPTURED = 32, 4, 16
 

@@ -8,7 +8,7 @@ from lreid.retrieval.open_set import OpenSetRate, open_set_rates
 from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.ranking import Evaluation, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
-from lreid.retrieval.self_retrieval import self_retrieval
+from lreid.retrieval.self_search import self_retrieval
 
 __all__ = [
     "Evaluation",

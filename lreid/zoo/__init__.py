@@ -13,7 +13,7 @@ An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``N
 knows networks; :func:`lreid.load_model` does.
 """
 
-from lreid.zoo.cards import PREFIX, Card, card_beside, cards, find, read_card
+from lreid.zoo.card import PREFIX, Card, card_beside, cards, find, read_card
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict
 from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry

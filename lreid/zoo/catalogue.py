@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Template
 from tabulate import tabulate
 
-from lreid.zoo.cards import PREFIX, Card, find
+from lreid.zoo.card import PREFIX, Card, find
 from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
 _TEMPLATE = Template(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
 from lreid.files import alone, make_folder, remove_leftovers, write_atomically
-from lreid.zoo.cards import Card, read_card
+from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lreid.errors import ArgumentError
 from lreid.extras import Extra
-from lreid.models.evaluating import evaluating
+from lreid.models.eval_mode import evaluating
 
 POOLS = {"class": "token", "patches": "avg"}  # of MODEL.POOLING, and what timm calls them
 

@@ -11,7 +11,7 @@ from entries import write_card
 
 from lreid.errors import InputError
 from lreid.zoo import Card, cards, find, read_card
-from lreid.zoo.cards import BUNDLED
+from lreid.zoo.card import BUNDLED
 
 SHIPPED = cards()
 

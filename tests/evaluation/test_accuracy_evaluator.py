@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,7 @@ def test_options_of_the_probe_reach_it(tasks: list[Task], monkeypatch: pytest.Mo
         asked.update(options)
         return np.zeros((len(test), 2))
 
-    monkeypatch.setattr(import_module("lreid.evaluation.accuracy"), "linear_probe_scores", scores)
+    monkeypatch.setattr("lreid.evaluation.accuracy_evaluator.linear_probe_scores", scores)
     probe = {"optimizer": "adam", "lr": 3e-4, "epochs": 500, "seed": 1}
     AccuracyEvaluator(tasks, **OPTIONS, probe=probe).evaluate(Learner(), tasks[0])
     assert asked == probe
