@@ -18,6 +18,7 @@ from lreid.identities import DISTRACTOR, JUNK
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
 CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?!\d)", re.IGNORECASE)  # cam1_0.jpg, 0002_c3s1.jpg
 SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
+RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
 LIST = "index.csv"  # in a folder, it tells more than names do
 NO_CAMERA = -1
 
@@ -110,6 +111,8 @@ def _listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 def image_files(folder: Path) -> list[Path]:
     """The image files in a folder and below, told by their suffix, sorted; links to folders are followed.
 
+    Folders of training runs, whose plots show nobody, are passed over.
+
     Raises:
         InputError: there is no such folder, no image in it, or one below cannot be read.
     """
@@ -132,7 +135,10 @@ def _images_below(folder: Path, above: frozenset[str]) -> list[Path]:
     if real in above:
         return []
     with os.scandir(folder) as entries:
-        inner = [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
+        names = {each.name: each.is_dir() for each in entries}
+    if names.keys() >= RUN_FILES:
+        return []
+    inner = [name for name, is_folder in names.items() if is_folder and not name.startswith(".")]
     found = visible_images(folder)
     for name in inner:
         found += _images_below(folder / name, above | {real})

@@ -84,6 +84,11 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     ]
 
 
+def test_a_training_run_is_nobody(tmp_path: Path) -> None:
+    touch(tmp_path, "anna/1.jpg", "runs/a/learning_curve.png", "runs/a/config.yaml", "runs/a/results.json")
+    assert [listed.identity for listed in list_folder(tmp_path)] == ["anna"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     touch(tmp_path, "anna/1.jpg", "ben/1.jpg")
