@@ -15,7 +15,7 @@ from lreid.zoo import PREFIX, find, read_state, read_state_dict
 logger = logging.getLogger("lreid")
 
 HEADS = "heads."  # of fast-reid
-BASE = "base."  # of TransReID, its backbone
+FOREIGN = {"base.": "", "image_encoder.": "visual."}  # what TransReID and CLIP-ReID call their networks, and timm
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
@@ -90,9 +90,10 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     of_fast_reid = any(key.startswith(HEADS) for key in state)  # whose layers are called as torchvision's are
     if of_a_model and not of_fast_reid:
         return {key.removeprefix("backbone."): value for key, value in state.items()}
-    inside = {key.removeprefix(BASE): value for key, value in state.items() if key.startswith(BASE)}
-    if inside and not any(key.startswith(BASE) for key in network.state_dict()):
-        state = inside
+    for theirs, timms in FOREIGN.items():
+        inside = {timms + key.removeprefix(theirs): value for key, value in state.items() if key.startswith(theirs)}
+        if inside and not any(key.startswith(theirs) for key in network.state_dict()):
+            state = inside
     adapt: Any = getattr(network, "adapted", None)
     if adapt is not None:
         try:

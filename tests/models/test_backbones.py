@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -308,3 +309,53 @@ def test_a_checkpoint_of_transreid_fits_a_vit(tmp_path: Path) -> None:
     torch.save(own.state_dict(), tmp_path / "own.pth")
     again = Embedder(Own(), str(tmp_path / "own.pth"), dim=4)
     assert torch.equal(again.backbone.base.weight, own.base.weight)
+
+
+class ClipBlock(nn.Module):
+    """A layer of CLIP's image encoder, under its names."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(dim, heads, batch_first=True)
+        self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        layers = {"c_fc": nn.Linear(dim, 4 * dim), "gelu": nn.GELU(), "c_proj": nn.Linear(4 * dim, dim)}
+        self.mlp = nn.Sequential(OrderedDict(layers))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        normed = self.ln_1(tokens)
+        tokens = tokens + self.attn(normed, normed, normed, need_weights=False)[0]
+        return tokens + self.mlp(self.ln_2(tokens))
+
+
+class ClipEncoder(nn.Module):
+    """CLIP's image encoder as CLIP-ReID has it: a class token, a grid of its own, features behind the last norm."""
+
+    def __init__(self, dim: int, depth: int, heads: int, tokens: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, dim, 16, 16, bias=False)
+        self.class_embedding = nn.Parameter(torch.randn(dim))
+        self.positional_embedding = nn.Parameter(torch.randn(tokens + 1, dim))
+        self.ln_pre, self.ln_post = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.transformer = nn.Module()
+        self.transformer.resblocks = nn.Sequential(*(ClipBlock(dim, heads) for _ in range(depth)))
+        self.proj = nn.Parameter(torch.randn(dim, 8))
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.conv1(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_embedding.expand(len(images), 1, -1), patches], 1) + self.positional_embedding
+        return self.ln_post(self.transformer.resblocks(self.ln_pre(tokens)))[:, 0]
+
+
+def test_a_checkpoint_of_clip_reid_fits_a_vit(tmp_path: Path) -> None:
+    """Its image encoder alone: necks, classifiers, prompts and the encoder of text are left out."""
+    pytest.importorskip("timm", reason="timm is not installed")
+    encoder = ClipEncoder(dim=256, depth=10, heads=4, tokens=8).eval()
+    state = {f"image_encoder.{key}": value for key, value in encoder.state_dict().items()}
+    beside = {"bottleneck_proj.weight": torch.ones(8), "text_encoder.transformer.resblocks.0.ln_1.bias": torch.ones(8)}
+    torch.save(state | beside | {"prompt_learner.cls_ctx": torch.ones(751, 4, 8)}, tmp_path / "w.pth")
+    network = build_backbone("timm:vit_xsmall_patch16_clip_224", str(tmp_path / "w.pth"), size=(64, 32)).eval()
+    images = torch.randn(2, 3, 64, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(network(images), encoder(images), rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match=r"w.pth: does not fit this backbone"):
+        build_backbone("timm:vit_tiny_patch16_224", str(tmp_path / "w.pth"), size=(64, 32))
