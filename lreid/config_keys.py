@@ -249,3 +249,8 @@ KEYS = {
     "EVAL.BATCH_SIZE": Key(128, "images a forward pass", least=1),
 }
 FREE_KEYS = frozenset(name for name, key in KEYS.items() if key.free)
+
+
+def is_key(word: str) -> bool:
+    """Whether a word of a command line is a key of the config."""
+    return word in KEYS or word.startswith("METHOD.")

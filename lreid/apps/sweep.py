@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from yacs.config import CfgNode
 from lreid.apps.options import load_run_config
 from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
+from lreid.config_keys import is_key
 from lreid.errors import InputError, Stopped, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
@@ -51,21 +52,17 @@ def run(args: argparse.Namespace) -> None:
     """Makes the runs and prints the table, or prints their commands."""
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")
-    vary = {key: values for key, *values in args.vary}
+    (methods, *varied), overrides = without_pairs([args.methods, *args.vary])
+    overrides += args.overrides
+    vary = {key: values for key, *values in varied}
     for key, values in vary.items():
         if not values:
             raise InputError(f"--vary {key}: name the values that it shall have")
-    for key, count in Counter(key for keys, *_ in args.vary for key in keys.split(",")).items():
+    for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
             raise InputError(f"--vary {key}: is named {count} times; give all its values at once")
     runs = plan(
-        args.out,
-        args.methods,
-        args.seeds,
-        files=args.config,
-        benchmarks=args.benchmarks,
-        vary=vary,
-        overrides=args.overrides,
+        args.out, methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
     )
     if args.dry_run:
         for each in runs:
@@ -80,6 +77,17 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(
             f"{len(failed)} of {len(runs)} runs failed; mend what is said above, then give the same command again"
         )
+
+
+def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """The words of options that take several, and the ``KEY VALUE`` pairs that stand behind some of them."""
+    kept: list[list[str]] = []
+    pairs: list[str] = []
+    for words in options:
+        end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
+        kept.append([*words[:end]])
+        pairs += words[end:]
+    return kept, pairs
 
 
 def read_run(folder: str | Path) -> Results:
@@ -156,11 +164,6 @@ def plan(
     Raises:
         InputError: a config does not fit, a method does not have an option that is set, or a run is named twice.
     """
-    if key := next((name for name in methods if "." in name), None):
-        raise InputError(
-            f"--methods {key}: is no method; KEY VALUE pairs stand last, behind an option of one value: "
-            f"--methods {methods[0]} … --out {out} {key} …"
-        )
     vary = vary or {}
     groups = [keys.split(",") for keys in vary]
     known = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too

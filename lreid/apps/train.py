@@ -12,7 +12,7 @@ from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
 from lreid.apps.suggestion import suggestion
-from lreid.config_keys import KEYS
+from lreid.config_keys import is_key
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
 from lreid.training.signals import end_with_parent
@@ -70,7 +70,7 @@ def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
 
     The first word is no key where it is none by its name and exists, or stands alone.
     """
-    if words and not _is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
+    if words and not is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
         return Path(words[0]), list(words[1:])
     return None, list(words)
 
@@ -82,7 +82,3 @@ def short_keys(args: argparse.Namespace) -> list[str]:
         named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)
         pairs += ["BENCHMARK.NAME", named, "BENCHMARK.TRAIN", str(args.data)]
     return pairs
-
-
-def _is_key(word: str) -> bool:
-    return word in KEYS or word.startswith("METHOD.")

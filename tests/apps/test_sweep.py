@@ -16,7 +16,7 @@ import pytest
 from tiny import TINY
 
 from lreid.apps import sweep as sweep_module
-from lreid.apps.sweep import PlannedRun, plan, read_run, sweep
+from lreid.apps.sweep import PlannedRun, plan, read_run, sweep, without_pairs
 from lreid.errors import InputError
 
 OVERRIDES = [
@@ -45,6 +45,13 @@ def test_every_value_meets_every_other_and_keys_may_go_together(tmp_path: Path) 
     ]
     last = runs[-1].cfg
     assert (last.METHOD.ALPHA, last.METHOD.BETA, last.METHOD.TEMPERATURE, last.TRAIN.LR) == (1, -1, 2, 1e-4)
+
+
+def test_pairs_may_stand_behind_options_of_several_words() -> None:
+    methods, one, two = ["dwopp", "joint"], ["TRAIN.LR", "1", "2"], ["METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]
+    pairs = ["TRAIN.EPOCHS", "6", "METHOD.TEMPERATURE", "1.0"]
+    assert without_pairs([methods, one, two]) == ([methods, one, two], [])
+    assert without_pairs([methods + pairs[:2], one, two + pairs[2:]]) == ([methods, one, two], pairs)
 
 
 def test_folder_names_tell_keys_of_one_name_apart_and_hold_no_slashes(tmp_path: Path) -> None:
@@ -80,7 +87,6 @@ def test_several_benchmarks_are_a_level_of_folders(tmp_path: Path, repository: P
         ({"overrides": ["SEED", "1"]}, "SEED: set it with --seeds"),
         ({"vary": {"METHOD.NAME": ["joint"]}}, "METHOD.NAME: set it with --methods"),
         ({"methods": ["jiont"]}, "METHOD.NAME 'jiont' is no method"),
-        ({"methods": ["dwopp", "TRAIN.LR", "1"]}, "--methods TRAIN.LR: is no method; KEY VALUE pairs stand last"),
         ({"seeds": [0, 0]}, "dwopp-seed0: would hold 2 runs"),
         ({"vary": {"TRAIN.LR": ["1e-3", "0.001"]}}, "LR=0.001-seed0: would compute the same as"),
         ({"vary": {"TRAIN.CHECKPOINT_STEPS": ["0", "1"]}}, "STEPS=1-seed0: would compute the same as"),
