@@ -115,7 +115,7 @@ def damage(world: Path) -> dict[Path, bytes]:
             "wide.pt: its features have 512 numbers, those in the gallery 256; they cannot be compared",
         ),
         ("query good.gallery model.pt", "model.pt: image cannot be decoded"),
-        ("query good.gallery gone.png", "gone.png: image cannot be opened"),
+        ("query good.gallery gone.png", "gone.png: no such folder or file"),
         ("query good.gallery q --only-camera 77", "good.gallery: the gallery has no camera '77'"),
         ("query good.gallery q --not-identity nobody", "good.gallery: the gallery has no identity 'nobody'"),
         ("query milvus:gone.db q", "milvus:gone.db: no such gallery; build one first"),

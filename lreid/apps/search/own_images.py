@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ def list_images(
     """
     images: dict[str, OwnImage] = {}
     for source in sources:
-        for image in _listed(source, split):
-            path, name = absolute(image.path), identity or (image.identity if identities else None)
+        for image in _listed(source, split, named=identities and identity is None):
+            path, name = absolute(image.path), identity or image.identity
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
                 raise InputError(
@@ -75,16 +76,8 @@ def list_queries(sources: Iterable[Path]) -> list[OwnImage]:
     Raises:
         InputError: a source cannot be read or holds no image.
     """
-    queries = []
-    for source in sources:
-        if source.suffix.lower() == ".csv":
-            queries += [OwnImage(image.path, None, image.camera) for image in _listed(source, "query")]
-        elif source.is_dir():
-            files = image_files(source)
-            queries += [OwnImage(str(file), None, camera_in(str(file.relative_to(source)))) for file in files]
-        else:
-            queries.append(OwnImage(str(source), None, camera_in(source.name)))
-    return queries
+    listed = chain.from_iterable(_listed(source, "query", named=False) for source in sources)
+    return [OwnImage(image.path, None, image.camera) for image in listed]
 
 
 def who(images: Iterable[OwnImage]) -> str:
@@ -191,14 +184,22 @@ def _counted(what: str, names: Collection[str]) -> str:
     return f"{len(names)} {several} ({some})"
 
 
-def _listed(source: Path, split: str) -> list[Listed]:
+def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
+    """What a source tells, where not ``named`` all but who is on the images, whatever its folders stand for."""
+    if (source / LIST).is_file():
+        source = source / LIST
+    if source.is_dir() and named:
+        return list_folder(source)
     if source.is_dir():
-        return _listed(source / LIST, split) if (source / LIST).is_file() else list_folder(source)
+        return [Listed(str(file), None, camera_in(str(file.relative_to(source)))) for file in image_files(source)]
     if source.suffix.lower() == ".csv":
         wanted = [row for row in read_rows(source, splits=False) if row.split in ("", split)]
         if not wanted:
             raise InputError(f"{source}: has no image of the split {split}; add some")
-        return [Listed(str(source.parent / row.path), row.pid, row.camid or None, row.time) for row in wanted]
+        return [
+            Listed(str(source.parent / row.path), row.pid if named else None, row.camid or None, row.time)
+            for row in wanted
+        ]
     if not (source.exists() or is_address(str(source))):
         raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
     return [Listed(str(source), None, camera_in(source.name))]

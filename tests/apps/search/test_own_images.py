@@ -49,6 +49,14 @@ def test_the_folder_of_one_person_and_single_files_name_nobody_by_themselves(tmp
     assert who(list_images(sources[:1], "gallery", identity="anna")) == "1 identity (anna), no cameras known"
 
 
+def test_folders_that_stand_for_something_else_are_no_matter_where_it_is_said_who_is_there(tmp_path: Path) -> None:
+    touch(tmp_path, "train/cam1/1.jpg", "query/2.jpg")
+    with pytest.raises(InputError, match="query, train are no identities"):
+        list_images([tmp_path], "gallery")
+    assert told(list_images([tmp_path], "gallery", identities=False)) == [("2.jpg", None, None), ("1.jpg", None, "1")]
+    assert {image.identity for image in list_images([tmp_path], "gallery", identity="anna")} == {"anna"}
+
+
 def test_an_image_that_is_listed_twice_keeps_its_name(tmp_path: Path) -> None:
     touch(tmp_path, "anna/night/1.jpg", "ben/2.jpg")
     for sources in ([tmp_path, tmp_path / "ben"], [tmp_path / "ben", tmp_path]):
@@ -60,6 +68,8 @@ def test_an_image_that_is_listed_twice_keeps_its_name(tmp_path: Path) -> None:
 def test_queries_keep_the_names_that_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(touch(tmp_path, "q/cam1/anna/1.jpg", "q/0002_c3.jpg", "c9/2.jpg"))
     (tmp_path / "list.csv").write_text("path,pid,camid,split\nq/a.jpg,1,4,query\nq/b.jpg,1,5,gallery\n")
+    with pytest.raises(InputError, match="gone.jpg: no such folder or file"):
+        list_queries([Path("gone.jpg")])
     queries = list_queries([Path("q"), Path("c9/2.jpg"), Path("list.csv")])
     expected = {"q/0002_c3.jpg": "3", "q/cam1/anna/1.jpg": "1", "c9/2.jpg": None, "q/a.jpg": "4"}
     assert {query.path: query.camera for query in queries} == expected
