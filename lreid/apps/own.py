@@ -16,6 +16,7 @@ from lreid.build import benchmark_of, learned
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.datasets import load_datasets
+from lreid.data.listing import first_few
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import Proposal, propose, typical_size
 from lreid.data.records import DataSet
@@ -27,7 +28,6 @@ from lreid.zoo import PEOPLE, SMALL_PEOPLE
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
 METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results.md
-SHOWN = 3  # names, where all would be too many
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
 
 
@@ -70,7 +70,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
     if again := sorted(known & set().union(*map(_names, data_sets))):
-        some = ", ".join(again[:SHOWN]) + " …" * (len(again) > SHOWN)
+        some = first_few(again)
         notes.append(f"{len(again)} are named like people learned before ({some}); they are learned as others")
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
 RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
 LIST = "index.csv"  # in a folder, it tells more than names do
 NO_CAMERA = -1
+SHOWN = 3  # names, where all would be too many
 
 
 class Listed(NamedTuple):
@@ -71,7 +72,12 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
     files = image_files(folder)
     if by_name is None:
         by_name = named_as_market(files)
-    return _listed_by_name(files) if by_name else _listed_by_folder(folder, files)
+    return listed_by_name(files) if by_name else listed_by_folder(folder, files)
+
+
+def first_few(names: Collection[str]) -> str:
+    """Some of many names, for people: ``anna, ben, carl …``."""
+    return ", ".join([*names][:SHOWN]) + " …" * (len(names) > SHOWN)
 
 
 def camera_in(path: str) -> str | None:
@@ -80,7 +86,8 @@ def camera_in(path: str) -> str | None:
     return str(int(told[1])) if told else None
 
 
-def _listed_by_name(files: Iterable[Path]) -> list[Listed]:
+def listed_by_name(files: Iterable[Path]) -> list[Listed]:
+    """Images that are all named as in Market-1501, see :func:`list_folder`."""
     listed = []
     for file in files:
         match = MARKET_NAME.match(file.name)
@@ -90,7 +97,12 @@ def _listed_by_name(files: Iterable[Path]) -> list[Listed]:
     return listed
 
 
-def _listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
+def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
+    """Images of a folder that are not, see :func:`list_folder`.
+
+    Raises:
+        InputError: its folders are splits.
+    """
     inside = [file.relative_to(folder).parts for file in files]
     tops = {parts[0] for parts in inside if len(parts) > 1}
     if tops and tops <= SPLIT_FOLDERS:

@@ -11,7 +11,7 @@ from typing import Any
 from lreid.data import csv_dataset
 from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import CameraPolicy, cameras_of_test
-from lreid.data.listing import LIST, Listed, image_files, list_folder, named_as_market
+from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 
@@ -155,18 +155,18 @@ def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
 
 def _of_folder(folder: Path) -> tuple[list[Listed], list[str]]:
     """The images of a folder with what their names tell, and what was passed over."""
-    by_name = named_as_market(image_files(folder))
-    listed = list_folder(folder, by_name=by_name)
-    if by_name:
-        return listed, []
+    files = image_files(folder)
+    if named_as_market(files):
+        return listed_by_name(files), []
+    listed = listed_by_folder(folder, files)
     images = [image for image in listed if image.identity is not None]
+    nameless = (Path(image.path).parent for image in listed if image.identity is None)
+    if inner := next((parent for parent in nameless if parent != folder), None):
+        raise InputError(
+            f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of each "
+            f"person into a folder of its own, such as {inner / 'anna'}"
+        )
     if not images:
-        inner = next((parent for image in listed if (parent := Path(image.path).parent) != folder), None)
-        if inner is not None:
-            raise InputError(
-                f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of "
-                f"each person into a folder of its own, such as {inner / 'anna'}"
-            )
         raise InputError(
             f"{folder}: no names tell who is in its {len(listed)} images; put those of each person into a folder of "
             "its own, or name files like 0002_c1.jpg"

@@ -14,7 +14,7 @@ import numpy as np
 from lreid.data.addresses import is_address
 from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
-from lreid.data.listing import LIST, Listed, camera_in, image_files, list_folder, numbered
+from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError, naming_keys
 from lreid.gallery.store import hash_of
@@ -22,8 +22,6 @@ from lreid.identities import UNKNOWN
 from lreid.models import Embedder
 
 logger = logging.getLogger("lreid")
-
-SHOWN = 3  # names of identities and of cameras, where all would be too many
 
 
 class OwnImage(NamedTuple):
@@ -180,8 +178,7 @@ def tell_skipped(images: Images) -> None:
 
 def _counted(what: str, names: Collection[str]) -> str:
     several = what if len(names) == 1 else "identities" if what == "identity" else f"{what}s"
-    some = ", ".join(list(names)[:SHOWN]) + " …" * (len(names) > SHOWN)
-    return f"{len(names)} {several} ({some})"
+    return f"{len(names)} {several} ({first_few(names)})"
 
 
 def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
