@@ -159,6 +159,10 @@ FAULTS = {
     "no names": (["1.jpg", "2.jpg"], "no names tell who is in its 2 images; put those of each person into a folder"),
     "no images": (["anna/notes.txt"], "holds no images"),
     "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "folders are named after cameras, and nothing tells who"),
+    "somebody by a camera": (
+        ["cam1/anna/1.jpg", "cam2/anna/2.jpg", "cam1/ben/1.jpg", "cam2/ben/2.jpg", "cam1/1.jpg"],
+        "folders are named after cameras, and nothing tells who is in the images; .* such as .*cam1/anna",
+    ),
     "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are no identities; name one of them, such as .*train"),
 }
 
