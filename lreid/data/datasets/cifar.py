@@ -76,9 +76,10 @@ class Archive:
         Raises:
             InputError: as :meth:`read`.
         """
-        pickled = (home / self.meta[0]).is_file()
-        wanted = [name if pickled else f"{name}.bin" for names in self.files.values() for name in names]
-        missing = [name for name in (*wanted, *([] if pickled else [self.meta[1]])) if not (home / name).is_file()]
+        batches = [name for names in self.files.values() for name in names]
+        pickled = not any((home / f"{name}.bin").is_file() for name in batches)
+        wanted = [*batches, self.meta[0]] if pickled else [*(f"{name}.bin" for name in batches), self.meta[1]]
+        missing = [name for name in wanted if not (home / name).is_file()]
         if missing:
             raise InputError(
                 f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; unpack the archive as it "

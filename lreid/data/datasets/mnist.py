@@ -27,6 +27,7 @@ from lreid.errors import InputError
 
 SPLITS = {"train": "train", "test": "t10k"}
 CLASSES = 10
+PIXELS = (28, 28)
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
@@ -41,6 +42,9 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 def _images(home: Path) -> Iterator[Unpacked]:
     for split, name in SPLITS.items():
         images, labels = _idx(home, f"{name}-images-idx3-ubyte", 3), _idx(home, f"{name}-labels-idx1-ubyte", 1)
+        if images.shape[1:] != PIXELS:
+            size = " x ".join(map(str, images.shape[1:]))
+            raise InputError(f"{home}: images of {size} in {name}; MNIST's are 28 x 28: is it of another data set?")
         if len(images) != len(labels):
             raise InputError(f"{home}: {len(images)} images and {len(labels)} labels in {name}; get the files again")
         if len(labels) and labels.max() >= CLASSES:

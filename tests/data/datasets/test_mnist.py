@@ -31,6 +31,11 @@ def test_idx_files_pixel_by_pixel(packed: bool, tmp_path: Path) -> None:
     [
         ("train-images-idx3-ubyte", None, "MNIST: .*mnist lacks train-images-idx3-ubyte; .* holds"),
         ("train-images-idx3-ubyte", b"\0\0\x08\x01\0\0\0\0", "is no idx file of 3 axes of bytes; is it of another"),
+        (
+            "t10k-images-idx3-ubyte",
+            b"\0\0\x08\x03\0\0\0\x01\0\0\0\x02\0\0\0\x03abcdef",
+            "images of 2 x 3 in t10k; MNIST's",
+        ),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x03ab", r"has 2 values, but says \[3\]; get it again"),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x03abc", "20 images and 3 labels in train"),
         (
