@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -108,7 +109,10 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 
 def _state(weights: str) -> dict[str, Tensor]:
     """The tensors of a file or an entry of the zoo; a neck of fast-reid is called as one of lreid."""
-    state = read_state(find(weights.removeprefix(PREFIX))) if weights.startswith(PREFIX) else read_state_dict(weights)
+    in_zoo = weights.startswith(PREFIX)
+    if not (in_zoo or Path(weights).exists()):
+        raise InputError(f"{weights}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME")
+    state = read_state(find(weights.removeprefix(PREFIX))) if in_zoo else read_state_dict(weights)
     return {_name(key): value for key, value in state.items()}
 
 

@@ -173,7 +173,7 @@ def test_bad_names() -> None:
         build_backbone("resnet5")
     with pytest.raises(ArgumentError, match="weights is imagenet, but small has no ImageNet weights"):
         build_backbone("small", "imagenet")
-    with pytest.raises(InputError, match="gone.pth: no such file"):
+    with pytest.raises(InputError, match="gone.pth: no such file; name one, none, imagenet"):
         build_backbone("resnet18", "gone.pth")
 
 
