@@ -71,6 +71,7 @@ class FusedFineTuning(BoTFineTuning):
         self.fusion, self.measured_fusion = fusion, measured_fusion
         self.adapt_norm, self.later_rate = adapt_norm, later_rate
         self.network = ClassifyingEmbedder(model, self.classifier)
+        self.share: float | None = None  # alpha of the last task; none of the first
 
     def begin_task(self, task: Task) -> None:
         """Adds a row of the classifier for each new identity: after the first task the direction of its images."""
@@ -122,12 +123,17 @@ class FusedFineTuning(BoTFineTuning):
         if self.measured_fusion:
             alpha = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
             logger.info("%s: the new network weighs %.3f", task.name, alpha)
+        self.share = alpha
         if alpha != 1:
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
         """Weight of the new network, of the features (n, dim) of all images of a task by both."""
         return lstkc_alpha(new, old)
+
+    def figures(self) -> dict[str, float]:
+        """Share of the new network in the average after the last task."""
+        return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
         """As :meth:`extract` of the network in training, so that methods which compare others begin with others."""

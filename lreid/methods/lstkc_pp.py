@@ -61,6 +61,7 @@ class LSTKCpp(FusedFineTuning):
         # Until the task is closed: the network before it was fused, and what it was fused with.
         self.trained: ClassifyingEmbedder | None = None
         self.old: ClassifyingEmbedder | None = None
+        self.long_share: float | None = None  # beta of the last task; none before the third
 
     def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The rectified distillation of one teacher or two."""
@@ -83,9 +84,13 @@ class LSTKCpp(FusedFineTuning):
         assert self.teacher is not None
         self.old = self.teacher
         if self.long_teacher is not None:
-            best = max(SHARES, key=lambda share: self.self_retrieval(self._averaged(share), task))
-            self.old = self._averaged(best)
+            self.long_share = max(SHARES, key=lambda share: self.self_retrieval(self._averaged(share), task))
+            self.old = self._averaged(self.long_share)
         return self.old
+
+    def figures(self) -> dict[str, float]:
+        """As of the base, and the share of the older one in the average of both teachers."""
+        return super().figures() | ({} if self.long_share is None else {"long_share": self.long_share})
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
         """mAP in [0, 1] of the images of a task searched among themselves."""

@@ -80,6 +80,7 @@ def test_a_measured_alpha_is_that_of_lstkc() -> None:
     name = "backbone.stem.0.weight"
     expected = alpha * new.state_dict()[name] + (1 - alpha) * old.state_dict()[name]
     torch.testing.assert_close(method.model.state_dict()[name], expected)
+    assert method.figures() == {"share": alpha}
 
 
 def test_statistics_are_estimated_anew_after_the_average() -> None:

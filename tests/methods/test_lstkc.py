@@ -105,6 +105,7 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
     name = "model.backbone.stem.0.weight"
     best = int(np.argmax(figures))  # the first of equal ones
     torch.testing.assert_close(old[name], states[best][name])
+    assert method.figures()["long_share"] == SHARES[best]
 
 
 def test_images_without_cameras_are_their_own() -> None:
