@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
+from lreid.losses import class_means
 from lreid.memory import StreamMemory
 from lreid.methods.er import ER
-from lreid.models import Embedder
+from lreid.models import Embedder, bn_neck
 
 
 class GDumb(ER):
@@ -39,7 +42,7 @@ class GDumb(ER):
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
-    unused = ("replay", "replay_weight", "task_free", "reid_head")
+    unused = ("replay", "replay_weight", "task_free")
     divisible = False
 
     def __init__(
@@ -69,10 +72,8 @@ class GDumb(ER):
 
     def finish_task(self, task: Task) -> None:
         """Trains a new network and a new classifier on the memory."""
-        identities = len(self.classifier)
         self.model.load_state_dict(self.start)
-        self.classifier = self.new_classifier().to(self.model.mean.device)
-        self.classifier.grow(identities)
+        self._new_head()
         self.model.train()
         optimizer = SGD(self.parameters(), lr=self.rate, momentum=0.9, weight_decay=self.decay)
         schedule = CosineAnnealingWarmRestarts(optimizer, T_0=1, T_mult=2, eta_min=self.least_rate)
@@ -87,6 +88,18 @@ class GDumb(ER):
                 self.replay_loss(self.read(rows.numpy())).backward()
                 torch.nn.utils.clip_grad_norm_([*self.parameters()], 10.0)
                 optimizer.step()
+
+    def _new_head(self) -> None:
+        """A classifier that has learned nothing; for re-ID its rows begin as directions, of the images in the memory."""
+        identities, device = len(self.classifier), self.model.mean.device
+        self.classifier = self.new_classifier().to(device)
+        self.classifier.grow(identities)
+        if self.reid_head:
+            self.head_neck = bn_neck(self.model.dim).to(device)
+            features = torch.from_numpy(self.model.extract(self.memory.images[np.arange(len(self.memory))]))  # (n, dim)
+            means, rows = class_means(features, self.class_of(torch.from_numpy(self.memory.labels)))
+            with torch.no_grad():
+                self.classifier.weight[rows] = F.normalize(means, dim=1).to(device)
 
     def state_dict(self) -> dict[str, Any]:
         """The weights that every network starts from, besides what ER keeps."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from drawn import drawn_task
 from family import task_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_er import new, segments
 
+from lreid.data.records import Task
 from lreid.errors import ArgumentError
 from lreid.memory import StreamMemory
 from lreid.methods import Method
@@ -36,8 +39,8 @@ def test_the_memory_is_as_balanced_as_the_stream_allows(labels: list[int], budge
     assert [labels[number] for number in numbers] == memory.labels.tolist()
 
 
-def seen(method: Method, task: int) -> None:
-    method.begin_task(task_of(task))
+def seen(method: Method, task: int, of: Callable[[int], Task] = task_of) -> None:
+    method.begin_task(of(task))
     for batch in segments(task):
         terms = method.loss(batch)
         sum(terms.values()).backward()
@@ -65,6 +68,19 @@ def test_it_trains_anew_on_what_is_stored() -> None:
         each.finish_task(task_of(1))
     for one, two in zip(method.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)
+
+
+def test_rows_for_re_identification_begin_as_directions_of_what_is_stored() -> None:
+    method = new("gdumb", exemplars=8, passes=1, rate=1e-12, least_rate=1e-12, decay=0.0, reid_head=True)
+    for task in range(2):
+        seen(method, task, drawn_task)
+        method.finish_task(drawn_task(task))
+    method.model.load_state_dict(method.start)  # the pass has moved its statistics
+    images = method.model.normalise(torch.from_numpy(np.array(method.memory.images)))
+    features, labels = torch.from_numpy(method.model.extract(images)), torch.from_numpy(method.memory.labels)
+    for label in range(8):
+        direction = F.normalize(features[labels == label].mean(0), dim=0)
+        torch.testing.assert_close(method.classifier.weight[label], direction, rtol=1e-4, atol=1e-5)
 
 
 def test_rates_are_a_warm_up_and_a_cosine_with_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
