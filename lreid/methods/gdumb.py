@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -38,7 +37,7 @@ class GDumb(ER):
         batch: images a step.
         rate, least_rate: highest and lowest learning rate.
         decay: weight decay.
-        er: options of :class:`ER`.
+        er: options of :class:`ER`; with ``reid_head`` rows begin as the directions of the stored images.
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
@@ -90,13 +89,13 @@ class GDumb(ER):
                 optimizer.step()
 
     def _new_head(self) -> None:
-        """A classifier that has learned nothing; for re-ID its rows begin as directions, of the images in the memory."""
+        """A classifier that has learned nothing; for re-ID its rows are directions of the images in the memory."""
         identities, device = len(self.classifier), self.model.mean.device
         self.classifier = self.new_classifier().to(device)
         self.classifier.grow(identities)
         if self.reid_head:
             self.head_neck = bn_neck(self.model.dim).to(device)
-            features = torch.from_numpy(self.model.extract(self.memory.images[np.arange(len(self.memory))]))  # (n, dim)
+            features = torch.from_numpy(self.model.extract(self.memory.images))  # (n, dim)
             means, rows = class_means(features, self.class_of(torch.from_numpy(self.memory.labels)))
             with torch.no_grad():
                 self.classifier.weight[rows] = F.normalize(means, dim=1).to(device)
