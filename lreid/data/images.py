@@ -23,6 +23,7 @@ from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
+from lreid.progress import images_done
 
 REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
@@ -203,9 +204,10 @@ def _decoded(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The index and the image of every record, or of those that can be read where ``skip_bad``."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
-    with _threads(workers or os.cpu_count()) as pool:
+    with _threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
             for index, result in enumerate(pool.map(read, records[start : start + DECODED_AHEAD]), start):
+                bar.update()
                 if isinstance(result, np.ndarray):
                     any_read = True
                     yield index, result

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import InputError
 from lreid.models.embedder import Embedder
+from lreid.progress import images_done
 
 FEWEST = 32  # a camera with fewer images has no statistics of its own: they would be those of a person or two
 
@@ -57,9 +58,10 @@ def norm_statistics(
         layer.momentum = None  # the plain average over batches
         layer.train()
     order = np.random.default_rng(seed).permutation(len(images))
-    with torch.no_grad():
+    with torch.no_grad(), images_done(len(order), "adapting") as bar:
         for batch in np.array_split(order, min(math.ceil(len(order) / batch_size), len(order) // 2)):
             model._features([images[i] for i in batch], flip=False)
+            bar.update(len(batch))
     return {name: state.cpu().numpy() for name, state in model.state_dict().items() if _is_statistic(name)}
 
 

@@ -22,6 +22,7 @@ from lreid.models.neck import bn_neck
 from lreid.models.norms import put_norms
 from lreid.models.packages import IMAGENET
 from lreid.models.weights import load_weights
+from lreid.progress import images_done
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -210,11 +211,11 @@ class Embedder(nn.Module):
             raise InputError(f"{images}: a single path; give a list of paths")
         precision, self.precision = self.precision, None
         try:
-            with evaluating(self):
-                rows = [
-                    self._features(images[start : start + batch_size], flip).float().cpu().numpy()
-                    for start in range(0, len(images), batch_size)
-                ]
+            with evaluating(self), images_done(len(images), "extracting") as bar:
+                rows = []
+                for start in range(0, len(images), batch_size):
+                    rows.append(self._features(images[start : start + batch_size], flip).float().cpu().numpy())
+                    bar.update(len(rows[-1]))
         finally:
             self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)

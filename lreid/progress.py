@@ -1,0 +1,20 @@
+"""Bars for work on many images: on terminals alone, and only where it takes more than a moment."""
+
+from __future__ import annotations
+
+import os
+
+from tqdm import tqdm
+
+MOMENT = 2.0  # seconds
+
+
+def images_done(total: int, what: str) -> tqdm:
+    """A bar that is told of images by ``update``, and gone once it is closed; of several processes the first has one.
+
+    Args:
+        total: images.
+        what: is done to them, such as ``reading``.
+    """
+    silent = True if os.environ.get("RANK", "0") != "0" else None  # None: unless it is a terminal
+    return tqdm(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
