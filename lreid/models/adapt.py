@@ -28,7 +28,7 @@ Statistics = dict[str, np.ndarray]  # running mean and variance of every BatchNo
 def norm_statistics(
     model: Embedder, images: Sequence[str] | Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
 ) -> Statistics:
-    """Mean and variance at every BatchNorm layer over images.
+    """Mean and variance at every BatchNorm layer over images; layers of :meth:`Embedder.freeze` keep theirs.
 
     They are averaged over batches, within which every layer already normalises with the batch's own statistics. The
     images are shuffled, as a gallery in order of identities would give batches of a few people, and cut into batches
@@ -54,6 +54,8 @@ def norm_statistics(
     if not layers:
         raise InputError(f"{model.name}: has no BatchNorm layer whose statistics could be adapted")
     for layer in layers:
+        if layer in model.frozen_norms:
+            continue
         layer.reset_running_stats()
         layer.momentum = None  # the plain average over batches
         layer.train()

@@ -61,6 +61,7 @@ class Embedder(nn.Module):
         precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``;
             None is float32, whatever torch's settings for it are. Features are float32 either way, so that losses are.
         teacher_precision: that of its frozen copies.
+        frozen_norms: BatchNorms of the layers that :meth:`freeze` leaves as they are.
     """
 
     dim: int
@@ -102,7 +103,7 @@ class Embedder(nn.Module):
             if pool_by is None:
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
             pool_by(pooling)
-        self._still: list[nn.Module] = []  # frozen BatchNorms
+        self.frozen_norms: list[nn.Module] = []
         self.precision: torch.dtype | Literal["tf32"] | None = None
         self.teacher_precision: torch.dtype | Literal["tf32"] | None = None
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
@@ -157,13 +158,13 @@ class Embedder(nn.Module):
             if id(parameter) in frozen:
                 parameter.requires_grad_(False)
         norms = [each for each in self.backbone.modules() if isinstance(each, _BatchNorm)]
-        self._still = [each for each in norms if id(each.weight) in frozen]
+        self.frozen_norms = [each for each in norms if id(each.weight) in frozen]
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
         """As of every module; what is frozen stays in evaluation mode."""
         super().train(mode)
-        for norm in self._still:
+        for norm in self.frozen_norms:
             norm.eval()
         return self
 

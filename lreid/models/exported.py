@@ -44,7 +44,7 @@ class OnnxEmbedder(Embedder):
 
     def __init__(self, file: str | Path | bytes) -> None:
         nn.Module.__init__(self)  # Embedder would build a backbone
-        self._still = []
+        self.frozen_norms = []
         self.file = "ONNX" if isinstance(file, bytes) else str(file)
         content = file if isinstance(file, bytes) else _read(Path(file))
         self.session = _session(content, self.file)

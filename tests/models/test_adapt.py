@@ -100,6 +100,18 @@ def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only()
     assert not np.allclose(adapted.extract(images), features)
 
 
+def test_frozen_layers_keep_their_statistics() -> None:
+    torch.manual_seed(0)
+    model = Embedder("small", height=16, width=8)
+    model.freeze(1)
+    frozen = {name for name, layer in model.named_modules() if layer in model.frozen_norms}
+    assert 0 < len(frozen) < sum(isinstance(layer, nn.BatchNorm2d) for layer in model.modules())
+    images = np.random.default_rng(0).integers(0, 256, (8, 16, 8, 3), dtype=np.uint8)
+    own = model.state_dict()
+    for name, found in norm_statistics(model, images).items():
+        assert np.array_equal(found, own[name].numpy()) == (name.rpartition(".")[0] in frozen), name
+
+
 def test_a_change_of_light_is_taken_away() -> None:
     """The reason for it all: after a change of contrast and brightness the features are as before."""
     model, images = embedder(), noise_images(8) // 2
