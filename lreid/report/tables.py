@@ -44,7 +44,9 @@ def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
 
 FIGURES = _figures(METRICS)
 MAIN_FIGURES = _figures([each for each in METRICS if each.main])
+IMAGES = Column("images_trained", "images", digits=0)
 COST = (
+    IMAGES,
     Column("exemplars", "exemplars", digits=0),
     Column("train_seconds", "train s", digits=0),
     Column("peak_memory_mib", "peak MiB", digits=0),
@@ -162,10 +164,10 @@ def comparison_table(
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
         each: one line a run instead.
-        cost: more columns: exemplars kept, seconds of training, peak memory in MiB, milliseconds a step; and what is
-            kept between tasks besides the network: networks, of a domain, of an identity, and whether templates of
-            people are among it (1). The times are of the processor where the run has them, which is truer on a busy
-            machine, else of the clock.
+        cost: more columns: images looked at, exemplars kept, seconds of training, peak memory in MiB, milliseconds a
+            step; and what is kept between tasks besides the network: networks, of a domain, of an identity, and
+            whether templates of people are among it (1). The times are of the processor where the run has them, which
+            is truer on a busy machine, else of the clock.
         switches: more columns, of runs with ``EVAL.DRIFT_STEPS``, means over the updates that were watched after
             task switches: how far features of unit length move in an update, of stored and of held-out images, and
             the norm of the gradient of the loss by a feature, of stored and of incoming images.
@@ -173,7 +175,8 @@ def comparison_table(
     Returns:
         One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
         after the last task (of a merged unseen test set where a run has one), the seen mAP averaged over tasks,
-        forgetting and plasticity. The deviation is that of a sample (n - 1) and is left out for a single run.
+        forgetting and plasticity; and images looked at, where runs on the same benchmark did not look at as many. The
+        deviation is that of a sample (n - 1) and is left out for a single run.
 
     Raises:
         ValueError: an unknown format.
@@ -183,7 +186,7 @@ def comparison_table(
     known = {key for run in runs for key in run["summary"]}
     wanted = FIGURES if format == "csv" else MAIN_FIGURES
     figures = tuple(column for column in wanted if column.key in known or not column.key.startswith(OPTIONAL))
-    columns = figures + (COST if cost else ()) + (SWITCHES if switches else ())
+    columns = figures + (COST if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [
@@ -218,6 +221,15 @@ def comparison_table(
         return text_table(heads, escaped, left=left, style="pipe")
     latex = text_table(heads, rows, left=left, style="latex_booktabs")
     return latex.replace("±", r"$\pm$").replace("–", "--")
+
+
+def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
+    """The column of images, where finished runs on the same benchmark have not looked at as many."""
+    counts: dict[str, set[int | None]] = {}
+    for run in runs:
+        if len(run["mAP"]) == len(run["tasks"]):
+            counts.setdefault(run["benchmark"], set()).add(run.get("images_trained"))
+    return (IMAGES,) if any(len(each) > 1 for each in counts.values()) else ()
 
 
 def score_table(results: dict[str, Any]) -> str:
@@ -300,6 +312,7 @@ def _cost(run: Results) -> dict[str, float | None]:
     units = {"networks": 2**20, "domain": 2**20, "identity": 2**10, "templates": 1}
     names = {"networks": "networks_mib", "domain": "domain_mib", "identity": "identity_kib", "templates": "templates"}
     return {
+        "images_trained": run.get("images_trained"),
         "exemplars": run.get("exemplars"),
         "train_seconds": trained,
         "peak_memory_mib": run.get("peak_memory_mib"),

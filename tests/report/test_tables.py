@@ -165,6 +165,17 @@ def test_cost_is_shown_where_it_is_known(results, changes, cells):
     assert "exemplars" not in comparison_table([run])
 
 
+def test_images_are_shown_where_runs_looked_at_other_numbers_of_them(results):
+    one, two, other = (results(rows=4, method=name) | {"images_trained": 19200} for name in ("dwopp", "dwpp", "lwf"))
+    half = results(method="half") | {"images_trained": 9600}  # it goes on
+    elsewhere = results(rows=4, benchmark="other") | {"images_trained": 300}
+    assert "images" not in comparison_table([one, two, other, half, elsewhere])
+    other["images_trained"] = 51200
+    head, _, *lines = comparison_table([one, two, other]).splitlines()
+    assert head.endswith("images") and [line.split()[-1] for line in lines] == ["19200", "19200", "51200"]
+    assert comparison_table([one, two, other], cost=True).count(" images ") == 1
+
+
 def test_what_happened_at_task_switches(results):
     """Means over updates, switches and sets of held-out images; ``since_switch`` does not count."""
     far = [9.0, 9.0]
