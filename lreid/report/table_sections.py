@@ -59,7 +59,7 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
 
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
-    """Exemplars, time and memory."""
+    """Images, exemplars, time and memory."""
     if all(mean is None for spreads in group_figures(groups, COST) for mean, _ in spreads):
         return []
     note = "Times are of the processor where a run has them, else of the clock."
