@@ -9,7 +9,13 @@ from tqdm import tqdm
 MOMENT = 2.0  # seconds
 
 
-def images_done(total: int, what: str) -> tqdm:
+class Bar(tqdm):
+    """Without the thread of others that looks after bars: those here are told of images often enough."""
+
+    monitor_interval = 0
+
+
+def images_done(total: int, what: str) -> Bar:
     """A bar that is told of images by ``update``, and gone once it is closed; of several processes the first has one.
 
     Args:
@@ -17,4 +23,4 @@ def images_done(total: int, what: str) -> tqdm:
         what: is done to them, such as ``reading``.
     """
     silent = True if os.environ.get("RANK", "0") != "0" else None  # None: unless it is a terminal
-    return tqdm(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
+    return Bar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)

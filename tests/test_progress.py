@@ -33,7 +33,6 @@ def worked(monkeypatch: pytest.MonkeyPatch, folder: Path, stream: io.StringIO) -
 
 def test_a_bar_counts_images_and_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(progress, "MOMENT", 0.0)
-    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)  # no thread that outlives the test
     written = worked(monkeypatch, tmp_path, Terminal())
     for what in ("reading", "extracting"):
         assert f"{what}:   0%" in written and "| 0/6 [" in written
@@ -44,5 +43,4 @@ def test_a_bar_counts_images_and_is_gone_afterwards(monkeypatch: pytest.MonkeyPa
 def test_there_is_no_bar(why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(progress, "MOMENT", 60.0 if why == "only a moment" else 0.0)
     monkeypatch.setenv("RANK", "1" if why == "another process has one" else "0")
-    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     assert worked(monkeypatch, tmp_path, io.StringIO() if why == "no terminal" else Terminal()) == ""
