@@ -196,6 +196,8 @@ class Embedder(nn.Module):
     ) -> np.ndarray:
         """Features of images, in evaluation mode and float32; leaves mode and precision as they were.
 
+        On a terminal a bar tells how far it is, where it takes more than two seconds.
+
         Args:
             images: n images: paths, uint8 RGB arrays (H, W, 3) of any size, one array or tensor
                 (n, H, W, 3) of uint8, or a float tensor (n, 3, H, W) that is normalised already.
