@@ -99,9 +99,13 @@ class ER(Method):
         self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
         self.task_classes, self.offered = tuple(task.classes), set()
         if self.reid_head and not (self.shared_classes and task.index):
-            rows = self.class_of(torch.tensor(task.classes))
-            with torch.no_grad():
-                self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
+            self.begin_rows(task)
+
+    @torch.no_grad()
+    def begin_rows(self, task: Task) -> None:
+        """Has the rows of a task begin as the directions of its images."""
+        rows = self.class_of(torch.tensor(task.classes))
+        self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter]:
         """The network and the classifier."""
