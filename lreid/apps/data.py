@@ -90,5 +90,6 @@ def _render(args: argparse.Namespace) -> None:
         count = render(out, args.root / "makehuman", **{option: getattr(args, option) for option in RENDERING})
     except ArgumentError as error:
         raise InputError(f"--{error.argument.replace('_', '-')} {error.fault}") from None
-    names = "" if out.suffix == ".zip" else f"; BENCHMARK.TRAIN \"['csv:{args.name}/index.csv']\""
+    key = "BENCHMARK.TRAIN" if args.train_identities else "BENCHMARK.UNSEEN"
+    names = "" if out.suffix == ".zip" else f"; {key} \"['csv:{args.name}/index.csv']\""
     print(f"{out}: {count} images{names}")

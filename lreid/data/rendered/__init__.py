@@ -90,7 +90,7 @@ def render(
             from those of its parts.
         assets: folder of MakeHuman's assets.
         domains: how many, from 1.
-        train_identities, test_identities: of each domain, from 1.
+        train_identities, test_identities: of each domain, from 0; one of the two may be none.
         images: of each identity, from 2; they come from up to ``SEEN_BY`` cameras in turn.
         cameras: of each domain, from 2.
         height, width: of images, pixels, from 16 to 1024.
@@ -107,10 +107,12 @@ def render(
             is no OpenGL.
     """
     plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed, first_domain)
-    least = {"images": 2, "cameras": 2, "height": 16, "width": 16, "seed": 0, "first_domain": 0}
+    none = dict.fromkeys(("train_identities", "test_identities", "seed", "first_domain"), 0)
+    least = {"images": 2, "cameras": 2, "height": 16, "width": 16} | none
     for name, value in {**plan._asdict(), "workers": workers}.items():
         most = 1024 if name in ("height", "width") else 10**6
         require(least.get(name, 1) <= value <= most, name, value, f"from {least.get(name, 1)} to {most}")
+    require(train_identities + test_identities > 0, "test_identities", 0, "above 0 where train_identities is 0")
     if out.exists():
         raise InputError(f"{out}: is there already; remove it, or take another name")
     Assets(assets)  # tells what is missing before a process is started

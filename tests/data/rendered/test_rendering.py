@@ -162,6 +162,16 @@ def test_a_data_set_that_loads(renderer: Renderer, home: Path, tmp_path: Path) -
     }
 
 
+def test_people_to_train_on_or_to_search_for_alone(renderer: Renderer, home: Path, tmp_path: Path) -> None:
+    render(tmp_path / "all", home, **SMALL)
+    everybody = {name: content for name, content in files(tmp_path / "all").items() if name.endswith(".jpg")}
+    for lacking, left in (("train_identities", 8), ("test_identities", 16)):
+        assert render(tmp_path / lacking, home, **SMALL | {lacking: 0}) == left
+        assert len(csv_dataset.load(tmp_path / lacking / "index.csv")) == 2
+        made = {name: content for name, content in files(tmp_path / lacking).items() if name.endswith(".jpg")}
+        assert len(made) == left and made.items() <= everybody.items()
+
+
 @pytest.mark.slow
 def test_more_of_everything_leaves_what_was_before(renderer: Renderer, home: Path, tmp_path: Path) -> None:
     render(tmp_path / "few", home, **SMALL)
@@ -222,6 +232,8 @@ def test_the_people_that_come_with_lreid_are_those_that_the_renderer_draws(
 def test_bad_input(home: Path, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="images is 1; it must be from 2 to"):
         render(tmp_path / "people", home, images=1)
+    with pytest.raises(ArgumentError, match="test_identities is 0; it must be above 0 where train_identities is 0"):
+        render(tmp_path / "people", home, train_identities=0, test_identities=0)
     with pytest.raises(InputError, match="base.obj: no such file and 181 more; datasets/README.md says where"):
         render(tmp_path / "people", tmp_path / "nothing")
     (tmp_path / "people").mkdir()
