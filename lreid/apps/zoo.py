@@ -233,6 +233,7 @@ def publish(
         mirrors=list(urls[1:]),
         verification=tests.threshold(model, cfg),
         limits=limits,
+        imagenet=from_imagenet(cfg.MODEL.WEIGHTS),
     )
     write_entry(card, content)
     return card
@@ -356,6 +357,18 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
     model = model_of(cfg, pretrained=False)
     load_model_state(model, state, path)
     return model.eval()
+
+
+def from_imagenet(weights: str) -> bool:
+    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or of a model that began with them, as far as it tells."""
+    if weights.startswith(PREFIX):  # an entry of the very name that is published now is still the earlier one
+        return find(weights.removeprefix(PREFIX)).imagenet
+    if Path(weights).is_file():
+        try:
+            return from_imagenet(model_config(weights).MODEL.WEIGHTS)
+        except InputError:  # no model of lreid
+            return False
+    return weights == "imagenet" or weights.startswith("package:")
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:

@@ -33,7 +33,7 @@ VERIFICATION = {
     "galleries": [str],
 }
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-ADDED: dict[str, Any] = {"verification": {}, "limits": ""}  # keys that cards of before lack
+ADDED: dict[str, Any] = {"verification": {}, "limits": "", "imagenet": False}  # keys that cards of before lack
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Card:
             ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
             one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
         limits: what it does not know and must not be used for; empty on cards of before.
+        imagenet: it was trained from ImageNet's weights, or from a model that was, as far as that is known.
     """
 
     file: Path
@@ -103,6 +104,7 @@ class Card:
     mirrors: list[str]
     verification: dict[str, Any] = field(default_factory=dict)
     limits: str = ""
+    imagenet: bool = False
 
     def write(self) -> None:
         """Writes the card to its file."""

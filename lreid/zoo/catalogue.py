@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Template
 from tabulate import tabulate
 
-from lreid.zoo.card import PREFIX, Card, find
+from lreid.zoo.card import Card
 from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
 _TEMPLATE = Template(
@@ -163,7 +163,6 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
 def _facts(card: Card) -> dict[str, str]:
     measured = f"{card.ap} AP, {card.metric}, camera filter {'on' if card.camera_filter else 'off'}"
-    terms = {"terms": IMAGENET_TERMS} if _from_imagenet(card) else {}
     return {
         "use": _use(card.start_only),
         "trained with": f"{card.method} on {card.benchmark}, seed {card.seed}, after task {card.task} of {card.tasks}; "
@@ -175,7 +174,7 @@ def _facts(card: Card) -> dict[str, str]:
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
         **({"same or not": same_text(card)} if card.verification else {}),
         "licence": f"{card.licence}; made with lreid {card.version}",
-        **terms,
+        **({"terms": IMAGENET_TERMS} if card.imagenet else {}),
     }
 
 
@@ -200,16 +199,6 @@ def _use(start_only: bool) -> str:
 def _input(entry: Card | Published) -> str:
     normalised = f"RGB mean {_numbers(entry.mean)}, std {_numbers(entry.std)}"
     return f"{entry.height}x{entry.width} pixels, {normalised}"
-
-
-def _from_imagenet(entry: Card | Published) -> bool:
-    """Whether it was trained from ImageNet's weights, or from an entry that was."""
-    if isinstance(entry, Published):
-        return entry.imagenet
-    weights = str(entry.config.get("MODEL.WEIGHTS", "none"))
-    if weights.startswith(PREFIX):
-        return _from_imagenet(find(weights.removeprefix(PREFIX)))
-    return weights == "imagenet" or weights.startswith("package:")
 
 
 def _numbers(values: Sequence[float]) -> str:

