@@ -57,8 +57,8 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
         )
     for what, names in misfits.items():
-        for name in sorted(names):
-            logger.info("%s: %s is %s", weights, name, what)
+        if names:
+            logger.info("%s: %s: %s", weights, what, ", ".join(sorted(names)))
     fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
     network.load_state_dict(fitting, strict=False)
     if plain:
