@@ -74,7 +74,11 @@ def test_check_of_a_folder_says_what_training_would_choose(run, tmp_path: Path) 
         (["from-tracks", "gone.mp4", "--out", "new"], "gone.mp4: no such video or folder; check the path"),
         (["from-tracks", "gone.mp4", "--out", "new", "--every", "0"], "--every is 0.0; must be above 0"),
         (["render", "people"], "makehuman/3dobjs/base.obj: no such file and 181 more; datasets/README.md says where"),
-        (["render", "people", "--test-identities", "0"], "--test-identities is 0; it must be from 1"),
+        (["render", "people", "--images", "1"], "--images is 1; it must be from 2"),
+        (
+            ["render", "people", "--train-identities", "0", "--test-identities", "0"],
+            "--test-identities is 0; it must be above",
+        ),
         (["check", "viper", "--sheet", "s.html", "--identities", "0"], "--identities is 0; must be 1 or more"),
     ],
 )
