@@ -38,17 +38,15 @@ if (filter) {
 const images = [...document.querySelectorAll("img[src]")];
 for (const each of document.querySelectorAll("img[data-same]"))
   each.setAttribute("src", images[each.dataset.same].getAttribute("src"));
-/* Sections stay open or closed where a page renews itself, and a link to one opens it. */
+/* Sections stay open or closed where a page renews itself, and a link to one opens it. What is kept is how they are when
+   the page goes: the event of a section that toggles comes later than a page which renews itself right then. */
 const sections = [...document.querySelectorAll("section > details")], kept = `open ${location.pathname}`;
-const closed = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
-for (const each of sections) {
-  const name = each.parentElement.id;
-  if (name in closed) each.open = closed[name];
-  each.addEventListener("toggle", () => {
-    closed[name] = each.open;
-    sessionStorage.setItem(kept, JSON.stringify(closed));
-  });
-}
+const before = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
+for (const each of sections) each.open = before[each.parentElement.id] ?? each.open;
+addEventListener("pagehide", () => {
+  const now = Object.fromEntries(sections.map(each => [each.parentElement.id, each.open]));
+  sessionStorage.setItem(kept, JSON.stringify(now));
+});
 /* The page of a run that goes on renews itself as long as there is news. */
 const running = document.querySelector("[data-until]");
 if (running && Date.now() < 1000 * running.dataset.until)
