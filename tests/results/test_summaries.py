@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lreid.results import summary
+from lreid.results import average, curve, summary
 
 
-def results() -> dict[str, Any]:
+def two_domains() -> dict[str, Any]:
     """Two domains learned one after the other, and one that is never trained."""
     return {
         "galleries": [
@@ -28,7 +28,7 @@ def results() -> dict[str, Any]:
 
 
 def test_after_the_last_task() -> None:
-    assert summary(results()) == pytest.approx(
+    assert summary(two_domains()) == pytest.approx(
         {
             "seen_mAP": 60.0,
             "seen_rank1": 80.0,
@@ -45,7 +45,7 @@ def test_after_the_last_task() -> None:
 
 
 def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
-    first = results()
+    first = two_domains()
     for rows in (first["mAP"], first["rank1"], *(each["ap"] for each in first["identity_ap"].values())):
         del rows[1:]
     found = summary(first)
@@ -55,7 +55,7 @@ def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
 
 
 def test_forward_transfer_is_what_every_domain_starts_from() -> None:
-    three = results()
+    three = two_domains()
     three["galleries"][2] |= {"kind": "seen", "first_task": 2}
     for rows in (three["mAP"], three["rank1"], *(each["ap"] for each in three["identity_ap"].values())):
         rows.append(rows[-1])
@@ -63,20 +63,20 @@ def test_forward_transfer_is_what_every_domain_starts_from() -> None:
 
 
 def test_without_unseen_galleries() -> None:
-    seen_only = results()
+    seen_only = two_domains()
     del seen_only["galleries"][2]
     assert summary(seen_only)["unseen_mAP"] is None
 
 
 def test_overall_is_plasticity_plus_forgetting() -> None:
     """Their sum is the mean change of the identities' AP, as in DwoPP's Table 4."""
-    found = summary(results())
+    found = summary(two_domains())
     assert found["plasticity"] + found["forgetting"] == pytest.approx((10 - 30 + 60 + 40) / 4)
 
 
 def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
     """The figure of Table 2 of DwoPP is that of the merged set; the mean is over the sets themselves alone."""
-    both = results()
+    both = two_domains()
     both["galleries"] += [
         {"name": "d", "kind": "unseen", "first_task": None},
         {"name": "merged unseen", "kind": "merged", "first_task": None},
@@ -88,5 +88,13 @@ def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
     assert (found["unseen_mAP"], found["merged_mAP"]) == ((40.0 + 10.0) / 2, 33.0)
     assert (found["unseen_rank1"], found["merged_rank1"]) == ((45.0 + 5.0) / 2, 44.0)
     assert {key: value for key, value in found.items() if not key.startswith(("unseen", "merged"))} == {
-        key: value for key, value in summary(results()).items() if not key.startswith("unseen")
+        key: value for key, value in summary(two_domains()).items() if not key.startswith("unseen")
     }
+
+
+def test_seen_mean_takes_only_trained_domains(results: Any) -> None:
+    run = results(rows=4)
+    assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on
+    assert curve(run, "mAP", "unseen") == [2.0, 12.0, 22.0, 32.0]
+    assert average(run, "rank1", 2, "seen") == 40.5
+    assert average(results(unseen=()), "mAP", 0, "unseen") is None

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from lreid.errors import InputError
-from lreid.results import average, curve
 from lreid.results import read as read_results
 
 
@@ -64,11 +63,3 @@ def test_what_would_break_a_report_is_refused(results, run_folder, changes, mess
 
 def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):
     assert read_results(run_folder(results(teacher_divergence={"1": float("inf")})))
-
-
-def test_seen_mean_takes_only_trained_domains(results):
-    run = results(rows=4)
-    assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on
-    assert curve(run, "mAP", "unseen") == [2.0, 12.0, 22.0, 32.0]
-    assert average(run, "rank1", 2, "seen") == 40.5
-    assert average(results(unseen=()), "mAP", 0, "unseen") is None

@@ -1,0 +1,148 @@
+"""Write ``results.json``, read it, and say what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lreid.errors import InputError
+from lreid.files import misfit, read_json, write_text
+from lreid.results.content import SCHEMA, Results, names_of
+from lreid.results.metrics import METRICS
+
+NUMBER = (int, float)
+FIGURE = (int, float, type(None))
+CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
+ANYTIME = {"anytime_accuracy": [NUMBER]}
+LARGEST = 1e100  # squares and sums of figures must stay finite
+
+# What is read by whoever reads results, in the notation of lreid.files.misfit.
+FORM = {
+    "method": str,
+    "benchmark": str,
+    "seed": int,
+    "ap": str,
+    "tasks": [str],
+    "task_identities?": [int],
+    "galleries": [{"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}],
+    **{metric.name + ("" if metric.name in ("mAP", "rank1") else "?"): [[NUMBER]] for metric in METRICS},
+    "summary": {str: FIGURE},
+    "protocol?": str,
+    "content?": {str: [str]},
+    "config?": {},
+    "unfused?": {str: [[NUMBER]]},
+    "stored?": {str: int},
+    "cross_model?": {str: {str: [[NUMBER]]}},
+    "command?": str,
+    "changed?": {},
+    "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
+    "identity_names?": {str: {str: str}},
+    "seconds?": {str: NUMBER},
+    "images_per_second?": NUMBER,
+    "peak_memory_mib?": NUMBER,
+    "exemplars?": int,
+    "skipped_images?": int,
+    "steps_trained?": int,
+    "images_trained?": int,
+    "loss_history?": [{"task": int, "epoch": int, str: NUMBER}],
+    "drift?": [{"task": int, str: CURVES}],
+    "gradient_norms?": [{"task": int, str: [FIGURE]}],
+    "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
+    "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}},
+    "accuracy_curve?": [{"images": int, "accuracy": {str: {"class": NUMBER, "task": NUMBER}}}],
+    "alignment?": [{str: NUMBER}],
+    "versions?": {str: str},
+}
+
+
+def write(path: Path, results: Results) -> None:
+    """Writes ``results.json``, atomically."""
+    write_text(path, json.dumps(results) + "\n")
+
+
+def read(run: str | Path) -> Results:
+    """Reads the results of a run.
+
+    Args:
+        run: a run folder, or the ``results.json`` in one.
+
+    Raises:
+        InputError: there is no such file, or it is not a results file of this schema that is whole.
+    """
+    path = Path(run) / "results.json" if Path(run).is_dir() else Path(run)
+    try:
+        results = read_json(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; name the folder of a run that finished a task") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error}); go on with --resume to write it anew") from None
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+        raise InputError(f"{path}: not a results file of schema {SCHEMA}")
+    if reason := fault(results):
+        raise InputError(f"{path}: {reason}; not a results file that is whole: go on with --resume to write it anew")
+    return results  # type: ignore[return-value]
+
+
+def fault(results: Any) -> str | None:
+    """What is wrong with the content of a ``results.json``, in words; None where all fits together."""
+    if reason := misfit(results, FORM) or _no_figure(results):
+        return reason
+    tasks, galleries = len(results["tasks"]), results["galleries"]
+    if not tasks:
+        return "tasks has nothing in it"
+    for metric in names_of(results):
+        rows = results[metric]
+        if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
+            return f"{metric} is no matrix of finished tasks and galleries"
+    for gallery in galleries:
+        if gallery["kind"] not in ("seen", "unseen", "merged"):
+            return f"kind of gallery {gallery['name']!r} is {gallery['kind']!r}, not seen, unseen or merged"
+        if ("queries" in gallery) != ("gallery" in gallery):
+            return f"gallery {gallery['name']!r} has one of queries and gallery, not both"
+        first = gallery["first_task"]
+        if (first is None) == (gallery["kind"] == "seen") or not (first is None or 0 <= first < tasks):
+            return f"first_task of gallery {gallery['name']!r} is {first}, of {tasks} tasks"
+    for name, kinds in results.get("accuracy", {}).items():
+        if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
+            return f"accuracy of {name!r} has rows that do not grow with the tasks"
+    for metric, rows in results.get("unfused", {}).items():
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(galleries) for row in rows):
+            return f"unfused {metric} is no matrix of finished tasks and galleries"
+    if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
+        return reason
+    for name, history in results.get("identity_ap", {}).items():
+        rows = history["ap"]
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
+            return f"identity_ap of {name!r} is no matrix of finished tasks and identities"
+    for entry in results.get("loss_history", []):
+        if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
+            return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
+    return None
+
+
+def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | None:
+    names = [gallery["name"] for gallery in results["galleries"]]
+    if sorted(crossed) != sorted(names):
+        return "cross_model is not of the galleries"
+    wanted = list(range(1, len(results["mAP"]) + 1))
+    for gallery, matrices in crossed.items():
+        for metric in names_of(results):  # type: ignore[arg-type]
+            if [len(row) for row in matrices.get(metric, [])] != wanted:
+                return f"cross_model of {gallery!r} has no {metric} whose rows grow with the tasks"
+    return None
+
+
+def _no_figure(results: dict[str, Any]) -> str | None:
+    """A number to be read that is infinite, NaN or too large to reckon with, in words; None where there is none."""
+    read_keys = {name.removesuffix("?") for name in FORM}
+    waiting = [(key, value) for key, value in results.items() if key in read_keys]
+    while waiting:  # a config may be nested more deeply than functions can call themselves
+        key, value = waiting.pop()
+        if isinstance(value, (int, float)) and not abs(value) < LARGEST:
+            return f"{key} has a number that is not finite or beyond {LARGEST:g}"
+        if isinstance(value, (dict, list)):
+            waiting += [(key, each) for each in (value.values() if isinstance(value, dict) else value)]
+    return None

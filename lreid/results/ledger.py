@@ -1,0 +1,177 @@
+"""Begin ``results.json``, go on with it, and put down what a run finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from lreid.errors import InputError
+from lreid.results.content import SCHEMA, Gallery, Results, matrix, names_of
+from lreid.results.metrics import METRICS
+from lreid.results.summaries import summarise_accuracies, summary
+
+
+class Figures(Protocol):
+    """What a run hands over of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """By name, in per cent."""
+
+    @property
+    def identity_ap(self) -> Mapping[int, float]:
+        """Average precision of each identity, in per cent."""
+
+    @property
+    def num_valid(self) -> int:
+        """Queries that have a match."""
+
+    @property
+    def cross_model(self) -> Sequence[Mapping[str, float]]:
+        """``metrics`` in the galleries of the models so far; empty where they were not searched."""
+
+
+def start(
+    *,
+    method: str,
+    benchmark: str,
+    protocol: str,
+    content: dict[str, list[str]],
+    seed: int,
+    config: dict[str, Any],
+    command: str,
+    changed: dict[str, Any],
+    ap: str,
+    tasks: Sequence[str],
+    task_identities: Sequence[int],
+    galleries: Sequence[Gallery],
+    identity_names: Mapping[str, dict[str, str]],
+    skipped: Sequence[str],
+    versions: dict[str, str | None],
+) -> Results:
+    """The content before the first task; arguments as in :class:`Results`."""
+    matrices: Any = {metric.name: [] for metric in METRICS}
+    return {
+        "schema": SCHEMA,
+        "method": method,
+        "benchmark": benchmark,
+        "protocol": protocol,
+        "content": content,
+        "seed": seed,
+        "config": config,
+        "command": command,
+        "changed": changed,
+        "ap": ap,
+        "tasks": list(tasks),
+        "task_identities": list(task_identities),
+        "galleries": list(galleries),
+        **matrices,
+        "cross_model": {},
+        "identity_ap": {},
+        "identity_names": dict(identity_names),
+        "summary": {},
+        "accuracy": {},
+        "accuracy_summary": {},
+        "accuracy_curve": [],
+        "images_seen": 0,
+        "method_figures": {},
+        "alignment": [],
+        "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
+        "peak_memory_mib": 0,
+        "loss_history": [],
+        "drift": [],
+        "gradient_norms": [],
+        "teacher_divergence": {},
+        "unfused": {},
+        "stored": {},
+        "exemplars": 0,
+        "exemplar_bytes": 0,
+        "steps_trained": 0,
+        "images_trained": 0,
+        "skipped": sorted(set(skipped)),
+        "skipped_images": len(set(skipped)),
+        "versions": versions,
+    }
+
+
+def resumed(fresh: Results, saved: Results, path: Path) -> Results:
+    """The content that a run goes on with.
+
+    Args:
+        fresh: what :func:`start` gives today.
+        saved: that of the checkpoint.
+        path: of the checkpoint.
+
+    Raises:
+        InputError: the data are not those that the run was begun with.
+    """
+    if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
+        changed = "images, identities or cameras are others"
+    else:
+        changed = _other_content(fresh, saved)
+    if changed:
+        raise InputError(
+            f"{path}: {changed} than those that the run was begun with; put these back, or choose another --out"
+        )
+    missing: Any = {key: value for key, value in fresh.items() if key not in saved}
+    for metric in METRICS:  # of an earlier version that knew fewer
+        missing.pop(metric.name, None)
+    return saved | missing
+
+
+def _other_content(fresh: Results, saved: Results) -> str:
+    """Which images have been replaced, in words; those of tasks that are over may be gone."""
+    then, now, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
+    for kind, names, first in (
+        ("tasks", fresh["tasks"], done),
+        ("galleries", [gallery["name"] for gallery in fresh["galleries"]], 0),
+    ):
+        for name, one, other in list(zip(names, then[kind], now[kind], strict=False))[first:]:
+            if one != other:
+                return f"images of {name} have another content"
+    return ""
+
+
+def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Figures] = ()) -> None:
+    """Puts down the figures of all galleries after a task, and summarises.
+
+    Args:
+        results: gets a row more in every matrix.
+        figures: of each of its galleries.
+        unfused: of each of them by the network before it was averaged; empty where it was not evaluated.
+    """
+    for name in names_of(results):
+        matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
+        if unfused:
+            results["unfused"].setdefault(name, []).append([round(figure.metrics[name], 4) for figure in unfused])
+    for gallery, figure in zip(results["galleries"], figures, strict=True):
+        gallery["valid_queries"] = figure.num_valid
+        if figure.cross_model:
+            crossed = results["cross_model"].setdefault(gallery["name"], {name: [] for name in names_of(results)})
+            for name, rows in crossed.items():
+                rows.append([round(metrics[name], 4) for metrics in figure.cross_model])
+        history = results["identity_ap"].setdefault(gallery["name"], {"ids": list(figure.identity_ap), "ap": []})
+        history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
+    seconds = results["seconds"]["train"]
+    results["images_per_second"] = round(results["images_trained"] / seconds, 1) if seconds else 0.0
+    results["skipped_images"] = len(results["skipped"])
+    results["summary"] = summary(results)
+
+
+def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Puts down the accuracies of classification after a task, and summarises.
+
+    Args:
+        results: ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what these say by now
+            (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
+        rows: of :meth:`lreid.evaluation.AccuracyEvaluator.evaluate`.
+    """
+    for name, kinds in rows.items():
+        matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})
+        for kind, row in kinds.items():
+            matrices[kind].append([round(value, 4) for value in row])
+    results["accuracy_summary"] = {
+        name: {kind: summarise_accuracies(rows) for kind, rows in matrices.items()}
+        for name, matrices in results["accuracy"].items()
+    }
