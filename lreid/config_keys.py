@@ -166,9 +166,12 @@ KEYS = {
     ),
     "MODEL.NORM": Key(
         "batch",
-        "of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input image",
+        "of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input image; +grey balances "
+        "the white of images",
         choices=tuple(
-            norm + entry for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b") for entry in ("", "+input")
+            norm + entry
+            for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
+            for entry in ("", "+input", "+grey")
         ),
     ),
     "MODEL.SCALE": Key(1.0, "features are multiplied by it; below 1 where those of the start are long", above=0),

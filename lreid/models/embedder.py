@@ -19,7 +19,7 @@ from lreid.models.backbones import build_backbone, normalisation
 from lreid.models.eval_mode import evaluating
 from lreid.models.layers import layers_of
 from lreid.models.neck import bn_neck
-from lreid.models.norms import put_norms
+from lreid.models.norms import balance_white, put_norms
 from lreid.models.packages import IMAGENET
 from lreid.models.weights import load_weights
 from lreid.progress import images_done
@@ -47,7 +47,8 @@ class Embedder(nn.Module):
             1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed). Of a network of tokens that gives vectors
             ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as it was
             made to.
-        norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`.
+        norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`, and whether it balances
+            the white of images, see :func:`lreid.models.norms.balance_white`.
         scale: features are multiplied by it, above 0. Cosines do not notice; losses of distances do, whose margins mean
             little where features are long.
 
@@ -109,6 +110,8 @@ class Embedder(nn.Module):
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
+        if norm.endswith("+grey"):
+            balance_white(self.backbone, mean, std)
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 

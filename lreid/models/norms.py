@@ -1,13 +1,15 @@
-"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, and the input (``MODEL.NORM``).
+"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, the input (``MODEL.NORM``).
 
 Much of what a network loses from one place to the next is the look of the place, its colours, contrast and light. They
 are the mean and the deviation of each channel of an image, which an instance norm takes away, and with it what they
-tell of people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or behind some of the blocks.
+tell of people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or behind some of the blocks. The
+balance of white takes away least: the cast of an image, and nothing of its light and contrast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -18,7 +20,9 @@ from torch.nn import functional
 from lreid.errors import ArgumentError, require
 
 CHOICES = tuple(
-    norm + entry for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b") for entry in ("", "+input")
+    norm + entry
+    for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
+    for entry in ("", "+input", "+grey")
 )
 
 
@@ -74,6 +78,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
       sum, before its ReLU, of the last block of each of the first two stages. It has weight 1 and bias 0.
     * ``+stem``: the stem's alone.
     * ``+input``: each channel of an image is standardised before it enters.
+    * ``+grey``: nothing here; :func:`balance_white` does it, which has to know how images are normalised.
 
     Args:
         network: changed in place. Its attribute ``stages`` holds its residual blocks, stage by stage.
@@ -101,6 +106,22 @@ def put_norms(network: nn.Module, norm: str) -> None:
             _norm_sum(stage[-1])
     if "input" in more:
         network.register_forward_pre_hook(_standardise)
+
+
+def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Has a network balance the white of every image before it enters (``+grey``).
+
+    Red, green and blue are multiplied so that each has the mean of all three, as if the mean of a scene were grey: what
+    a camera's white balance and the colour of the light do to an image goes. A channel without any light stays black.
+
+    Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
+
+    Args:
+        network: of normalised images (B, 3, H, W); changed in place.
+        mean, std: by which they are normalised, of values in [0, 1].
+    """
+    black = [-each / deviation for each, deviation in zip(mean, std, strict=True)]
+    network.register_forward_pre_hook(partial(_balance, black=black, std=list(std)))
 
 
 def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
@@ -137,3 +158,10 @@ def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
 
 def _standardise(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
     return functional.instance_norm(inputs[0])
+
+
+def _balance(_: nn.Module, inputs: tuple[Tensor], *, black: list[float], std: list[float]) -> Tensor:
+    zero, unit = (inputs[0].new_tensor(each).view(1, 3, 1, 1) for each in (black, std))
+    light = inputs[0] - zero  # (B, 3, H, W), values in [0, 1] over std
+    means = unit * light.mean((2, 3), keepdim=True)  # (B, 3, 1, 1)
+    return light * (means.mean(1, keepdim=True) / means.clamp(min=1 / 255)) + zero

@@ -171,6 +171,43 @@ def test_the_stem_and_the_input_against_loops() -> None:
     assert entry.state_dict().keys() == plain.state_dict().keys()
 
 
+def twins(norm: str, **options: list[float]) -> tuple[Embedder, Embedder]:
+    """A plain network, and the same one with a norm that has no tensor of its own; in float64."""
+    plain, other = (Embedder("small", height=32, width=16, norm=each, **options).double() for each in ("batch", norm))
+    other.load_state_dict(plain.state_dict())
+    return plain.eval(), other.eval()
+
+
+def test_the_balance_of_white_against_loops() -> None:
+    plain, grey = twins("batch+grey", mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.25])
+    light = torch.rand(3, 3, 32, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 200
+    light[2, 1] = 0  # a channel without light
+    expected = light.clone()
+    for image in range(3):
+        means = [sum(light[image, channel].flatten().tolist()) / 512 for channel in range(3)]
+        for channel in range(3):
+            expected[image, channel] *= (sum(means) / 3) / max(means[channel], 1)
+    with torch.no_grad():
+        wanted = plain((expected - plain.mean) / plain.std)
+        torch.testing.assert_close(grey((light - grey.mean) / grey.std), wanted)
+        torch.testing.assert_close(copy.deepcopy(grey)((light - grey.mean) / grey.std), wanted)
+
+
+def test_a_cast_is_balanced_and_light_is_not() -> None:
+    plain, grey = twins("batch+grey")
+    light = torch.rand(2, 3, 32, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 150
+    cast = torch.tensor([1.5, 0.9, 0.6], dtype=torch.float64).view(1, 3, 1, 1)
+    cast = cast * light.mean((1, 2, 3), keepdim=True) / (cast * light).mean((1, 2, 3), keepdim=True)  # as bright
+
+    def features(network: Embedder, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            return network((images - network.mean) / network.std)
+
+    torch.testing.assert_close(features(grey, cast * light), features(grey, light))
+    assert not torch.allclose(features(plain, cast * light), features(plain, light))
+    assert not torch.allclose(features(grey, 1.5 * light), features(grey, light))
+
+
 def test_batch_leaves_a_network_as_it_is() -> None:
     torch.manual_seed(0)
     before = build_backbone("small")
@@ -253,14 +290,14 @@ def test_networks_and_names_that_cannot_be() -> None:
         ):
             build_backbone("digits", norm=norm)
     build_backbone("digits", norm="batch+input")
-    with pytest.raises(ArgumentError, match="^norm is 'ibn'; it must be batch, batch.input, .* or ibn_b.input$"):
+    with pytest.raises(ArgumentError, match="^norm is 'ibn'; it must be batch, batch.input, .* or ibn_b.grey$"):
         build_backbone("small", norm="ibn")
     with pytest.raises(InputError, match=r"^MODEL.NORM is ibn_a, but this backbone has no BatchNorm"):
         model_of(load_config([], ["MODEL.BACKBONE", "digits", "MODEL.NORM", "ibn_a"]), pretrained=False)
     assert KEYS["MODEL.NORM"].choices == CHOICES
 
 
-@pytest.mark.parametrize("norm", ["ibn_a+stem", "ibn_b", "batch+input"])
+@pytest.mark.parametrize("norm", ["ibn_a+stem", "ibn_b", "batch+input", "batch+grey"])
 def test_a_checkpoint_keeps_its_norm(norm: str, tmp_path: Path) -> None:
     file = write_checkpoint(tmp_path / "model.pt", MODEL__NORM=norm)
     model, plain = load_model(file), load_model(write_checkpoint(tmp_path / "plain.pt"))
@@ -273,10 +310,10 @@ def test_a_checkpoint_keeps_its_norm(norm: str, tmp_path: Path) -> None:
 
 def test_norms_without_a_tensor_of_their_own_are_in_the_fingerprint() -> None:
     names = []
-    for norm in ("batch", "batch+input"):
+    for norm in ("batch", "batch+input", "batch+grey"):
         torch.manual_seed(0)
         names.append(fingerprint(Embedder("small", norm=norm)))
-    assert names[0] != names[1]
+    assert len(set(names)) == 3
 
 
 @pytest.mark.slow
@@ -295,7 +332,7 @@ def test_methods_learn_with_them(method: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_exported_is_what_extract_computes() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 16, 3), np.uint8)
-    for norm in ("ibn_a+input", "ibn_b"):
+    for norm in ("ibn_a+input", "ibn_b", "batch+grey"):
         model = Embedder("small", height=32, width=16, norm=norm).eval()
         with torch.no_grad():
             program = torch.export.export(ImagesToFeatures(model, raw=True), (torch.from_numpy(images),)).module()
