@@ -149,6 +149,7 @@ KEYS = {
     "BATCH.IDENTITIES": Key(24, "identities a batch", least=1),
     "BATCH.IMAGES": Key(5, "images an identity", least=1),
     "BATCH.OTHER_CAMERAS": Key(False, "an identity's images are one and others by other cameras (LSTKC)"),
+    "BATCH.NEIGHBOURS": Key(1, "with these: identities come in groups of so many that the same cameras saw", least=1),
     "STREAM.SEGMENT": Key(0, "images a step; 0 = batches (a method that needs a stream: P x K images)", least=0),
     "STREAM.CORRELATION": Key(1, "images of an identity in a row", least=1),
     "STREAM.ITERATIONS": Key(1, "steps on every segment", least=1),

@@ -199,28 +199,59 @@ class CameraSampler(IdentitySampler):
     Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. There an identity with one
     image shows it once and moves all that follow in the batch; here it is shown K times.
 
+    Where images come from several places, most pairs of two identities are told apart by the place. With ``neighbours``
+    above 1 identities come in groups of so many of one place, which only what is seen of them tells apart; those left
+    over at a place are dealt at random. A place is a set of cameras: two that saw the same identity belong to one.
+
     Args:
         labels: class label of every image.
         cameras: of every image.
+        neighbours: identities of one place in a row; 1 is at random.
         options: of :class:`IdentitySampler`.
+
+    Raises:
+        ArgumentError: as :class:`IdentitySampler`, or P is no multiple of ``neighbours``.
     """
 
     def __init__(
-        self, labels: Sequence[int] | np.ndarray, *, cameras: Sequence[int] | np.ndarray, **options: Any
+        self,
+        labels: Sequence[int] | np.ndarray,
+        *,
+        cameras: Sequence[int] | np.ndarray,
+        neighbours: int = 1,
+        **options: Any,
     ) -> None:
         super().__init__(labels, **options)
-        self.cameras = np.asarray(cameras)
+        _require_positive(neighbours=neighbours)
+        if self.identities % neighbours:
+            raise ArgumentError(
+                "neighbours", f"is {neighbours}; it must divide the identities of a batch, {self.identities}"
+            )
+        self.cameras, self.neighbours = np.asarray(cameras), neighbours
+        self.places = _connected([self.cameras[rows] for rows in self.images]) if neighbours > 1 else []
         self.batches_a_look = len(self.images) // self.identities
         if self.passes == "images" and not self.steps:
             self.batches_per_epoch = max(len(labels) // self.images_per_batch, 1)
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Each batch (P * K,) in blocks of one identity."""
-        order = rng.permutation(len(self.images))
+        order = self._order(rng)
         return [
             np.concatenate([self._across_cameras(self.images[identity], rng) for identity in each])
             for each in np.resize(order, (self.batches_a_look, self.identities))
         ]
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        """All identities at random, in groups of neighbours."""
+        if self.neighbours == 1:
+            return rng.permutation(len(self.images))
+        shuffled = [rng.permutation(place) for place in self.places]
+        whole = [len(place) // self.neighbours * self.neighbours for place in self.places]
+        left = rng.permutation(np.concatenate([row[end:] for row, end in zip(shuffled, whole, strict=True)]))
+        dealt = np.concatenate([*(row[:end] for row, end in zip(shuffled, whole, strict=True)), left])
+        last = len(dealt) % self.neighbours
+        groups = dealt[: len(dealt) - last].reshape(-1, self.neighbours)
+        return np.concatenate([rng.permutation(groups).ravel(), dealt[len(dealt) - last :]])
 
     def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One of an identity's images and K - 1 by other cameras, (K,)."""
@@ -314,6 +345,21 @@ def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     order = np.argsort(labels, kind="stable")  # (n,)
     starts = np.unique(np.asarray(labels)[order], return_index=True)[1]
     return np.split(order, starts)[1:]  # the first part is in front of all
+
+
+def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Identities by place, of the cameras of the images of each: cameras that saw the same identity are of one place."""
+    places: list[tuple[set[int], list[int]]] = []  # cameras and identities
+    for identity, own in enumerate(cameras):
+        seen, members = set(own.tolist()), [identity]
+        apart = []
+        for place in places:
+            if place[0] & seen:
+                seen, members = seen | place[0], place[1] + members
+            else:
+                apart.append(place)
+        places = [*apart, (seen, members)]
+    return [np.sort(members) for _, members in places]
 
 
 def _shuffled_runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> np.ndarray:

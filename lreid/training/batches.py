@@ -36,7 +36,7 @@ class Batching:
         skip_bad: leave out images that cannot be read.
         episode: ``identities``, ``num_support`` and ``num_query`` of :class:`~lreid.data.samplers.EpisodeSampler`.
         batch: ``identities`` and ``images`` of :class:`~lreid.data.samplers.IdentitySampler`.
-        other_cameras: draw these batches by :class:`~lreid.data.samplers.CameraSampler`.
+        other_cameras, neighbours: draw these batches by :class:`~lreid.data.samplers.CameraSampler`.
         segment: images a step of a stream; 0 for batches (a method that needs a stream: as many as a batch has).
         correlation: of :class:`~lreid.data.samplers.StreamSampler`.
         passes, steps: what an epoch is, see :class:`~lreid.data.samplers.IdentitySampler` and
@@ -55,6 +55,7 @@ class Batching:
     episode: dict[str, Any] = field(default_factory=dict)
     batch: dict[str, Any] = field(default_factory=dict)
     other_cameras: bool = False
+    neighbours: int = 1
     segment: int = 0
     correlation: int = 1
     first_epochs: int = 0
@@ -94,7 +95,13 @@ class Batching:
         if method.batches == "episodes":
             sampler = EpisodeSampler(labels, **self.episode, **common)
         elif self.other_cameras:
-            sampler = CameraSampler(labels, cameras=[record.camid for record in records], **self.batch, **common)
+            cameras = [record.camid for record in records]
+            sampler = CameraSampler(labels, cameras=cameras, neighbours=self.neighbours, **self.batch, **common)
+        elif self.neighbours > 1:
+            raise ArgumentError(
+                "neighbours",
+                f"is {self.neighbours}, but batches are made without a look at cameras; set BATCH.OTHER_CAMERAS True",
+            )
         else:
             sampler = IdentitySampler(labels, **self.batch, **common)
         images = sampler.images_per_batch

@@ -246,6 +246,7 @@ def batching_of(cfg: CfgNode, device: torch.device) -> Batching:
         },
         batch={"identities": cfg.BATCH.IDENTITIES, "images": cfg.BATCH.IMAGES},
         other_cameras=cfg.BATCH.OTHER_CAMERAS,
+        neighbours=cfg.BATCH.NEIGHBOURS,
         segment=cfg.STREAM.SEGMENT,
         correlation=cfg.STREAM.CORRELATION,
         first_epochs=cfg.TRAIN.FIRST_EPOCHS,

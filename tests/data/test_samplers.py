@@ -262,6 +262,43 @@ def test_images_of_other_cameras(images: list[list[int]], identities: int, each:
     assert len(seen) == len(set(seen))  # every identity once
 
 
+@given(
+    places=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    neighbours=st.integers(2, 4),
+    groups=st.integers(1, 2),
+    epoch=st.integers(0, 10**6),
+)
+def test_identities_come_in_groups_of_one_place(places: list[int], neighbours: int, groups: int, epoch: int) -> None:
+    place_of = np.random.default_rng(0).permutation(np.repeat(np.arange(len(places)), places))  # of each identity
+    identities = neighbours * groups
+    if len(place_of) < identities:
+        return
+    labels = np.repeat(np.arange(len(place_of)), 2)
+    # Cameras 3p, 3p + 1 and 3p + 2 are of place p; the first identity of a place is seen by all that others are.
+    shot = np.stack([place_of * 3, place_of * 3 + 1 + np.arange(len(place_of)) % 2], axis=1).ravel()
+    sampler = CameraSampler(labels, cameras=shot, neighbours=neighbours, identities=identities, images=2, seed=(0, 0))
+    drawn = sampler.epoch(epoch)
+    chosen = labels[np.concatenate(drawn)[::2]]  # one image of each block
+    assert len(set(chosen)) == len(chosen) == len(place_of) // identities * identities
+    rows = place_of[chosen].reshape(-1, neighbours)
+    mixed = (rows != rows[:, :1]).any(1).sum()
+    assert mixed <= sum(count % neighbours for count in places) // neighbours  # of those left over at their places
+    for block in np.concatenate(drawn).reshape(-1, 2):
+        assert labels[block[0]] == labels[block[1]] and shot[block[0]] != shot[block[1]]
+
+
+def test_cameras_that_saw_one_identity_are_of_one_place() -> None:
+    sampler = CameraSampler(
+        [0, 0, 1, 2, 3, 3, 4], cameras=[0, 1, 2, 3, 2, 1, 9], neighbours=2, identities=2, images=1, seed=0
+    )
+    assert sorted(place.tolist() for place in sampler.places) == [[0, 1, 3], [2], [4]]
+
+
+def test_groups_that_do_not_fill_a_batch_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="^neighbours is 2; it must divide the identities of a batch, 3$"):
+        CameraSampler([0, 1, 2], cameras=[0] * 3, neighbours=2, identities=3, images=1)
+
+
 def test_the_first_image_is_any_of_an_identity() -> None:
     sampler = CameraSampler([0] * 4 + [1] * 2, cameras=[0, 0, 1, 1, 0, 1], identities=1, images=2, seed=(0, 0))
     firsts = [batch[0] for epoch in range(400) for batch in sampler.epoch(epoch)]

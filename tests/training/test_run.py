@@ -21,6 +21,7 @@ import lreid
 from lreid.build import benchmark_of, method_of
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.data.samplers import CameraSampler
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Observer
@@ -333,6 +334,10 @@ def test_what_was_watched_within_a_task_is_kept(tmp_path: Path) -> None:
         ({"BENCHMARK__TASKS_PER_DATASET": 99}, "BENCHMARK.TASKS_PER_DATASET is 99; must be from 1 to "),
         ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets of the name"),
         ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be from 0 to "),
+        (
+            {"METHOD__NAME": "bot_ft", "BATCH__NEIGHBOURS": 2},
+            "BATCH.NEIGHBOURS is 2, but batches are made without a look at cameras; set BATCH.OTHER_CAMERAS True",
+        ),
         ({"MODEL__BACKBONE": "smal"}, "MODEL.BACKBONE is 'smal'; the nearest known one is small"),
         ({"MODEL__WEIGHTS": "imagenet"}, "MODEL.WEIGHTS is imagenet, but small has no ImageNet weights"),
     ],
@@ -352,3 +357,11 @@ def test_batches_hold_images_of_other_cameras_where_they_are_asked_for() -> None
         seen = [camera[path] for index in range(len(batches)) for path in batches[index].paths]
         blocks = [seen[first : first + 6] for first in range(0, len(seen), 6)]  # of four images by other cameras
         assert asked == all(block[0] not in block[1:] for block in blocks)
+
+
+def test_batches_of_neighbours_look_at_cameras() -> None:
+    cfg = config(METHOD__NAME="bot_ft", BATCH__NEIGHBOURS=2, BATCH__IDENTITIES=4, BATCH__OTHER_CAMERAS=True)
+    method = method_of(cfg, torch.device("cpu"), pretrained=False)
+    task = benchmark_of(cfg).tasks[0]
+    sampler = batching_of(cfg, torch.device("cpu")).sampler(method, task, task.records)
+    assert isinstance(sampler, CameraSampler) and sampler.neighbours == 2
