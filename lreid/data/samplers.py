@@ -348,7 +348,7 @@ def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Identities by place, of the cameras of the images of each: cameras that saw the same identity are of one place."""
+    """Identities by place, of the cameras of the images of each; two that saw one identity are of one place."""
     places: list[tuple[set[int], list[int]]] = []  # cameras and identities
     for identity, own in enumerate(cameras):
         seen, members = set(own.tolist()), [identity]
