@@ -19,7 +19,7 @@ from lreid.models.backbones import build_backbone, normalisation
 from lreid.models.eval_mode import evaluating
 from lreid.models.layers import layers_of
 from lreid.models.neck import bn_neck
-from lreid.models.norms import balance_white, put_norms
+from lreid.models.norms import balance_white, input_norm, put_norms
 from lreid.models.packages import IMAGENET
 from lreid.models.weights import load_weights
 from lreid.progress import images_done
@@ -110,7 +110,7 @@ class Embedder(nn.Module):
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
-        if norm.endswith("+grey"):
+        if input_norm(norm) == "grey":
             balance_white(self.backbone, mean, std)
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)

@@ -108,6 +108,11 @@ def put_norms(network: nn.Module, norm: str) -> None:
         network.register_forward_pre_hook(_standardise)
 
 
+def input_norm(norm: str) -> str:
+    """What a norm does to images before they enter: ``input``, ``grey`` or, for nothing, an empty text."""
+    return next((part for part in norm.split("+") if part in ("input", "grey")), "")
+
+
 def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
     """Has a network balance the white of every image before it enters (``+grey``).
 

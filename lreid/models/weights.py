@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError
 from lreid.models import packages
-from lreid.models.norms import put_norms
+from lreid.models.norms import input_norm, put_norms
 from lreid.zoo import PREFIX, find, read_state, read_state_dict
 
 logger = logging.getLogger("lreid")
@@ -21,6 +21,8 @@ FOREIGN = {"base.": "", "image_encoder.": "visual."}  # what TransReID and CLIP-
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     """Starts a backbone from trained weights; every tensor that is left out or missing is logged.
+
+    So is an entry of the zoo that is given images in another way, since no tensor tells of it.
 
     Weights of the network with plain BatchNorm are loaded before the norms are put in, those of a network with such
     norms after it.
@@ -35,6 +37,10 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
         InputError: they cannot be had or do not fit.
     """
     state = _backbone_state(weights, network)
+    if weights.startswith(PREFIX):
+        theirs = find(weights.removeprefix(PREFIX)).norm
+        if input_norm(theirs) != input_norm(norm):
+            logger.warning("%s: learned with MODEL.NORM %s, and goes on with %s", weights, theirs, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)

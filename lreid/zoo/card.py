@@ -106,6 +106,11 @@ class Card:
     limits: str = ""
     imagenet: bool = False
 
+    @property
+    def norm(self) -> str:
+        """``MODEL.NORM`` of the network."""
+        return str(self.config.get("MODEL.NORM", "batch"))
+
     def write(self) -> None:
         """Writes the card to its file."""
         keys = asdict(self)

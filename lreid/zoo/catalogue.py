@@ -169,7 +169,7 @@ def _facts(card: Card) -> dict[str, str]:
         f"{card.images_trained:,} images seen",
         "trained on": card.trained_on,
         **({"limits": card.limits} if card.limits else {}),
-        "network": f"{card.backbone}{' with neck' if card.neck else ''}, {_input(card)}; "
+        "network": f"{_network(card)}{' with neck' if card.neck else ''}, {_input(card)}; "
         f"features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
         **({"same or not": same_text(card)} if card.verification else {}),
@@ -188,7 +188,7 @@ def same_text(card: Card) -> str:
     )
 
 
-def _network(entry: Published) -> str:
+def _network(entry: Card | Published) -> str:
     return entry.backbone if entry.norm == "batch" else f"{entry.backbone}, {entry.norm}"
 
 

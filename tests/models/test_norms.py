@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from checkpoints import write_checkpoint
+from entries import write_entry
 from tiny import tiny_config
 from torch import Tensor, nn
 
@@ -314,6 +316,19 @@ def test_norms_without_a_tensor_of_their_own_are_in_the_fingerprint() -> None:
         torch.manual_seed(0)
         names.append(fingerprint(Embedder("small", norm=norm)))
     assert len(set(names)) == 3
+
+
+def test_a_start_that_was_given_other_images_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    card = write_entry(tmp_path, "grey")
+    dataclasses.replace(card, config=card.config | {"MODEL.NORM": "batch+grey"}).write()
+    for norm, told in (("batch+grey", False), ("batch+stem+grey", False), ("batch", True), ("batch+input", True)):
+        caplog.clear()
+        with caplog.at_level("WARNING", "lreid"):
+            build_backbone("small", "zoo:grey", norm)
+        assert (f"zoo:grey: learned with MODEL.NORM batch+grey, and goes on with {norm}" in caplog.messages) == told
 
 
 @pytest.mark.slow
