@@ -40,7 +40,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     if weights.startswith(PREFIX):
         theirs = find(weights.removeprefix(PREFIX)).norm
         if input_norm(theirs) != input_norm(norm):
-            logger.warning("%s: learned with MODEL.NORM %s, and goes on with %s", weights, theirs, norm)
+            logger.warning("%s: learned with norm %s, and goes on with %s", weights, theirs, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)
