@@ -245,13 +245,14 @@ class CameraSampler(IdentitySampler):
         """All identities at random, in groups of neighbours."""
         if self.neighbours == 1:
             return rng.permutation(len(self.images))
-        shuffled = [rng.permutation(place) for place in self.places]
-        whole = [len(place) // self.neighbours * self.neighbours for place in self.places]
-        left = rng.permutation(np.concatenate([row[end:] for row, end in zip(shuffled, whole, strict=True)]))
-        dealt = np.concatenate([*(row[:end] for row, end in zip(shuffled, whole, strict=True)), left])
-        last = len(dealt) % self.neighbours
-        groups = dealt[: len(dealt) - last].reshape(-1, self.neighbours)
-        return np.concatenate([rng.permutation(groups).ravel(), dealt[len(dealt) - last :]])
+        whole, left = [], []
+        for place in self.places:
+            shuffled, end = rng.permutation(place), len(place) - len(place) % self.neighbours
+            whole.append(shuffled[:end])
+            left.append(shuffled[end:])
+        dealt = np.concatenate([*whole, rng.permutation(np.concatenate(left))])
+        end = len(dealt) - len(dealt) % self.neighbours
+        return np.concatenate([rng.permutation(dealt[:end].reshape(-1, self.neighbours)).ravel(), dealt[end:]])
 
     def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One of an identity's images and K - 1 by other cameras, (K,)."""

@@ -1,4 +1,4 @@
-"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, the input (``MODEL.NORM``).
+"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, and the input (``MODEL.NORM``).
 
 Much of what a network loses from one place to the next is the look of the place, its colours, contrast and light. They
 are the mean and the deviation of each channel of an image, which an instance norm takes away, and with it what they

@@ -274,7 +274,7 @@ def test_identities_come_in_groups_of_one_place(places: list[int], neighbours: i
     if len(place_of) < identities:
         return
     labels = np.repeat(np.arange(len(place_of)), 2)
-    # Cameras 3p, 3p + 1 and 3p + 2 are of place p; the first identity of a place is seen by all that others are.
+    # Cameras 3p, 3p + 1 and 3p + 2 are of place p; all of its identities are seen by the first, and by one of the two.
     shot = np.stack([place_of * 3, place_of * 3 + 1 + np.arange(len(place_of)) % 2], axis=1).ravel()
     sampler = CameraSampler(labels, cameras=shot, neighbours=neighbours, identities=identities, images=2, seed=(0, 0))
     drawn = sampler.epoch(epoch)
