@@ -25,7 +25,7 @@ OUTSIDE = {
     "MODEL_ZOO.md": "MODEL_ZOO.md",
     "datasets/README.md": "dataset-folders.md",
 }  # file in the repository: page of the site
-LINK = re.compile(r"(?P<text>!?\[[^\]\n]*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
+LINK = re.compile(r"(?P<text>!?\[(?:[^\]\n]|\n(?!\n))*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>(?:~?(?:\w+\.)*(?=\w+<))?([^<&]+?)(?: &lt;[^<]*)?</code>")
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
 COMMANDS = ("python ", "lreid ", "pip ", "git ", "make ", "torchrun ", ".venv/", "mkdocs ", "LREID_", "CUDA_", "PIP_")

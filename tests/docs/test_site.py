@@ -27,7 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
     sources = {page.stem for page in (REPOSITORY / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
     made = {page.stem for page in site.glob("*.html")}
