@@ -36,6 +36,7 @@ from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.tables import cross_model_table, index_table, number, score_table
+from lreid.retrieval import CameraNorm
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.zoo import PREFIX
 
@@ -106,7 +107,7 @@ def score_checkpoints(
     overrides: Sequence[str] = (),
     folders: tuple[Path, Path] | None = None,
     csv: Path | None = None,
-    adapt_norm: Literal["gallery", "camera"] | None = None,
+    adapt_norm: Literal["gallery", "camera", "features"] | None = None,
     rerank: bool = False,
     expand: bool = False,
     cross_model: bool = False,
@@ -125,7 +126,8 @@ def score_checkpoints(
         overrides: ``KEY VALUE`` pairs on top of either config.
         folders: queries and gallery, see :func:`lreid.data.listing.folders_test`.
         csv: file with the splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
-        adapt_norm: more rows, with BatchNorm statistics of the gallery or of each of its cameras.
+        adapt_norm: more rows, with BatchNorm statistics of the gallery or of each of its cameras, or with features
+            standardised by camera.
         rerank: more rows, with k-reciprocal re-ranking.
         expand: more rows, with expanded queries.
         cross_model: the mAP of every model's queries in every model's gallery as well.
@@ -160,8 +162,12 @@ def score_checkpoints(
     own = [folders_test(*folders)] if folders else csv_tests(csv) if csv else None
     tests = tuple(each.test for each in own) if own else benchmark_of(cfg).tests
     suite = _Suite(cfg, tests, own)
-    if adapt_norm == "camera" and (lacking := [test.name for test in tests if not suite.has_cameras(test)]):
-        raise InputError(f"--adapt-norm camera: the cameras of {lacking[0]} are not known; use --adapt-norm gallery")
+    if adapt_norm in ("camera", "features") and (
+        lacking := [test.name for test in tests if not suite.has_cameras(test)]
+    ):
+        raise InputError(
+            f"--adapt-norm {adapt_norm}: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
+        )
     if transfer is not None and not (cross_model and 0 <= transfer <= 1):
         raise InputError("--transfer: maps galleries for --cross-model, by a share in [0, 1]; give both")
     maps = _transfers(checkpoints, cfg, suite) if transfer is not None else []  # of each checkpoint but the first
@@ -326,7 +332,11 @@ def _variants(
         rows.append(row("expanded queries", False, (expanded, gallery), metric="cosine"))
     if rerank:
         rows.append(row("re-ranked", True, features, rerank=KReciprocal(), open_set=False))
-    if adapt_norm:
+    if adapt_norm == "features":
+        of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate([each.camids for each in images]))
+        standard = [of_cameras(part, each.camids) for part, each in zip(features, images, strict=True)]
+        rows.append(row("adapt-norm features", True, (standard[0], standard[1]), metric="cosine"))
+    elif adapt_norm:
         cameras = [each.camids if adapt_norm == "camera" else None for each in images]
         extraction = suite.evaluator(model).extraction
         norm = AdaptedNorm.estimate(model, images[1], cameras[1], batch_size=extraction["batch_size"])

@@ -3,6 +3,7 @@
 Needs numpy and torch; faiss for indexes only.
 """
 
+from lreid.retrieval.camera_norm import CameraNorm
 from lreid.retrieval.index import FaissIndex, IndexCost, cost_of
 from lreid.retrieval.open_set import OpenSetRate, open_set_rates
 from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
@@ -11,6 +12,7 @@ from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.retrieval.self_search import self_retrieval
 
 __all__ = [
+    "CameraNorm",
     "Evaluation",
     "FaissIndex",
     "IndexCost",

@@ -19,7 +19,7 @@ from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report.page import links_in
-from lreid.retrieval import evaluate
+from lreid.retrieval import CameraNorm, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 
 
@@ -93,6 +93,17 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
     )
 
 
+def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
+    results = score_checkpoints([run], tmp_path, adapt_norm="features", overrides=["EVAL.METRIC", "euclidean"])
+    model, _, images = features(run, 2)
+    parts = [model.extract(each) for each in images]
+    norm = CameraNorm.estimate(np.concatenate(parts), np.concatenate([each.camids for each in images]))
+    standard = [norm(part, each.camids) for part, each in zip(parts, images, strict=True)]
+    found = row(results, "task-02", "adapt-norm features")
+    assert found["mAP"] == pytest.approx(100 * evaluate(*standard, *labels(images)).mAP)  # by cosine in any case
+    assert found["transductive"] and found["mAP"] != row(results, "task-02", "plain")["mAP"]
+
+
 def test_cross_model_matrix(run: Path, everything: dict) -> None:
     (one, _, images), (two, _, _) = features(run, 1), features(run, 2)
     (matrix,) = everything["cross_model"]
@@ -156,8 +167,9 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     page = (tmp_path / "ranked.html").read_text()
     assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
-    with pytest.raises(InputError, match="--adapt-norm camera: the cameras of g are not known"):
-        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm="camera")
+    for kind in ("camera", "features"):
+        with pytest.raises(InputError, match=f"--adapt-norm {kind}: the cameras of g are not known"):
+            score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm=kind)
 
 
 def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     build.add_argument(
         "--adapt-norm",
-        choices=("gallery", "camera"),
-        help="normalise with statistics of these images, as a whole or by camera",
+        choices=("gallery", "camera", "features"),
+        help="normalise with BatchNorm statistics of these images, as a whole or by camera, or features by camera",
     )
     add = command("add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):

@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expand", action="store_true", help="also with query expansion")
     parser.add_argument(
         "--adapt-norm",
-        choices=("gallery", "camera"),
-        help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera",
+        choices=("gallery", "camera", "features"),
+        help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera; features: also "
+        "with features standardised by camera",
     )
     parser.add_argument(
         "--cross-model", action="store_true", help="also every model's queries in every model's gallery"

@@ -37,6 +37,7 @@ from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
+from lreid.retrieval import CameraNorm
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.places
@@ -49,7 +50,7 @@ def build(
     *,
     kind: str = "flat",
     shards: int = 1,
-    adapt_norm: Literal["gallery", "camera"] | None = None,
+    adapt_norm: Literal["gallery", "camera", "features"] | None = None,
     skip_bad: bool = False,
     device: str = "auto",
 ) -> NamedGallery:
@@ -61,7 +62,8 @@ def build(
         images: of :func:`list_images`.
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
         shards: parts of a file that are searched side by side.
-        adapt_norm: normalise with BatchNorm statistics of these images, as a whole or by camera. They are kept.
+        adapt_norm: normalise with BatchNorm statistics of these images, as a whole or by camera, or standardise their
+            features by camera. The statistics are kept.
         skip_bad: leave out images that cannot be read.
         device: of :func:`lreid.devices.pick_device`.
 
@@ -73,18 +75,21 @@ def build(
         raise InputError(f"{where}: is there already; add images to it, or choose another name")
     if isinstance(place, FilePlace):
         require_writable(place.path)
-    if adapt_norm == "camera" and all(image.camera is None for image in images):
-        raise InputError("--adapt-norm camera: the cameras are not known; use --adapt-norm gallery")
+    if adapt_norm in ("camera", "features") and all(image.camera is None for image in images):
+        raise InputError(f"--adapt-norm {adapt_norm}: the cameras are not known; use --adapt-norm gallery")
     model = load_model(checkpoint).to(pick_device(device))
     identities = number_names(numbered(image.identity for image in images), {})
     cameras = number_names(numbered(image.camera for image in images), {})
     loaded = require_some(read_images(images, identities, cameras, model, skip_bad=skip_bad))
-    norm = None
-    if adapt_norm:
+    flip, norm = flips(checkpoint), None
+    if adapt_norm in ("gallery", "camera"):
         norm = AdaptedNorm.estimate(model, loaded, loaded.camids if adapt_norm == "camera" else None)
-    flip = flips(checkpoint)
+    features = extract(model, loaded, flip, norm)
+    if adapt_norm == "features":
+        norm = CameraNorm.estimate(features, loaded.camids)
+        features = norm(features, loaded.camids)
     gallery = Gallery.build(
-        extract(model, loaded, flip, norm),
+        features,
         paths_of(loaded),
         loaded.pids,
         loaded.camids,
@@ -318,7 +323,8 @@ def query(
     if own_model:
         features = named.extract(model, loaded)
     else:  # how the gallery's features are made is up to its own model
-        features = extract(model, loaded, flips(checkpoint or named.checkpoint))
+        same = named.norm if isinstance(named.norm, CameraNorm) else None  # a matter of the features that are there
+        features = extract(model, loaded, flips(checkpoint or named.checkpoint), same)
     matches = gallery.search(
         features,
         top,
@@ -348,6 +354,8 @@ def describe(where: Where) -> dict[str, Any]:
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     norm = named.norm and ("by camera" if named.norm.cameras else "of the gallery")
+    if isinstance(named.norm, CameraNorm):
+        norm = "of features, by camera"
     place = place_of(where)
     size = place.bytes()
     caveat = too_few(about.calibrated_on, about.false_accept_rate)

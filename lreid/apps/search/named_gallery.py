@@ -18,6 +18,9 @@ from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
+from lreid.retrieval import CameraNorm
+
+Norm = AdaptedNorm | CameraNorm
 
 
 @dataclass
@@ -29,14 +32,14 @@ class NamedGallery:
         where: it is, see :func:`lreid.gallery.places.place_of`; messages begin with it.
         checkpoint: of the model that the gallery was built with.
         flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
-        norm: BatchNorm statistics that its images were extracted with, and queries must be too; or None.
+        norm: how its images were normalised by what they are, and queries must be too; or None.
     """
 
     gallery: Gallery
     where: str
     checkpoint: Path
     flip: bool
-    norm: AdaptedNorm | None
+    norm: Norm | None
 
     @property
     def identities(self) -> dict[int, str]:
@@ -84,13 +87,13 @@ class NamedGallery:
         try:
             if any(array.dtype.kind != "f" for array in statistics.values()):
                 raise ValueError("not numbers")
-            norm = AdaptedNorm.from_arrays(statistics)
+            norm = CameraNorm.from_arrays(statistics, gallery.width) or AdaptedNorm.from_arrays(statistics)
         except (KeyError, ValueError):
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
 
     @staticmethod
-    def extras(checkpoint: Path, flip: bool, norm: AdaptedNorm | None) -> dict[str, np.ndarray]:
+    def extras(checkpoint: Path, flip: bool, norm: Norm | None) -> dict[str, np.ndarray]:
         """What travels with a gallery for :meth:`load`."""
         kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return kept | (norm.to_arrays() if norm else {})
@@ -126,9 +129,12 @@ class NamedGallery:
         return extract(model, images, self.flip, self.norm)
 
 
-def extract(model: Embedder, images: Images, flip: bool, norm: AdaptedNorm | None = None) -> np.ndarray:
+def extract(model: Embedder, images: Images, flip: bool, norm: Norm | None = None) -> np.ndarray:
     """Features (n, D), with the statistics of each image's camera where there are adapted ones."""
-    return norm.extract(model, images, images.camids, flip=flip) if norm else model.extract(images, flip=flip)
+    if isinstance(norm, AdaptedNorm):
+        return norm.extract(model, images, images.camids, flip=flip)
+    features = model.extract(images, flip=flip)
+    return norm(features, images.camids) if norm else features
 
 
 def flips(checkpoint: Path) -> bool:

@@ -23,6 +23,7 @@ from lreid.loading import load_model
 from lreid.models import Embedder, FeatureTransfer
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
+from lreid.retrieval import CameraNorm
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more
@@ -105,7 +106,11 @@ class _Reindexing:
             raise InputError(f"{old.where}: holds no images; add some")
         if old.norm:
             loaded = require_some(self._read(labels))
-            norm = AdaptedNorm.estimate(self.model, loaded, loaded.camids if old.norm.cameras else None)
+            norm = (
+                CameraNorm.estimate(extract(self.model, loaded, flip), loaded.camids)
+                if isinstance(old.norm, CameraNorm)
+                else AdaptedNorm.estimate(self.model, loaded, loaded.camids if old.norm.cameras else None)
+            )
         step = self._step(labels)
         batches = (self._read(labels[start : start + step]) for start in range(0, len(labels), step))
         first = next((batch for batch in batches if len(batch)), None)

@@ -20,6 +20,7 @@ from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
+from lreid.retrieval import CameraNorm
 from lreid.retrieval.open_set import threshold_for
 
 
@@ -237,7 +238,8 @@ def test_removing_everywhere_reaches_the_versions_beside_a_gallery(gallery: Path
 
 def test_statistics_and_origins_that_do_not_fit_are_told(gallery: Path) -> None:
     bad = {"checkpoint": np.array([]), "flip": np.zeros((2, 2)), "norm/x": np.zeros(1), "norm/1/a": np.zeros(1)}
-    for name, array in (bad | {"norm/whole/a": np.array(["a"])}).items():
+    bad |= {"norm/whole/a": np.array(["a"]), "norm/features/whole": np.zeros((2, 3)), "norm/features/1": np.zeros(2)}
+    for name, array in bad.items():
         named = NamedGallery.load(gallery)
         named.gallery.about.extras[name] = array
         named.gallery.save(gallery.with_name("bad"))
@@ -269,6 +271,27 @@ def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path)
         search.remove(gallery, identity="left over")
     search.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
     assert "left over" not in NamedGallery.load(gallery).identities.values()
+
+
+def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) -> None:
+    file = tmp_path / "standard.gallery"
+    images = search.list_images([world / "gallery"], "gallery")
+    search.build(file, world / "model.pt", images[:-4], adapt_norm="features", device="cpu")
+    model = load_model(world / "model.pt")
+    cameras = np.array([int(image.camera) for image in images])
+    gallery = model.extract(_read([image.path for image in images]))
+    norm = CameraNorm.estimate(gallery[:-4], cameras[:-4])
+    assert search.add(file, images[-4:], device="cpu") == 4  # with what the others have
+    assert search.describe(file)["adapted normalisation"] == "of features, by camera"
+    query = sorted((world / "query").iterdir())[0]
+    own = int(MARKET_NAME.match(query.name)["camera"])
+    nameless = tmp_path / "somebody.png"
+    nameless.write_bytes(query.read_bytes())
+    for image, camera in ((query, own), (nameless, -1)):
+        wanted = unit(norm(model.extract(_read([str(query)])), [camera]))[0] @ unit(norm(gallery, cameras)).T
+        found = search.query(file, [image], tmp_path / "out", top=3, device="cpu")
+        best = [match["score"] for match in found["queries"][0]["matches"]]
+        assert best == pytest.approx(np.sort(wanted)[::-1][:3], abs=1e-4)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from lreid.gallery import Filter, Gallery
 from lreid.gallery.places import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
+from lreid.retrieval import CameraNorm
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +256,23 @@ def test_adapted_normalisation_is_estimated_anew(world, new_place):
     new = NamedGallery.load(where).norm
     assert new.whole.keys() == old.whole.keys() and not new.cameras
     assert any(not np.allclose(new.whole[name], old.whole[name]) for name in new.whole)
+
+
+def test_features_are_standardised_anew(world, new_place):
+    where = new_place("g")
+    images = search.list_images([world / "index.csv"], "gallery")
+    search.build(where, world / "old.pt", images, adapt_norm="features", device="cpu")
+    reindex(where, world / "new.pt", device="cpu")
+    named = NamedGallery.load(where)
+    labels = named.gallery.store.labels()
+    model = load_model(world / "new.pt")
+    features = model.extract(list(labels.paths))
+    wanted = CameraNorm.estimate(features, labels.cams)
+    assert named.norm.cameras.keys() == wanted.cameras.keys() and len(wanted.cameras) > 1
+    np.testing.assert_allclose(named.norm.whole, wanted.whole, atol=1e-5)
+    standard = wanted(features[:1], labels.cams[:1])
+    found = named.gallery.search(standard, 1, model=fingerprint(model))
+    assert (found.paths[0, 0], found.scores[0, 0]) == (labels.paths[0], pytest.approx(1, abs=1e-4))
 
 
 @pytest.mark.parametrize("way", ["file to milvus", "milvus to file", "file to shards"])

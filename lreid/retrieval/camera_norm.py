@@ -1,0 +1,116 @@
+"""Features standardised by camera: what all images of a camera share tells nothing about who is on them.
+
+Light, colours, background and angle of a camera move the features of all its images alike, the more the less a model
+knows of such cameras. Mean and deviation of each camera take that away, without labels: camera-specific feature
+normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person Re-identification", ICLR 2025). It looks at the
+images that are searched, so figures are *transductive*. Cameras must see many people, and people alike: where each
+sees a few of its own, these are what its images share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lreid.retrieval.arrays import as_features, as_labels, unit_rows
+
+PRIOR = 20  # a camera is taken to have so many images more, like those of all cameras together
+SMALLEST = 1e-6  # deviation; a number that is the same in all images tells nothing
+PREFIX = "norm/features/"  # of arrays in a file
+
+
+@dataclass(frozen=True)
+class CameraNorm:
+    """Means and deviations of unit features, to standardise those of the same cameras with.
+
+    The paper takes each camera's own. Here they are blended with those of all images, as if a camera had ``PRIOR``
+    images more that are like all of them, so that a camera with few images, or one, needs no exception.
+
+    Attributes:
+        whole: (2, D) float32, mean and deviation over all images. Used for cameras that were not there.
+        cameras: likewise, by camera.
+    """
+
+    whole: np.ndarray
+    cameras: dict[int, np.ndarray]
+
+    @classmethod
+    def estimate(cls, features: Any, cameras: Any) -> CameraNorm:
+        """Statistics of images that stand for all that their cameras see.
+
+        Args:
+            features: (N, D) floats, array or tensor.
+            cameras: (N,) integers; negative ones are not known, and count among all images only.
+
+        Raises:
+            InputError: not such arrays, or features that are not finite.
+        """
+        units = _units(features)
+        labels = as_labels(cameras, "cameras", len(units))
+        whole = _moments(units)
+        by_camera = {}
+        for camera in np.unique(labels[labels >= 0]):
+            own = units[labels == camera]
+            by_camera[int(camera)] = _statistics((len(own) * _moments(own) + PRIOR * whole) / (len(own) + PRIOR))
+        return cls(_statistics(whole), by_camera)
+
+    def __call__(self, features: Any, cameras: Any) -> np.ndarray:
+        """Features less their camera's mean, over its deviation; to be compared by cosine similarity.
+
+        Args:
+            features: (n, D) floats, array or tensor.
+            cameras: (n,) integers.
+
+        Returns:
+            (n, D) float32.
+
+        Raises:
+            InputError: as :meth:`estimate`.
+        """
+        units = _units(features)
+        labels = as_labels(cameras, "cameras", len(units))
+        for camera in np.unique(labels):
+            mean, deviation = self.cameras.get(int(camera), self.whole)
+            members = labels == camera
+            units[members] = (units[members] - mean) / deviation
+        return units
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All statistics under names that say whose they are, for a file."""
+        sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
+        return {f"{PREFIX}{of}": array for of, array in sets.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:
+        """What :meth:`to_arrays` gave, among other arrays, of features with so many numbers; None if there is nothing.
+
+        Raises:
+            KeyError, ValueError: they are damaged.
+        """
+        sets = {key.removeprefix(PREFIX): array for key, array in arrays.items() if key.startswith(PREFIX)}
+        if not sets:
+            return None
+        if any(array.shape != (2, width) for array in sets.values()):
+            raise ValueError(f"not of {width} features")
+        whole = sets.pop("whole")
+        return cls(whole, {int(camera): each for camera, each in sets.items()})
+
+
+def _units(features: Any) -> np.ndarray:
+    """(N, D) float32 rows of length 1, in new memory."""
+    return unit_rows(as_features(features, "features"), "features").float().cpu().numpy()
+
+
+def _moments(units: np.ndarray) -> np.ndarray:
+    """(2, D) float64: means of features and of their squares."""
+    squares = np.einsum("nd,nd->d", units, units, dtype=np.float64)
+    return np.stack([units.mean(0, dtype=np.float64), squares / len(units)])
+
+
+def _statistics(moments: np.ndarray) -> np.ndarray:
+    """(2, D) float32: mean and deviation."""
+    mean, squares = moments
+    return np.stack([mean, np.sqrt((squares - mean**2).clip(SMALLEST**2))]).astype(np.float32)
