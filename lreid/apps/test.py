@@ -337,14 +337,21 @@ def _variants(
         standard = [of_cameras(part, each.camids) for part, each in zip(features, images, strict=True)]
         rows.append(row("adapt-norm features", True, (standard[0], standard[1]), metric="cosine"))
     elif adapt_norm:
-        cameras = [each.camids if adapt_norm == "camera" else None for each in images]
         extraction = suite.evaluator(model).extraction
-        norm = AdaptedNorm.estimate(model, images[1], cameras[1], batch_size=extraction["batch_size"])
-        adapted = [
-            norm.extract(model, each, camera, **extraction) for each, camera in zip(images, cameras, strict=True)
-        ]
+        norm = _adapted_norm(model, *images, by_camera=adapt_norm == "camera", batch_size=extraction["batch_size"])
+        adapted = [norm.extract(model, each, each.camids, **extraction) for each in images]
         rows.append(row(f"adapt-norm {adapt_norm}", True, (adapted[0], adapted[1])))
     return rows
+
+
+def _adapted_norm(model: Embedder, query: Images, gallery: Images, *, by_camera: bool, batch_size: int) -> AdaptedNorm:
+    """Statistics of the gallery; those of cameras that it has no images of are of the queries."""
+    norm = AdaptedNorm.estimate(model, gallery, gallery.camids if by_camera else None, batch_size=batch_size)
+    elsewhere = ~np.isin(query.camids, gallery.camids)
+    if not by_camera or not elsewhere.any():
+        return norm
+    of_queries = AdaptedNorm.estimate(model, query, np.where(elsewhere, query.camids, -1), batch_size=batch_size)
+    return AdaptedNorm(norm.whole, norm.cameras | of_queries.cameras)
 
 
 def _transfers(checkpoints: dict[str, Path], cfg: CfgNode, suite: _Suite) -> list[FeatureTransfer]:

@@ -13,10 +13,11 @@ from lreid.apps.test import score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
+from lreid.data.images import read_image
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.loading import load_model
-from lreid.models.adapt import AdaptedNorm
+from lreid.models.adapt import AdaptedNorm, norm_statistics, with_statistics
 from lreid.models.fingerprint import fingerprint
 from lreid.report.page import links_in
 from lreid.retrieval import CameraNorm, evaluate
@@ -91,6 +92,31 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
         "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no impostor passes"
         in everything["notes"]
     )
+
+
+def test_cameras_without_a_gallery_have_the_statistics_of_their_queries(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lreid.models.adapt.FEWEST", 4)
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=8, images_per_identity=6, distractors=0, seed=2)
+    everybody = [*drawn.query, *drawn.gallery]
+    paths = write_images(tmp_path / "images", everybody)
+    lines = [
+        f"{path},{record.pid},{record.camid % 2},{('query', 'gallery')[record.camid % 2]}"
+        for path, record in zip(paths, everybody, strict=True)
+    ]
+    (tmp_path / "index.csv").write_text("\n".join(["path,pid,camid,split", *lines]) + "\n")
+    path = run / "checkpoints" / "task-01.pt"
+    results = score_checkpoints([path], tmp_path / "out", csv=tmp_path / "index.csv", adapt_norm="camera")
+    model, parts = load_model(path), []
+    for camera in (0, 1):
+        rows = [(path, record.pid) for path, record in zip(paths, everybody, strict=True) if record.camid % 2 == camera]
+        images = [read_image(str(path), height=model.height, width=model.width) for path, _ in rows]
+        own = with_statistics(model, norm_statistics(model, images)).extract(np.stack(images))
+        parts.append((own, np.array([pid for _, pid in rows])))
+    (query, query_ids), (gallery, gallery_ids) = parts
+    wanted = evaluate(query, gallery, query_ids, gallery_ids, camera_filter=False)
+    assert row(results, "task-01", "adapt-norm camera")["mAP"] == pytest.approx(100 * wanted.mAP)
 
 
 def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
