@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ from lreid.config import method_options
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
-from lreid.errors import naming_keys
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation import AccuracyEvaluator, Evaluator, PastGalleries
-from lreid.loading import network_of
+from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
 from lreid.models.backbones import normalisation
@@ -25,7 +26,8 @@ from lreid.retrieval import FaissIndex
 def with_method_defaults(cfg: CfgNode) -> CfgNode:
     """The config with every option of its method written out, and the normalisation of trained weights, frozen.
 
-    That of a package or of the zoo is taken in any case, that of timm's hub where the config has ImageNet's.
+    That of a package, of the zoo or of a model's file is taken in any case, that of timm's hub where the config has
+    ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -33,11 +35,22 @@ def with_method_defaults(cfg: CfgNode) -> CfgNode:
         for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
             cfg.METHOD.setdefault(option.upper(), default)
     with naming_keys("MODEL"):
-        asked = normalisation(cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS)
+        asked = normalisation(cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS) or _normalisation_in(cfg.MODEL.WEIGHTS)
     if asked and (cfg.MODEL.WEIGHTS != "hub" or tuple(map(list, IMAGENET)) == (cfg.INPUT.MEAN, cfg.INPUT.STD)):
         cfg.INPUT.MEAN, cfg.INPUT.STD = map(list, asked)
     cfg.freeze()
     return cfg
+
+
+def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
+    """Mean and deviation that a file of lreid's tells; None for weights of others, and for what is no file."""
+    if not os.path.isfile(weights):
+        return None
+    try:
+        theirs = model_config(weights).INPUT
+    except InputError:  # loading them says what they lack, if they lack anything
+        return None
+    return theirs.MEAN, theirs.STD
 
 
 def benchmark_of(cfg: CfgNode) -> Benchmark:

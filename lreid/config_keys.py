@@ -134,8 +134,8 @@ KEYS = {
     "SYNTHETIC.SEED": Key(0, "another seed makes another population"),
     "INPUT.HEIGHT": Key(64, "pixels", least=1, most=4096),
     "INPUT.WIDTH": Key(32, "pixels", least=1, most=4096),
-    "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]; weights by name may set it", check=_three_numbers),
-    "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]; weights by name may set it", check=_three_above_zero),
+    "INPUT.MEAN": Key([0.485, 0.456, 0.406], "of RGB in [0, 1]; trained weights may set it", check=_three_numbers),
+    "INPUT.STD": Key([0.229, 0.224, 0.225], "of RGB in [0, 1]; trained weights may set it", check=_three_above_zero),
     "INPUT.FLIP": Key(0.5, "probability of a horizontal flip", least=0, most=1),
     "INPUT.ERASING": Key(False, "random erasing; by itself that of DMML, growing over a task's epochs"),
     "INPUT.ERASING_PROBABILITY": Key(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from checkpoints import write_checkpoint
 from torch import Tensor, nn
 
 from lreid.build import with_method_defaults
@@ -15,6 +17,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder, build_backbone
 from lreid.models.packages import IMAGENET, PACKAGES, Package
 from lreid.models.weights import load_weights
+from lreid.zoo import find
 
 HALF = ((0.5,) * 3, (0.25,) * 3)
 
@@ -55,6 +58,19 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
     assert (cfg.INPUT.MEAN, cfg.INPUT.STD) == ([0.5] * 3, [0.25] * 3)  # so that checkpoints keep it
     cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "zoo:people"]))
     assert pytest.approx([127 / 255] * 3) == cfg.INPUT.MEAN and pytest.approx([128 / 255] * 3) == cfg.INPUT.STD
+
+
+def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None:
+    people = tmp_path / "people.safetensors"
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(find("people").file.with_suffix(suffix), people.with_suffix(suffix))
+    run = write_checkpoint(tmp_path / "task-01.pt", INPUT__MEAN=[0.1, 0.2, 0.3])
+    foreign, broken = tmp_path / "foreign.pt", tmp_path / "broken.pt"
+    torch.save(small().state_dict(), foreign)
+    broken.write_bytes(b"half a fi")
+    for file, mean in ((people, [127 / 255] * 3), (run, [0.1, 0.2, 0.3]), (foreign, [0.6] * 3), (broken, [0.6] * 3)):
+        cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", str(file), "INPUT.MEAN", "[0.6, 0.6, 0.6]"]))
+        assert pytest.approx(mean) == cfg.INPUT.MEAN, file
 
 
 @pytest.mark.parametrize(
