@@ -26,7 +26,6 @@ RENDERING = {  # options of lreid.data.rendered.render
     "width": (128, "of images, pixels"),
     "seed": (0, "another one makes other domains and other people"),
     "first_domain": (0, "number of the first one, to go on where another call with this seed ended"),
-    "places": (1, "that the cameras of a domain hang in, in turn: its own and those of the next domains"),
     "workers": (1, "processes that draw"),
 }
 

@@ -53,7 +53,6 @@ class Plan(NamedTuple):
     width: int
     seed: int
     first_domain: int
-    places: int
 
 
 class Row(NamedTuple):
@@ -79,7 +78,6 @@ def render(
     width: int = 128,
     seed: int = 0,
     first_domain: int = 0,
-    places: int = 1,
     workers: int = 1,
 ) -> int:
     """Writes a data set of rendered people: ``index.csv``, JPEG files in ``images``, and ``render.json``, the settings.
@@ -98,8 +96,6 @@ def render(
         height, width: of images, pixels, from 16 to 1024.
         seed: another one makes other domains and other people.
         first_domain: its number; from 6 on, say, none is among the six of another call with the same seed.
-        places: that the cameras of a domain hang in, in turn, from 1; those after the first are the next domains', so
-            that the people of a domain are seen here and there.
         workers: processes that draw.
 
     Returns:
@@ -110,7 +106,7 @@ def render(
         InputError: the folder or file is there already or cannot be written, an asset is missing or damaged, or there
             is no OpenGL.
     """
-    plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed, first_domain, places)
+    plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed, first_domain)
     none = dict.fromkeys(("train_identities", "test_identities", "seed", "first_domain"), 0)
     least = {"images": 2, "cameras": 2, "height": 16, "width": 16} | none
     for name, value in {**plan._asdict(), "workers": workers}.items():
@@ -184,7 +180,7 @@ class _Studio(NamedTuple):
     key: tuple
     renderer: Renderer
     domain: Domain
-    views: list[tuple[Domain, Camera]]  # of each camera, where it hangs and what it is
+    cameras: list[Camera]
     passers: list[Subject]
 
 
@@ -192,7 +188,7 @@ _studios: list[_Studio] = []  # of this process, at most one
 
 
 def _studio(plan: Plan, assets: Path, number: int) -> _Studio:
-    key = (assets, plan.height, plan.width, plan.cameras, plan.seed, plan.places, number)
+    key = (assets, plan.height, plan.width, plan.cameras, plan.seed, number)
     if not _studios or _studios[0].key != key:
         renderer = None
         while _studios:
@@ -201,9 +197,8 @@ def _studio(plan: Plan, assets: Path, number: int) -> _Studio:
         renderer = renderer or Renderer(Assets(assets), height=plan.height, width=plan.width)
         domain = make_domain(number, plan.seed)
         people = [make_person(random.Random(f"passer/{domain.seed}/{i}"), domain.fashion) for i in range(PASSERS)]
-        around = [make_domain(number + place, plan.seed) for place in range(plan.places)]
-        views = [(around[i % plan.places], make_camera(around[i % plan.places], i)) for i in range(plan.cameras)]
-        _studios.append(_Studio(key, renderer, domain, views, [renderer.subject(person) for person in people]))
+        cameras = [make_camera(domain, i) for i in range(plan.cameras)]
+        _studios.append(_Studio(key, renderer, domain, cameras, [renderer.subject(person) for person in people]))
     return _studios[0]
 
 
@@ -220,7 +215,7 @@ def _work(job: tuple[Plan, Path, Path, int, str, range]) -> list[Row]:
         for shot in range(plan.images):
             camera = seen_by[shot % len(seen_by)]
             dice = random.Random(f"image/{name}/{shot}")
-            image = photograph(studio.renderer, *studio.views[camera], subject, studio.passers, dice)
+            image = photograph(studio.renderer, domain, studio.cameras[camera], subject, studio.passers, dice)
             path = f"images/{domain.name}/{split}/{identity:05d}_c{camera}_{shot}.jpg"
             _, stream = cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
             _write(folder / path, stream.tobytes())
