@@ -292,6 +292,10 @@ def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) ->
         found = search.query(file, [image], tmp_path / "out", top=3, device="cpu")
         best = [match["score"] for match in found["queries"][0]["matches"]]
         assert best == pytest.approx(np.sort(wanted)[::-1][:3], abs=1e-4)
+    other = write_checkpoint(tmp_path / "other.pt", seed=1)  # features of another model are standardised alike
+    asked = unit(norm(load_model(other).extract(_read([str(query)])), [own]))[0] @ unit(norm(gallery, cameras)).T
+    found = search.query(file, [query], tmp_path / "out", checkpoint=other, cross_model=True, device="cpu")
+    assert found["queries"][0]["matches"][0]["score"] == pytest.approx(asked.max(), abs=1e-4)
 
 
 @pytest.mark.slow
