@@ -32,7 +32,7 @@ class NamedGallery:
         where: it is, see :func:`lreid.gallery.places.place_of`; messages begin with it.
         checkpoint: of the model that the gallery was built with.
         flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
-        norm: how its images were normalised by what they are, and queries must be too; or None.
+        norm: statistics of its images that their features were normalised by, as those of queries must be; or None.
     """
 
     gallery: Gallery
