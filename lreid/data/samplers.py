@@ -89,7 +89,8 @@ class Sampler(data.Sampler[list[int]]):
         The images of an identity are shuffled and dealt in pairs, so that nearly every one has a positive, and the
         pairs are shuffled; no exemplar comes again before all others have.
         """
-        deck = _shuffled_runs(self.stored, 2, rng)
+        pairs = _runs(self.stored, 2, rng)
+        deck = np.concatenate([pairs[number] for number in rng.permutation(len(pairs))])
         return self._dealt(deck, self.images_per_batch)
 
     @property
@@ -310,14 +311,17 @@ class EpisodeSampler(IdentitySampler):
 class StreamSampler(Sampler):
     """A single pass over a stream: segment after segment, every image once an epoch.
 
-    The images of an identity come in runs of up to ``correlation`` in a row, and the runs of all identities are
-    shuffled. So 1 is a stream of independent images, and a large number shows one identity after the other. That is
-    the strength of temporal correlation of Contrast Scoring (Wu et al., 2021): images of one class in a row.
+    The images of an identity come in runs of up to ``correlation`` images, and the runs of all identities are
+    shuffled. So 1 is a stream of independent images, and a large number shows one identity after the other. Above 1
+    it is the strength of temporal correlation (STC) of Contrast Scoring (Wu et al., 2021), the number of consecutive
+    images of one class "until a class change happens": within an epoch two runs of one identity never follow each
+    other, unless an identity has more than half of all runs.
 
     Args:
         labels: class label of every image.
-        segment: images a step; those of an epoch are cut into segments of at most this size that differ by one at most.
-        correlation: images of an identity in a row.
+        segment: images of the task per step; those of an epoch are cut into segments of at most this size that differ
+            by at most one.
+        correlation: consecutive images of one identity.
         options: of :class:`Sampler`.
 
     Raises:
@@ -338,7 +342,12 @@ class StreamSampler(Sampler):
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The segments of one pass."""
-        return np.array_split(_shuffled_runs(self.images, self.correlation, rng), self.batches_a_look)
+        runs = _runs(self.images, self.correlation, rng)
+        order = rng.permutation(len(runs))
+        if self.correlation > 1:
+            counts = [-(-len(rows) // self.correlation) for rows in self.images]
+            order = _without_equal_neighbours(order, np.repeat(np.arange(len(counts)), counts))
+        return np.array_split(np.concatenate([runs[number] for number in order]), self.batches_a_look)
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
@@ -363,10 +372,34 @@ def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.sort(members) for _, members in places]
 
 
-def _shuffled_runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> np.ndarray:
-    """All rows of all identities, each identity's shuffled and cut into runs of ``length``, all runs shuffled."""
-    runs = [run for rows in identities for run in np.split(rng.permutation(rows), range(length, len(rows), length))]
-    return np.concatenate([runs[number] for number in rng.permutation(len(runs))])
+def _runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Rows of each identity, shuffled and cut into runs of ``length``, identity after identity."""
+    return [run for rows in identities for run in np.split(rng.permutation(rows), range(length, len(rows), length))]
+
+
+def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """A permutation of the runs in which no two of one label follow each other, as near as possible to a given one.
+
+    Takes the next run of the given order that differs in label from the last one taken, except where a label has so
+    many of the runs left that it must come now. Labels that have more than half of all runs meet at the end.
+
+    Args:
+        order: (n,) numbers of the runs.
+        labels: (n,) label of each run, by its number.
+    """
+    left = np.bincount(labels)  # runs of each label
+    waiting, taken, last = order.tolist(), [], -1
+    while waiting:
+        most = int(left.argmax())
+        urgent = most != last and 2 * left[most] > len(waiting)
+        place = next(
+            (at for at, run in enumerate(waiting) if (labels[run] == most if urgent else labels[run] != last)), 0
+        )
+        run = waiting.pop(place)
+        last = int(labels[run])
+        left[last] -= 1
+        taken.append(run)
+    return np.array(taken, np.int64)
 
 
 def _require_positive(**arguments: int) -> None:

@@ -24,10 +24,12 @@ CHUNK = 128  # images of a forward pass while they are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in all.
 
-    Built on :class:`Co2L`, with one view. Every identity has a prototype, a row that is brought to unit length before
-    every step. Sample-NCE finds the images of a prototype in the batch; between past identities an
-    exemplar counts by one over the probability with which it was drawn into the memory. ``prd`` keeps the cosines of
-    images and previous prototypes; Co²L's distillations are there to compare with.
+    Built on :class:`Co2L`, with one view. Half of each batch comes from the memory, as far as it holds so many images:
+    batches are drawn "in equal proportions from both the replay buffer and the current task" (Appendix B). The official
+    code keeps the ratio of their sizes, ``exemplar_share=0`` here. Every identity has a prototype, a row that is
+    brought to unit length before every step. Sample-NCE finds the images of a prototype in the batch; between past
+    identities an exemplar counts by one over the probability with which it was drawn into the memory. ``prd`` keeps the
+    cosines of images and previous prototypes; Co²L's distillations are there to compare with.
 
     After a task all images of the task and the memory are scored by how much they look like other identities
     (:func:`~lreid.losses.importance_scores`), as a mean over passes with augmentation in evaluation mode, and
@@ -45,8 +47,9 @@ class CCLIS(Co2L):
         weighted: weigh exemplars in the loss by the probability with which they were drawn. Without, exemplars that
             were drawn by importance count like images of the task: "RBS only" of Table 4.
         weigh_current, score_leak: see above.
-        distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, options: of
-            :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their images.
+        distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, exemplar_share,
+            options: of :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
+            images.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
@@ -70,6 +73,7 @@ class CCLIS(Co2L):
         weigh_current: bool = False,
         score_leak: bool = False,
         selection: str = "importance",
+        exemplar_share: float = 0.5,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -80,6 +84,7 @@ class CCLIS(Co2L):
             distillation_temperature=distillation_temperature,
             teacher_temperature=teacher_temperature,
             selection=selection,
+            exemplar_share=exemplar_share,
             **options,
         )
         require(passes >= 1, "passes", passes, "1 or more")

@@ -169,13 +169,24 @@ def test_a_stream_shows_every_image_once(counts: list[int], segment: int, correl
     assert all((one == other).all() for one, other in zip(segments, stream.epoch(epoch), strict=True))
 
 
-def test_the_correlation_is_the_length_of_runs() -> None:
-    labels = np.repeat(np.arange(20), 12)
-    for correlation, expected in ((1, 240), (4, 60), (12, 20), (100, 20)):
-        stream = StreamSampler(labels, segment=16, correlation=correlation, seed=(0, 0))
-        order = labels[np.concatenate(stream.epoch(0))]
-        runs = 1 + np.count_nonzero(np.diff(order))
-        assert 0.85 * expected <= runs <= expected  # two runs of one identity may meet
+@given(st.lists(st.integers(1, 25), min_size=1, max_size=8), st.integers(2, 7), st.integers(0, 99))
+def test_no_two_runs_of_one_identity_follow_each_other(counts: list[int], correlation: int, epoch: int) -> None:
+    """Contrast Scoring's STC is the number of images until the class changes, so no run may be longer."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    order = labels[np.concatenate(StreamSampler(labels, segment=9, correlation=correlation, seed=(0, 1)).epoch(epoch))]
+    lengths = np.diff(np.flatnonzero(np.r_[True, np.diff(order) != 0, True]))
+    runs = -(-np.array(counts) // correlation)
+    surplus = max(2 * runs.max() - runs.sum() - 1, 0)  # runs of an identity that has more than half of all
+    assert len(lengths) == runs.sum() - surplus
+    assert surplus or lengths.max() <= correlation
+
+
+def test_runs_come_in_every_order_that_keeps_equal_ones_apart() -> None:
+    labels = np.repeat(np.arange(3), 4)
+    stream = StreamSampler(labels, segment=12, correlation=2, seed=(0, 0))
+    firsts = [tuple(labels[stream.epoch(epoch)[0]][::2]) for epoch in range(3000)]
+    counts = np.unique(firsts, axis=0, return_counts=True)[1]
+    assert len(counts) == 30 and counts.min() > 20  # AABBCC has 30 orders without equal neighbours
 
 
 def test_a_stream_of_nothing_at_a_time_is_refused() -> None:

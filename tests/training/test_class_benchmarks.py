@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from class_archives import (
     Images,
     squares,
@@ -18,9 +19,10 @@ from class_archives import (
 )
 from PIL import Image
 
-from lreid.build import with_method_defaults
+from lreid.build import method_of, with_method_defaults
 from lreid.config import check_values, leaves, load_config
-from lreid.training.run import options_of, train
+from lreid.data.records import Record, Task
+from lreid.training.run import batching_of, options_of, train
 
 
 def write_folder(home: Path, images: Images) -> Path:
@@ -150,3 +152,16 @@ def test_er_learns_digits_in_one_pass_at_one_rate() -> None:
 def test_cclis_has_its_own_rates() -> None:
     cfg = load_config(["benchmarks/seq-cifar10", "recipes/cclis"])
     assert (cfg.METHOD.NAME, cfg.TRAIN.LR, cfg.EVAL.PROBE_LR, cfg.TRAIN.FIRST_EPOCHS) == ("cclis", 1.0, 0.5, 500)
+
+
+@pytest.mark.parametrize("stored", [500, 200])
+def test_half_of_a_batch_of_cclis_comes_from_the_memory(stored: int) -> None:
+    """Appendix B: "in equal proportions from both the replay buffer and the current task"; 512 images in Table 5."""
+    cfg = load_config(["benchmarks/seq-cifar10", "recipes/cclis"])
+    device = torch.device("cpu")
+    method = method_of(cfg, device, pretrained=False)
+    task = Task(1, "cifar10 2/5", tuple(Record("", pid, 0) for pid in [2, 3] * 5000))
+    sampler = batching_of(cfg, device).sampler(method, task, task.records, [0, 1] * (stored // 2))
+    for batch in sampler.epoch(0):
+        assert (batch < 10000).sum() == 250  # 10,000 images in 40 segments of at most 256
+        assert (batch >= 10000).sum() == min(stored, 256)
