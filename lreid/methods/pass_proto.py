@@ -46,7 +46,7 @@ class PASS(BoTFineTuning):
       alone prototypes act on the features. Where prototypes have no weight nothing holds the old rows, and the softmax
       runs over those of the task, as in BoT-FT.
 
-    A step costs four times that of BoT-FT.
+    A step trains on four times the images of BoT-FT.
 
     Args:
         model: the network, with a neck.

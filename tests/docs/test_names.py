@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
+import runpy
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 
+import numpy as np
 from setup_file import keywords_of
 
 import lreid
@@ -86,18 +90,41 @@ def test_every_method_and_benchmark_is_said_to_have_been_run_or_not(repository: 
     assert set(method_names()) <= told and benchmarks == run | (told & benchmarks)
 
 
-def test_figures_of_the_overview_are_those_of_the_tables(pages: dict[str, str]) -> None:
-    tables = "\n".join(pages[page] for page in ("README.md", "docs/results.md", "docs/retrace.md")).splitlines()
-    count = 0
-    for name, *cells in rows(pages["REPRODUCIBILITY.md"]):
-        if name.strip("`") not in method_names():
-            continue
-        names = (name, f"{name[:-1]}_reid`")  # "for re-ID"
-        measured = [line for line in tables if line.startswith("|") and any(n in line.split("|")[1] for n in names)]
-        for figure in re.findall(r"\d+\.\d(?: ± \d+\.\d)?", " ".join(cells)):
-            assert any(f" {figure} " in line.replace("*", " ") for line in measured), (name, figure)
-            count += 1
-    assert count > 15
+def test_the_overview_of_runs_is_that_of_the_lists(repository: Path, pages: dict[str, str]) -> None:
+    page = pages["REPRODUCIBILITY.md"]
+    assert page == runpy.run_path(str(repository / "docs" / "runs_table.py"))["written"](page), (
+        "run: python docs/runs_table.py"
+    )
+    assert "| `cclis_reid` | " in page
+
+
+def test_figures_of_tables_are_those_of_the_lists_of_runs(repository: Path, pages: dict[str, str]) -> None:
+    """Each "mean ± standard deviation" of a table between marks is that of a metric of one group of runs."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for file in sorted((repository / "docs" / "results").glob("*.csv")):
+        with open(file, encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                name = row.get("method", "")  # options that differ between seeds follow the name
+                for key in (("full", name), ("short", name.split(",")[0])):
+                    groups.setdefault((file.name, row.get("benchmark", ""), *key), []).append(row)
+    measured = []
+    for runs in groups.values():
+        for metric in runs[0]:
+            values = [float(run[metric]) for run in runs if re.fullmatch(r"-?\d+\.\d+", run[metric])]
+            if len(values) > 1:
+                measured.append((mean(values), stdev(values)))
+    known, count = np.array(measured), 0
+    for page in ("README.md", "docs/results.md"):
+        for name, table in re.findall(r"^<!-- ([a-z-]+) -->$(.*?)^<!-- end \1 -->$", pages[page], re.M | re.S):
+            for row in table.splitlines():
+                if name == "rendered" and "joint`" in row:
+                    continue  # their lists of runs were not kept
+                for figure in re.findall(r"(-?\d+(?:\.\d+)?) ± (\d+(?:\.\d+)?)", row):
+                    rounding = 1e-4 + 0.5 * 0.1 ** max(len(part.partition(".")[2]) for part in figure)
+                    near = np.abs(known - np.array(figure, float)) <= rounding
+                    assert near.all(1).any(), (page, name, row, figure)
+                    count += 1
+    assert count > 900
 
 
 def test_one_version(repository: Path, pages: dict[str, str]) -> None:
