@@ -17,8 +17,7 @@ from yacs.config import CfgNode
 
 from lreid.apps.gallery_test import score_gallery
 from lreid.apps.rankings import page_section
-from lreid.apps.transfer import learn_transfer
-from lreid.build import benchmark_of, evaluator_of, index_of, learned
+from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.images import Images
@@ -30,8 +29,8 @@ from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import require_writable, write_text
 from lreid.gallery.milvus.place import SCHEME
-from lreid.loading import load_model, model_config, read_checkpoint
-from lreid.models import Embedder, FeatureTransfer
+from lreid.loading import load_model, model_config
+from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
@@ -72,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
         rerank=args.rerank,
         expand=args.expand,
         cross_model=args.cross_model,
-        transfer=args.transfer,
         blur=args.blur,
     )
     print(f"\n{score_table(results)}")
@@ -83,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
-    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "transfer", "blur"):
+    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "blur"):
         if getattr(args, name) not in (None, False, []):
             raise InputError(
                 f"--{name.replace('_', '-')}: {args.gallery} is searched as it is; give a folder, or leave it out"
@@ -111,7 +109,6 @@ def score_checkpoints(
     rerank: bool = False,
     expand: bool = False,
     cross_model: bool = False,
-    transfer: float | None = None,
     blur: bool = False,
 ) -> dict[str, Any]:
     """Scores the models of checkpoints and writes ``test.json`` and ``ranked.html``.
@@ -131,10 +128,6 @@ def score_checkpoints(
         rerank: more rows, with k-reciprocal re-ranking.
         expand: more rows, with expanded queries.
         cross_model: the mAP of every model's queries in every model's gallery as well.
-        transfer: with ``cross_model``: and in galleries of earlier models that were mapped to the queries' model, task
-            by task, see :func:`lreid.apps.transfer.learn_transfer`, with this share of
-            :meth:`lreid.models.FeatureTransfer.migrated`. Their images are not looked at again; those of the training
-            of each task after the first are.
         blur: blur the images of the page.
 
     Returns:
@@ -146,8 +139,7 @@ def score_checkpoints(
           gallery's images;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
-        * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model; ``mapped`` are those
-          of ``transfer``.
+        * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
@@ -168,9 +160,6 @@ def score_checkpoints(
         raise InputError(
             f"--adapt-norm {adapt_norm}: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
         )
-    if transfer is not None and not (cross_model and 0 <= transfer <= 1):
-        raise InputError("--transfer: maps galleries for --cross-model, by a share in [0, 1]; give both")
-    maps = _transfers(checkpoints, cfg, suite) if transfer is not None else []  # of each checkpoint but the first
     # For the matrix the queries of all models are there before the first gallery, so only one gallery is held.
     queries: dict[str, list[np.ndarray]] = {}
     if cross_model:
@@ -179,7 +168,6 @@ def score_checkpoints(
 
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, Any]]]] = {test.name: [] for test in tests}  # of the matrices
-    mapped: dict[str, list[list[dict[str, Any]]]] = {test.name: [] for test in tests}
     hardest, sections = {}, []
     last = next(reversed(checkpoints))
     for name, path in checkpoints.items():
@@ -198,13 +186,6 @@ def score_checkpoints(
                     for other in queries.values()
                 ]
             )
-            if transfer is not None:
-                mapped[test.name].append([*columns[test.name][-1]])
-                moved, here = features[1], list(checkpoints).index(name)
-                for later, names in enumerate(list(checkpoints)[here + 1 :], start=here + 1):
-                    moved = maps[later - 1].migrated(moved, share=transfer)
-                    both = queries[names][place], moved
-                    mapped[test.name][-1][later] = score(test, images, both, **protocol, open_set=False)
             if name == last:
                 rankings = hardest_rankings(test, images, features, **protocol, count=SHOWN)
                 sections.append(page_section(test, images, rankings, variants[0], blur))
@@ -234,13 +215,13 @@ def score_checkpoints(
         ],
         "rows": rows,
         "cross_model": [
-            {"test": test, "checkpoints": list(checkpoints), "mapped": matrices is mapped}
+            {"test": test, "checkpoints": list(checkpoints)}
             | {
                 metric: [[column[model][metric] for column in matrix] for model in range(len(queries))]
                 for metric in ("mAP", "rank1")
             }
-            for matrices in (columns, mapped)[: cross_model + (transfer is not None)]
-            for test, matrix in matrices.items()
+            for test, matrix in columns.items()
+            if cross_model
         ],
         "hardest": hardest,
         "notes": _notes(rows, suite),
@@ -352,27 +333,6 @@ def _adapted_norm(model: Embedder, query: Images, gallery: Images, *, by_camera:
         return norm
     of_queries = AdaptedNorm.estimate(model, query, np.where(elsewhere, query.camids, -1), batch_size=batch_size)
     return AdaptedNorm(norm.whole, norm.cameras | of_queries.cameras)
-
-
-def _transfers(checkpoints: dict[str, Path], cfg: CfgNode, suite: _Suite) -> list[FeatureTransfer]:
-    """The map from each model to the next one, learned of the training images of the task in between."""
-    tasks = learned(cfg, benchmark_of(cfg)).tasks
-    maps: list[FeatureTransfer] = []
-    old: Embedder | None = None
-    for place, path in enumerate(checkpoints.values()):
-        done = read_checkpoint(path).get("position", {}).get("task")
-        if done != place + 1 or place >= len(tasks):
-            raise InputError(f"{path}: --transfer follows the tasks of a run from the first one on; name its folder")
-        new = suite.ready(load_model(path))
-        if old is not None:
-            records = tasks[place].records
-            images = [record.path for record in records]
-            features = [model.extract(images, **suite.evaluator(model).extraction) for model in (old, new)]
-            labels = np.array([record.pid for record in records])
-            logger.info("%s: learning the map to its features of %d images", path, len(images))
-            maps.append(learn_transfer(features[0], features[1], labels, device=suite.device))
-        old = new
-    return maps
 
 
 def _require_one_width(queries: dict[str, list[np.ndarray]]) -> None:

@@ -11,7 +11,6 @@ from lreid import distributed
 from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
 from lreid.apps.options import load_run_config, options_text
-from lreid.apps.suggestion import suggestion
 from lreid.config_keys import is_key
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
@@ -48,8 +47,6 @@ def run(args: argparse.Namespace) -> None:
         return
     if cfg.BENCHMARK.LEARNED_IDENTITIES:
         print(own.aftermath(results))
-    elif images is None and (line := suggestion(cfg)):
-        print(line)
 
 
 def require_run(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
-from lreid.losses.bic2r import bic2r_ad_loss, bic2r_ca_loss, bic2r_cr_loss, bic2r_dc_loss
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.losses.dask import dask_color_resample, dask_decode
@@ -13,10 +12,10 @@ from lreid.losses.dmml import dmml_loss
 from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.losses.er_aml import Pairs, er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.losses.erd import erd_losses
-from lreid.losses.fusion import linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema, paema_alpha
+from lreid.losses.fusion import linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema
 from lreid.losses.icarl import icarl_loss
 from lreid.losses.ida import discriminant_alignment_loss
-from lreid.losses.lstkc import lstkc_rskt_loss, lstkcpp_dual_loss, lstkcpp_single_loss, lstkcpp_weights
+from lreid.losses.lstkc import lstkc_rskt_loss, lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.losses.pad import pad_viskd_loss
 from lreid.losses.pass_ import (
@@ -45,10 +44,6 @@ __all__ = [
     "asymmetric_supcon_loss",
     "augment_prototypes",
     "batch_hard_triplet_loss",
-    "bic2r_ad_loss",
-    "bic2r_ca_loss",
-    "bic2r_cr_loss",
-    "bic2r_dc_loss",
     "class_means",
     "contrast_scores",
     "dark_experience_loss",
@@ -75,12 +70,10 @@ __all__ = [
     "lstkcpp_alpha",
     "lstkcpp_dual_loss",
     "lstkcpp_single_loss",
-    "lstkcpp_weights",
     "mean_squared_distillation_loss",
     "nt_xent_loss",
     "pad_ema",
     "pad_viskd_loss",
-    "paema_alpha",
     "patchkd_conf_loss",
     "patchkd_div_loss",
     "patchkd_kd_loss",

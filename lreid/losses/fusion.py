@@ -50,28 +50,6 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0, diagonal: b
     return _row_mean(new, old, scale, diagonal, overlap=True)
 
 
-def paema_alpha(new: Tensor, old: Tensor) -> float:
-    """Weight of the new network in PAEMA: mean relative change of its prompts, ``mean 2 |n - o| / (|n| + |o|)``.
-
-    Source: PAEMA's official code (IJCV 2024). Above 1 the fused network lies beyond the new one. Where both are 0,
-    by which the official code divides, nothing has changed: 0. Computed in float64.
-
-    Args:
-        new, old: float tensors of one shape, such as all prompts; at least one entry.
-
-    Returns:
-        In [0, 2].
-
-    Raises:
-        ValueError: the shapes differ, or there is no entry.
-    """
-    if new.shape != old.shape or not new.numel():
-        raise ValueError(f"new and old must have one shape and an entry, got {tuple(new.shape)} and {tuple(old.shape)}")
-    after, before = new.detach().double(), old.detach().double()
-    size = after.abs() + before.abs()
-    return (2 * (after - before).abs() / size.masked_fill(size == 0, 1)).mean().item()
-
-
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
     """``alpha * new + (1 - alpha) * old`` of all entries of two state dicts, BatchNorm statistics among them.
 

@@ -90,8 +90,8 @@ def lstkcpp_dual_loss(
         long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
         labels: ``(B,)`` integers, in any order and any number of each.
         temperature: divides the cosines, above 0.
-        weighted: weigh every entry by how far the student is from the labels, see :func:`lstkcpp_weights`; an option
-            of the official code that is off in its experiments.
+        weighted: weigh every entry by how far the student is from the labels, ``|same identity - affinity /
+            (greatest of its row + 1e-6)|``; an option of the official code that is off in its experiments.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -107,29 +107,6 @@ def lstkcpp_dual_loss(
     some = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, one)
     target = torch.where(recent.right | older.right, some, _capped(recent, older))
     return _loss_to(target, student, labels, temperature, weighted)
-
-
-def lstkcpp_weights(student: Tensor, labels: Tensor, *, temperature: float = 0.1) -> Tensor:
-    """How far the student is from the labels, an entry of its affinity matrix at a time.
-
-    ``|same identity - affinity / (greatest of its row + 1e-6)|``, as the official code of LSTKC++ has it. The mean of
-    a row weighs the cross-entropy of its image there.
-
-    Args:
-        student: ``(B, D)`` float features, of any length.
-        labels: ``(B,)`` integers.
-        temperature: divides the cosines, above 0.
-
-    Returns:
-        ``(B, B)`` float64 in [0, 1], with gradient.
-
-    Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
-    """
-    check_rows(student, labels, "student")
-    affinities = log_affinities(student, temperature).exp()  # (B, B)
-    peaks = affinities.max(1, keepdim=True).values  # (B, 1)
-    return (_same(labels, student).double() - affinities / (peaks + LEAST_PEAK)).abs()
 
 
 class _Judged(NamedTuple):
@@ -173,5 +150,10 @@ def _divergence(target: Tensor, log_new: Tensor, weights: Tensor | float = 1.0) 
 
 
 def _loss_to(target: Tensor, student: Tensor, labels: Tensor, temperature: float, weighted: bool) -> Tensor:
-    weights = lstkcpp_weights(student, labels, temperature=temperature) if weighted else 1.0
-    return to_loss(_divergence(_normalised(target), log_affinities(student, temperature), weights), student)
+    log_new = log_affinities(student, temperature)  # (B, B)
+    weights: Tensor | float = 1.0
+    if weighted:
+        affinities = log_new.exp()
+        peaks = affinities.max(1, keepdim=True).values  # (B, 1)
+        weights = (_same(labels, student).double() - affinities / (peaks + LEAST_PEAK)).abs()
+    return to_loss(_divergence(_normalised(target), log_new, weights), student)

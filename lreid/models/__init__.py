@@ -11,14 +11,12 @@ from lreid.models.patch_net import PatchNet
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
 from lreid.models.style import StyleKernels
 from lreid.models.teacher import frozen_copy
-from lreid.models.transfer import FeatureTransfer
 
 __all__ = [
     "ClassifyingEmbedder",
     "CosineClassifier",
     "DistributionEmbedder",
     "Embedder",
-    "FeatureTransfer",
     "GrowingClassifier",
     "KnowledgeGraph",
     "PatchNet",

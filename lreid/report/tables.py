@@ -296,8 +296,7 @@ def cross_model_table(results: dict[str, Any]) -> str:
         names = matrix["checkpoints"]
         rows = [[name, *map(number, line)] for name, line in zip(names, matrix["mAP"], strict=True)]
         tables.append(
-            f"mAP on {matrix['test']}, queries of the row's model in the gallery of the column's model"
-            f"{', mapped to later models' * matrix.get('mapped', False)}\n\n"
+            f"mAP on {matrix['test']}, queries of the row's model in the gallery of the column's model\n\n"
             + text_table(["query model", *names], rows)
         )
     return "\n\n".join(tables)

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from tiny import broken_off, tiny_config
 
-from lreid.apps import test as tested_by
-from lreid.apps import transfer
 from lreid.apps.test import score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import PastGalleries
-from lreid.models import FeatureTransfer
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
 from lreid.training.run import train
@@ -89,25 +86,3 @@ def test_damaged_matrices_are_told(run: tuple[Path, dict]) -> None:
     one_row = {"plaza": results["cross_model"]["plaza"], "campus": {"mAP": [[1.0]]}}
     assert "cross_model of 'campus'" in str(fault(results | {"cross_model": one_row}))
     assert "is not of the galleries" in str(fault(results | {"cross_model": {"plaza": {}}}))
-
-
-@pytest.mark.slow
-def test_galleries_are_mapped_from_model_to_model(run: tuple[Path, dict], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the fact, of a run of any method; a map that is the identity changes nothing."""
-    out, _ = run
-    learn, images = transfer.learn_transfer, []
-
-    def quickly(old: np.ndarray, new: np.ndarray, labels: np.ndarray, **options: object) -> FeatureTransfer:
-        images.append(len(old))
-        return learn(old, new, labels, steps=0, **options)
-
-    monkeypatch.setattr(tested_by, "learn_transfer", quickly)
-    results = score_checkpoints([out], cross_model=True, transfer=0.5)["cross_model"]
-    plain, mapped = ([each for each in results if each["mapped"] is kind] for kind in (False, True))
-    assert images == [48] and [each["test"] for each in plain] == [each["test"] for each in mapped]
-    for one, other in zip(plain, mapped, strict=True):
-        assert other["mAP"] == [pytest.approx(row, abs=0.01) for row in one["mAP"]]
-    with pytest.raises(InputError, match="--transfer: maps galleries for --cross-model, by a share in "):
-        score_checkpoints([out], transfer=0.5)
-    with pytest.raises(InputError, match="task-02.pt: --transfer follows the tasks of a run from the first one on"):
-        score_checkpoints([out / "checkpoints" / "task-02.pt"], cross_model=True, transfer=0.5)

@@ -4,7 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import affinities, draw, golden_names, load_golden
 
-from lreid.losses import fusion, linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema, paema_alpha
+from lreid.losses import fusion, linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema
 
 
 def close(value, expected):
@@ -18,12 +18,6 @@ def test_golden_alphas(name):
     close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"], scale=hyper["norm_lstkcpp"]), arrays["alpha_lstkcpp"])
     close(lstkc_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkc"])  # these are the defaults
     close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkcpp"])
-
-
-@pytest.mark.parametrize("name", golden_names("paema_alpha"))
-def test_golden_paema(name):
-    _, arrays = load_golden(name)
-    close(paema_alpha(arrays["prompt_new"], arrays["prompt_old"]), arrays["loss"])
 
 
 def parts(arrays, prefix):
@@ -74,9 +68,6 @@ def test_alphas_of_equal_networks_and_of_duplicates():
     assert lstkc_alpha(features, 3 * features) == pytest.approx(1)
     copies = features.repeat_interleave(5, 0)  # four equal images each, far from all others
     assert lstkcpp_alpha(copies, copies) == pytest.approx(1 / 4)
-    assert paema_alpha(features, features) == 0
-    assert paema_alpha(features, -features) == pytest.approx(2)
-    assert paema_alpha(torch.zeros(2), torch.zeros(2)) == 0
 
 
 @given(st.floats(-1, 2), st.integers(0, 3), st.integers(0, 2), st.integers(0, 9))
@@ -124,8 +115,6 @@ def test_shares_of_a_teacher_fall_as_a_power():
         (lambda: lstkc_alpha(torch.ones(0, 2), torch.ones(0, 2)), "1 or more rows"),
         (lambda: lstkcpp_alpha(torch.ones(1, 2), torch.ones(1, 2)), "2 or more rows"),
         (lambda: lstkcpp_alpha(torch.ones(3, 2), torch.ones(3, 2), scale=0), "scale must be above 0"),
-        (lambda: paema_alpha(torch.ones(3), torch.ones(2)), "one shape"),
-        (lambda: paema_alpha(torch.ones(0), torch.ones(0)), "an entry"),
         (lambda: linear_combination({"a": torch.ones(2)}, {}, 0.5), "a is in one of the two only"),
         (lambda: linear_combination({"a": torch.ones(2)}, {"a": torch.ones(3)}, 0.5), "a: old is"),
         (lambda: linear_combination({"a": torch.ones(2, 2)}, {"a": torch.ones(2, 3)}, 0.5), "a: old is"),

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SHARE = 0.25  # of a mapped feature in what a gallery gets, where nothing else is asked for
 KINDS = ("flat", "hnsw", "ivfpq")  # those of lreid.retrieval.index, which loads torch
 
 
@@ -118,22 +117,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     migrate.add_argument("to", metavar="TO", help="where there is no gallery yet")
     migrate.add_argument("--kind", choices=KINDS, help="of the copy (default: as it was)")
     migrate.add_argument("--shards", type=int, default=1, metavar="N", help="parts of the copy, if it is a file")
-    migrate.add_argument("--checkpoint", type=Path, metavar="FILE", help="another model, whose gallery the copy is")
-    migrate.add_argument(
-        "--through",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="DIR|CSV",
-        help="with --checkpoint: images that a map between the models' features is learned of; the gallery's own are "
-        "not read",
-    )
-    migrate.add_argument(
-        "--share",
-        type=float,
-        metavar="S",
-        help=f"with --checkpoint: of the mapped feature in the new one (default: {SHARE})",
-    )
-    migrate.add_argument("--device", help="with --checkpoint: auto, cpu, cuda, cuda:1 … (default: auto)")
 
     command("info", "say what is in a gallery")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lreid.apps.arguments.search import SHARE
 from lreid.apps.cli import add_config
 
 
@@ -48,14 +47,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
-    )
-    parser.add_argument(
-        "--transfer",
-        type=float,
-        nargs="?",
-        const=SHARE,
-        metavar="SHARE",
-        help="with --cross-model, of a run folder: also earlier galleries, mapped to later models by a map that is "
-        "learned of each new task's training images; SHARE of the mapped feature, the rest is the old one (%(const)s)",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images of the page")

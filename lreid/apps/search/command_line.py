@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from lreid.apps.arguments.search import SHARE
 from lreid.apps.search import commands, versions
 from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import too_few, verdict
 from lreid.apps.search.own_images import list_images, who
-from lreid.errors import InputError, naming_keys
+from lreid.errors import naming_keys
 from lreid.gallery import Filter
 
 
@@ -131,20 +130,5 @@ def _rollback(args: argparse.Namespace) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> None:
-    of_models = {"through": args.through or None, "share": args.share, "device": args.device}
-    if args.checkpoint is None and (given := [name for name, value in of_models.items() if value is not None]):
-        raise InputError(f"--{given[0]}: is for another model; name it by --checkpoint, or leave --{given[0]} out")
-    told = versions.migrate(
-        args.gallery,
-        args.to,
-        kind=args.kind,
-        shards=args.shards,
-        checkpoint=args.checkpoint,
-        images=list_images(args.through, "gallery") if args.through else (),
-        share=SHARE if args.share is None else args.share,
-        device=args.device or "auto",
-    )
-    if args.checkpoint is not None:
-        print(f"{args.to}: {told['images']} images, their features mapped to {args.checkpoint}; calibrate it anew")
-        return
+    told = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
     print(f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lreid.apps.arguments.search import SHARE
 from lreid.apps.search.named_gallery import NamedGallery, extract, flips
-from lreid.apps.search.own_images import OwnImage, number_names, paths_of, read_images, read_records, require_some
-from lreid.apps.transfer import learn_transfer
+from lreid.apps.search.own_images import paths_of, read_records, require_some
 from lreid.data.records import Record
 from lreid.devices import pick_device
 from lreid.errors import InputError
@@ -20,7 +17,7 @@ from lreid.gallery import Gallery
 from lreid.gallery.places import place_of
 from lreid.gallery.store import Labels, Place
 from lreid.loading import load_model
-from lreid.models import Embedder, FeatureTransfer
+from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
@@ -198,40 +195,22 @@ def roll_back(where: str | Path) -> str:
     return model
 
 
-def migrate(
-    source: str | Path,
-    target: str | Path,
-    *,
-    kind: str | None = None,
-    shards: int = 1,
-    checkpoint: Path | None = None,
-    images: Sequence[OwnImage] = (),
-    share: float = SHARE,
-    device: str = "auto",
-) -> dict[str, float]:
+def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> dict[str, float]:
     """Copies a gallery to another place, for instance from a file to Milvus or back, and compares the two.
 
-    With another model the copy is one of that model's, without the gallery's images: a map between the two models'
-    features is learned of other ``images``, :func:`lreid.apps.transfer.learn_transfer`, and features go through it. The
-    threshold is the old model's and does not come along.
-
     Args:
-        source: of the gallery, which stays.
-        target: where there is none yet.
-        kind: of the copy; None is as it was.
-        shards: parts of the copy, if it is a file.
-        checkpoint: another model; None keeps the features as they are.
-        images: of :func:`list_images`, that the map is learned of; only with ``checkpoint``.
-        share: of :meth:`lreid.models.FeatureTransfer.migrated`, in [0, 1]; at 0 the features stay.
-        device: of :func:`lreid.devices.pick_device`, for the models.
+        source: the gallery, which stays.
+        target: a place without a gallery.
+        kind: kind of the copy; None keeps the kind of the source.
+        shards: number of parts of the copy, if it is a file.
 
     Returns:
-        ``images``, and the share of the ``SAMPLE * DEPTH`` compared matches that have the ``same`` score: 1 unless a
-        kind is approximate. It is left out with another model.
+        ``images`` (a count), and ``same``, the share of the ``SAMPLE * DEPTH`` compared matches that have the same
+        score: 1 unless a kind is approximate.
 
     Raises:
-        InputError: there is a gallery already, the source has no features (``ivfpq``), the copy differs, or no map can
-            be learned. Then no gallery appears at the target.
+        InputError: there is a gallery at the target already, the source has no features (``ivfpq``) or no images, or
+            the copy differs. Then no gallery appears at the target.
     """
     place = place_of(target)
     if place.exists():
@@ -240,64 +219,29 @@ def migrate(
     labels, about = old.labels(), old.about
     if not len(labels):
         raise InputError(f"{source}: holds no images; add some")
-    if not 0 <= share <= 1:
-        raise InputError(f"--share: is {share}; it must be in [0, 1]")
-    model, extras, transfer = about.model, about.extras, None
-    if checkpoint is not None:
-        model, extras, transfer = _to_model(NamedGallery.load(source), checkpoint, images, device)
 
     def rows(start: int) -> tuple[np.ndarray, ...]:
         part = labels[start : start + BATCH]
-        features = old.features(part.keys)
-        if transfer is not None:
-            features = transfer.migrated(features, share=share)
-        return features, part.paths, part.ids, part.cams, part.times
+        return old.features(part.keys), part.paths, part.ids, part.cams, part.times
 
     new = Gallery.build(
         *rows(0),
-        model=model,
+        model=about.model,
         kind=kind or about.kind,
         shards=shards,
         at=place,
         names=about.names,
-        extras=extras,
+        extras=about.extras,
         whole=False,
     )
     for start in range(BATCH, len(labels), BATCH):
-        new.add(*rows(start), model=model)
-    told: dict[str, float] = {"images": len(labels)}
-    same = sorted(_rows(new.labels())) == sorted(_rows(labels))
-    if transfer is None:
-        new.about.threshold, new.about.false_accept_rate = about.threshold, about.false_accept_rate
-        told["same"] = _share_of_same_matches(old, new, labels)
-        same = same and told["same"] >= (1 if about.kind == "flat" else 0.9)
-    if not same:
-        share = f" ({told['same']:.3f} of its matches are the same)" if "same" in told else ""
-        raise InputError(f"{target}: the copy differs{share}; nothing was made")
+        new.add(*rows(start), model=about.model)
+    new.about.threshold, new.about.false_accept_rate = about.threshold, about.false_accept_rate
+    same = _share_of_same_matches(old, new, labels)
+    if sorted(_rows(new.labels())) != sorted(_rows(labels)) or same < (1 if about.kind == "flat" else 0.9):
+        raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); nothing was made")
     new.finish()
-    return told
-
-
-def _to_model(
-    old: NamedGallery, checkpoint: Path, images: Sequence[OwnImage], device: str
-) -> tuple[str, dict[str, np.ndarray], FeatureTransfer]:
-    """What a gallery becomes with another model: its fingerprint, its extras, and the map of features."""
-    if old.norm:
-        raise InputError(f"{old.where}: its features have a normalisation of its own images; use reindex")
-    if not images:
-        raise InputError("--through: names no images that both models could look at; give some of the new model's task")
-    models = old.model(None, device), load_model(checkpoint).to(pick_device(device))
-    if fingerprint(models[1]) == old.gallery.about.model:
-        raise InputError(f"{checkpoint}: is the gallery's model already; leave --checkpoint out to copy the gallery")
-    identities = number_names([each.identity for each in images], {})
-    loaded = [require_some(read_images(images, identities, {}, model, skip_bad=False)) for model in models]
-    flip = flips(checkpoint)
-    labels = np.array(loaded[0].pids, np.int64)
-    labels = np.where(labels < 0, -1 - np.arange(len(labels)), labels)  # each for itself where it is not known
-    transfer = learn_transfer(
-        extract(models[0], loaded[0], old.flip, None), extract(models[1], loaded[1], flip, None), labels
-    )
-    return fingerprint(models[1]), NamedGallery.extras(checkpoint, flip, None), transfer
+    return {"images": len(labels), "same": same}
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:

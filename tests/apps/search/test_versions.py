@@ -319,31 +319,3 @@ def test_faulty_times_are_told(world, tmp_path):
     (tmp_path / "index.csv").write_text("path,pid,camid,split,time\na.jpg,1,1,gallery,noon\n")
     with pytest.raises(InputError, match=r"index.csv: time of .*a.jpg is 'noon'; write whole seconds"):
         search.list_images([tmp_path / "index.csv"], "gallery")
-
-
-@pytest.mark.slow
-def test_a_gallery_moves_to_another_model_without_its_images(world, tmp_path, monkeypatch):
-    source, target = str(tmp_path / "old"), str(tmp_path / "new")
-    build(source, world)
-    search.calibrate(source, search.list_images([world / "index.csv"], "gallery"), device="cpu")
-    images = search.list_images([world / "images"], "gallery")
-    learn, given = versions.learn_transfer, []
-    monkeypatch.setattr(versions, "learn_transfer", lambda *each: given.append(each) or learn(*each, steps=5))
-    assert migrate(source, target, checkpoint=world / "new.pt", images=images, device="cpu") == {"images": 36}
-    models = [load_model(world / name) for name in ("old.pt", "new.pt")]
-    paths = [each.path for each in images]
-    for features, model in zip(given[0], models, strict=False):  # the map's pairs
-        np.testing.assert_allclose(features, model.extract(paths), atol=1e-5)
-    one, other = NamedGallery.load(source), NamedGallery.load(target)
-    assert other.gallery.about.model == fingerprint(models[1]) and other.gallery.about.threshold is None
-    assert rows(one.gallery) == rows(other.gallery) and other.identities == one.identities
-    transfer = learn(*given[0], steps=5)
-    theirs = features_by_path(other.gallery)
-    for path, feature in features_by_path(one.gallery).items():
-        np.testing.assert_allclose(theirs[path], transfer.migrated(feature[None], share=0.25)[0], atol=1e-5)
-    assert len(search.query(target, [Path(paths[0])], tmp_path / "matches", device="cpu")["queries"]) == 1
-    with pytest.raises(InputError, match="old.pt: is the gallery's model already; leave --checkpoint out"):
-        migrate(source, tmp_path / "more", checkpoint=world / "old.pt", images=images, device="cpu")
-    with pytest.raises(InputError, match="--through: names no images that both models could look at"):
-        migrate(source, tmp_path / "more", checkpoint=world / "new.pt", device="cpu")
-    assert not (tmp_path / "more").exists()
