@@ -52,9 +52,9 @@ if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
 
 import torch
 import torch.nn.functional as F
-from bench_train import Contestant, configured, setting, settings, timed
 from torch import Tensor
 
+from bench_train import Contestant, configured, setting, settings, timed
 from lreid.apps.cli import run_tool
 from lreid.data.loaders import Batch
 from lreid.devices import keep_freed_memory

@@ -40,7 +40,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_retrieval import peak_megabytes, random_images, timed
-
 from lreid.apps.cli import run_tool
 from lreid.gallery import Filter, Gallery
 

@@ -1,4 +1,4 @@
-"""Show which data sets are there, compare them with published counts, prepare their archives, and render people."""
+"""Show which data sets are there, compare them with published counts, and prepare their archives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from lreid.apps.arguments.data import RENDERING
 from lreid.data.contact_sheet import contact_sheet
 from lreid.data.datasets import specs
 from lreid.data.inventory import Finding, look, table
@@ -16,13 +15,13 @@ from lreid.data.own import source_of
 from lreid.data.prepare import prepare
 from lreid.data.records import DataSet
 from lreid.data.tracks import Choice, from_tracks
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import InputError
 from lreid.files import write_text
 
 
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
-    actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut, "render": _render}
+    actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut}
     actions[args.action](args)
 
 
@@ -80,16 +79,3 @@ def _is_path(name: str) -> bool:
 def _source(name: str) -> str:
     """A name as in ``BENCHMARK.TRAIN`` of what may be a folder or a file."""
     return source_of(Path(name)) if _is_path(name) else name
-
-
-def _render(args: argparse.Namespace) -> None:
-    from lreid.data.rendered import render  # SciPy and OpenGL, which no other command needs
-
-    out = args.root / args.name
-    try:
-        count = render(out, args.root / "makehuman", **{option: getattr(args, option) for option in RENDERING})
-    except ArgumentError as error:
-        raise InputError(f"--{error.argument.replace('_', '-')} {error.fault}") from None
-    key = "BENCHMARK.TRAIN" if args.train_identities else "BENCHMARK.UNSEEN"
-    names = "" if out.suffix == ".zip" else f"; {key} \"['csv:{args.name}/index.csv']\""
-    print(f"{out}: {count} images{names}")

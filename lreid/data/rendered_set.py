@@ -1,6 +1,6 @@
 """The rendered people that come with lreid: a data set in one archive, which is read without being unpacked.
 
-``lreid data render people.zip`` makes such an archive, see :mod:`lreid.data.rendered`. An image in it has an address::
+``python tools/render people.zip`` makes such an archive. An image in it has an address::
 
     rendered:<domain>/<file>
 

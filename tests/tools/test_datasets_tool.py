@@ -73,13 +73,6 @@ def test_check_of_a_folder_says_what_training_would_choose(run, tmp_path: Path) 
         (["check", "csv:none.csv"], "no such CSV file"),
         (["from-tracks", "gone.mp4", "--out", "new"], "gone.mp4: no such video or folder; check the path"),
         (["from-tracks", "gone.mp4", "--out", "new", "--every", "0"], "--every is 0.0; must be above 0"),
-        (["render", "people"], "makehuman/3dobjs/base.obj: no such file and 181 more; datasets/README.md says where"),
-        (["render", "people", "--images", "1"], "--images is 1; it must be from 2"),
-        (
-            ["render", "people", "--train-identities", "0", "--test-identities", "0"],
-            "--test-identities is 0; it must be above",
-        ),
-        (["check", "viper", "--sheet", "s.html", "--identities", "0"], "--identities is 0; must be 1 or more"),
     ],
 )
 def test_bad_input_is_one_line(run, arguments, message) -> None:
@@ -94,7 +87,6 @@ def test_bad_input_is_one_line(run, arguments, message) -> None:
     [
         (["check"], "required: NAME"),
         (["from-tracks", "gate.mp4"], "required: --out"),
-        (["render"], "required: NAME"),
         (["list", "--archive", "viper.zip"], "unrecognized arguments: --archive"),
         (["check", "viper", "--domains", "4"], "unrecognized arguments: --domains"),
     ],

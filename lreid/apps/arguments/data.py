@@ -1,4 +1,4 @@
-"""Show which data sets are there, check them, prepare their archives, cut them out of videos, and render people.
+"""Show which data sets are there, check them, prepare their archives, and cut them out of videos.
 
     lreid data list                                     # all of them, and where each is expected
     lreid data check market1501 viper                   # every difference from the published counts
@@ -6,7 +6,6 @@
     lreid data check my/folder                          # images of your own, a folder a person
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video and a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
-    lreid data render people --domains 4 --workers 2    # rendered people, from the assets in ROOT/makehuman
 
 Exit status: 2 when a data set is checked or prepared and is not complete.
 """
@@ -15,19 +14,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-
-RENDERING = {  # options of lreid.data.rendered.render
-    "domains": (6, "places with cameras, light and fashion of their own"),
-    "train_identities": (80, "people to train on, of each domain"),
-    "test_identities": (60, "people to search for, of each domain"),
-    "images": (6, "images of each person"),
-    "cameras": (4, "cameras of each domain"),
-    "height": (256, "of images, pixels"),
-    "width": (128, "of images, pixels"),
-    "seed": (0, "another one makes other domains and other people"),
-    "first_domain": (0, "number of the first one, to go on where another call with this seed ended"),
-    "workers": (1, "processes that draw"),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,14 +65,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tracks.add_argument(
         "--same-identities", action="store_true", help="a number is the same person in all videos, as in MTMC"
     )
-
-    render = command("render", "draw rendered people, from the assets in ROOT/makehuman")
-    render.add_argument("name", metavar="NAME", help="new folder, or .zip file, in ROOT")
-    for option, (default, about) in RENDERING.items():
-        render.add_argument(
-            f"--{option.replace('_', '-')}",
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"{about} (default: {default})",
-        )

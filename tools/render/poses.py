@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lreid.data.rendered.assets import POSED, Assets
+from render.assets import POSED, Assets
 
 # Of each bone, radians about the axes x, y and z of the world, in this order.
 Angles = dict[str, tuple[float, float, float]]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lreid.data.rendered.poses import draw_angles
-from lreid.data.rendered.renderer import Renderer, Standing, Subject, on_plane
-from lreid.data.rendered.scenes import Camera, Domain, obstacle
 from lreid.extras import Extra
+from render.poses import draw_angles
+from render.renderer import Renderer, Standing, Subject, on_plane
+from render.scenes import Camera, Domain, obstacle
 
 cv2 = Extra("cv2", "opencv")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import shutil
 import subprocess
@@ -16,14 +17,14 @@ import pytest
 
 from lreid.data import csv_dataset
 from lreid.data.images import read_image
-from lreid.data.rendered import render
-from lreid.data.rendered.assets import Assets
-from lreid.data.rendered.images import photograph
-from lreid.data.rendered.people import Person, make_fashion, make_person
-from lreid.data.rendered.renderer import OVERSAMPLED, Renderer, Standing, Subject, on_plane
-from lreid.data.rendered.scenes import PLACES, TEXTURES, Box, Camera, make_camera, make_domain, textures
 from lreid.data.rendered_set import PREFIX
 from lreid.errors import ArgumentError, InputError
+from render import render
+from render.assets import Assets
+from render.images import photograph
+from render.people import Person, make_fashion, make_person
+from render.renderer import OVERSAMPLED, Renderer, Standing, Subject, on_plane
+from render.scenes import PLACES, TEXTURES, Box, Camera, make_camera, make_domain, textures
 
 RED, BLACK = (0.9, 0.0, 0.0), (0.0, 0.0, 0.0)
 FLAT = Camera(
@@ -258,11 +259,12 @@ def test_a_folder_that_cannot_be_made(renderer: Renderer, home: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_torch_may_load_its_compiler_after_opengl(renderer: Renderer, home: Path) -> None:
+def test_torch_may_load_its_compiler_after_opengl(renderer: Renderer, home: Path, repository: Path) -> None:
     """Its triton and Mesa both bring an LLVM, which crash the process in the wrong order."""
-    code = "from lreid.data.rendered.renderer import Assets, Renderer; import pathlib, sys; "
+    code = "from render.renderer import Assets, Renderer; import pathlib, sys; "
     code += "Renderer(Assets(pathlib.Path(sys.argv[1]))); import torch._dynamo"
-    subprocess.run([sys.executable, "-c", code, str(home)], check=True)
+    paths = os.pathsep.join([str(repository), str(repository / "tools")])
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True, env={**os.environ, "PYTHONPATH": paths})
 
 
 def test_no_moderngl(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:

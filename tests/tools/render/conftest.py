@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tiny_makehuman import write_assets
 
-from lreid.data.rendered.assets import Assets
-from lreid.data.rendered.renderer import Renderer
 from lreid.errors import InputError
+from render.assets import Assets
+from render.renderer import Renderer
 
 
 @pytest.fixture(scope="module")

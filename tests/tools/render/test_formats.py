@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lreid.data.rendered import formats
 from lreid.errors import InputError
+from render import formats
 
 
 def test_a_mesh_is_its_body_in_triangles(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tiny_makehuman import ends, vertices
 
-from lreid.data.rendered.assets import POSED, Assets, normals
-from lreid.data.rendered.people import Body, make_fashion, make_person
-from lreid.data.rendered.poses import Skeleton, draw_angles, rotation
 from lreid.errors import InputError
+from render.assets import POSED, Assets, normals
+from render.people import Body, make_fashion, make_person
+from render.poses import Skeleton, draw_angles, rotation
 
 AVERAGE = Body("caucasian", "male", age=0.5, muscle=0.5, weight=0.5, height=0.0)
 

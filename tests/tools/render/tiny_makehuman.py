@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from lreid.data.rendered.assets import AGES, HEIGHTS, POSED
-from lreid.data.rendered.people import MUSCLES, RACES, SEXES, WEIGHTS
+from render.assets import AGES, HEIGHTS, POSED
+from render.people import MUSCLES, RACES, SEXES, WEIGHTS
 
 ENDS = {  # head and tail of the middle bones and of the left ones, decimetres
     "root": ((0, 0, 0), (0, 1, 0)),

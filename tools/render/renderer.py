@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.rendered import shaders
-from lreid.data.rendered.assets import POSED, Assets, Part, normals
-from lreid.data.rendered.formats import WHERE
-from lreid.data.rendered.people import Cloth, Colour, Person
-from lreid.data.rendered.poses import Skeleton, rotation
-from lreid.data.rendered.scenes import Box, Camera, textures
 from lreid.errors import InputError
 from lreid.extras import Extra
+from render import shaders
+from render.assets import POSED, Assets, Part, normals
+from render.formats import WHERE
+from render.people import Cloth, Colour, Person
+from render.poses import Skeleton, rotation
+from render.scenes import Box, Camera, textures
 
 TEXTURE = 512  # side of the assets' textures, pixels
 SHADOW = 512  # side of the map of what the light sees

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lreid.data.rendered.people import Colour, Fashion, make_fashion
 from lreid.extras import Extra
+from render.people import Colour, Fashion, make_fashion
 
 cv2 = Extra("cv2", "opencv")
 

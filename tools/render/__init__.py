@@ -2,10 +2,10 @@
 
 :func:`render` writes a data set. What an image shows follows from its domain, identity, camera and number and one seed,
 whatever else is rendered; on one machine it has the same pixels each time. The parts, each of which knows those before
-it alone: :mod:`~lreid.data.rendered.formats` (MakeHuman's files), :mod:`~lreid.data.rendered.people` (who is drawn),
-:mod:`~lreid.data.rendered.assets` (bodies and garments), :mod:`~lreid.data.rendered.poses`,
-:mod:`~lreid.data.rendered.scenes` (domains and cameras), :mod:`~lreid.data.rendered.renderer` (OpenGL),
-:mod:`~lreid.data.rendered.images` (what a camera and a detector make of it) and here the data set.
+it alone: :mod:`~render.formats` (MakeHuman's files), :mod:`~render.people` (who is drawn),
+:mod:`~render.assets` (bodies and garments), :mod:`~render.poses`,
+:mod:`~render.scenes` (domains and cameras), :mod:`~render.renderer` (OpenGL),
+:mod:`~render.images` (what a camera and a detector make of it) and here the data set.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.rendered.assets import Assets
-from lreid.data.rendered.images import photograph
-from lreid.data.rendered.people import make_person
-from lreid.data.rendered.renderer import Renderer, Subject
-from lreid.data.rendered.scenes import Camera, Domain, make_camera, make_domain
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, require
 from lreid.extras import Extra
+from render.assets import Assets
+from render.images import photograph
+from render.people import make_person
+from render.renderer import Renderer, Subject
+from render.scenes import Camera, Domain, make_camera, make_domain
 
 cv2 = Extra("cv2", "opencv")
 
