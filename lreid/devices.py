@@ -19,6 +19,16 @@ from lreid.float32 import full_precision, tf32
 # Of mallopt(3), by glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
 
+# Environment variables that choose among the instructions of a processor, of ATen, oneDNN and MKL.
+INSTRUCTION_LIMITS = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+)
+
 
 def pick_device(name: str) -> torch.device:
     """A device by name; ``auto`` is the first GPU where there is one.
@@ -79,6 +89,27 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all([mallopt(MMAP_MAX, 0), mallopt(TRIM_THRESHOLD, 2**31 - 1), mallopt(TOP_PAD, 256 << 20)])
+
+
+def arithmetic(device: torch.device) -> dict[str, str]:
+    """What decides how sums are rounded, beside the versions of libraries, by name.
+
+    Args:
+        device: that computes.
+
+    Returns:
+        ``threads`` of torch, ``instructions`` of the processor that torch uses, ``instruction_limits`` of environment
+        variables (``none``, or ``NAME=VALUE`` with commas), ``processes`` of torchrun, and ``device``: ``cpu`` or the
+        name of the GPU.
+    """
+    limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
+    return {
+        "threads": str(torch.get_num_threads()),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "instruction_limits": ", ".join(limits) or "none",
+        "processes": os.environ.get("WORLD_SIZE", "1"),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+    }
 
 
 def peak_memory_mib(device: torch.device) -> int:

@@ -225,7 +225,7 @@ def publish(
         trained_on=trained_on or _trained_on(shared.BENCHMARK.TRAIN),
         command=command_of(shared),
         config={"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
-        version=results["versions"]["lreid"] or "",
+        version=results["versions"].get("lreid", ""),
         licence=licence,
         sha256=hashlib.sha256(content).hexdigest(),
         bytes=len(content),

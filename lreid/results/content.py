@@ -76,7 +76,8 @@ class Results(TypedDict, total=False):
     images_trained: int  # used by the method, an image as often as it was drawn
     skipped: list[str]
     skipped_images: int
-    versions: dict[str, str | None]
+    # Of the process that trained last: libraries, and what decides how it rounds (lreid.devices.arithmetic).
+    versions: dict[str, str]
 
 
 def names_of(results: Results) -> list[str]:

@@ -48,7 +48,7 @@ def start(
     galleries: Sequence[Gallery],
     identity_names: Mapping[str, dict[str, str]],
     skipped: Sequence[str],
-    versions: dict[str, str | None],
+    versions: dict[str, str],
 ) -> Results:
     """The content before the first task; arguments as in :class:`Results`."""
     matrices: Any = {metric.name: [] for metric in METRICS}

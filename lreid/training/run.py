@@ -26,7 +26,7 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
-from lreid.devices import computing, keep_freed_memory, pick_device
+from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
 from lreid.memory import StreamMemory
@@ -130,7 +130,10 @@ def _train(
     results["exemplars"] = method.exemplars
     if start is not None:
         path, checkpoint = start
-        results = ledger.resumed(results, checkpoint["results"], path)
+        now, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
+        others = ""
+        if len(results["mAP"]) < len(results["tasks"]):  # a finished run stays as it is
+            others, results["versions"] = changed_versions(results["versions"], now), now
         load_model_state(method.model, checkpoint["model"], path)
         _take(method, checkpoint["method"], path)
         set_random_state(checkpoint["random"])
@@ -168,6 +171,10 @@ def _train(
         with fitting(path):
             trainer.resume(checkpoint)
         logger.info("going on from %s", path)
+        if others and distributed.speaks():
+            logger.warning(
+                "%s: was written under %s; bit-equality with an uninterrupted run no longer holds", path, others
+            )
     _announce(cfg, benchmark, results, device, folder.path)
     try:
         if start is None and before is not None:
@@ -301,7 +308,7 @@ def new_results(
     cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Evaluator, before: Path | None = None
 ) -> Results:
     """The content of ``results.json`` before the first task."""
-    packages = ("torch", "torchvision", "numpy", "albumentations", "faiss-cpu", "faiss-gpu")
+    packages = ("lreid", "torch", "torchvision", "numpy", "pillow", "albumentations", "faiss-cpu", "faiss-gpu")
     return ledger.start(
         method=method_title(cfg),
         benchmark=benchmark.name,
@@ -335,10 +342,17 @@ def new_results(
             if (names := test.names.identities)
         },
         skipped=evaluator.skipped,
-        versions={"python": platform.python_version(), "lreid": installed_version("lreid")}
+        versions={"python": platform.python_version()}
         | ({"commit": source} if (source := commit()) else {})
-        | {name: found for name in packages if (found := installed_version(name)) is not None},
+        | {name: found for name in packages if (found := installed_version(name)) is not None}
+        | arithmetic(pick_device(cfg.DEVICE)),
     )
+
+
+def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What differs between the ``versions`` of two results, in words; empty where nothing does that both record."""
+    names = [name for name in before if name in now and before[name] != now[name]]
+    return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def installed_version(package: str) -> str | None:

@@ -185,6 +185,7 @@ class Trainer:
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run broke off between training and evaluation
+            self._restore_observers(task, done)
             self._augment_at(epochs - 1, epochs)  # end_task may need it
             return
         batches = self.batching.batches(self.method, task, first=self.at.epoch * steps + self.at.step)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, broken_off, figures, of_files
+from tiny import FEW, BreakOff, broken_off, figures, of_files
 from tiny import tiny_config as config
 
 import lreid
-from lreid.checkpoint import load_checkpoint, save_checkpoint
+from lreid.checkpoint import load_checkpoint, load_newest, save_checkpoint
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator, Observer
@@ -240,3 +242,66 @@ def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
         out = tmp_path / str(epochs)
         broken_off(cfg, out, epochs)
         assert figures(train(cfg, out, resume=True)) == figures(whole)
+
+
+def differing(one: Any, other: Any, key: str = "") -> Iterator[str]:
+    """The keys of a checkpoint, as paths, under which another one holds something else."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for name in one:
+            yield from differing(one[name], other[name], f"{key}/{name}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            yield from differing(*pair, f"{key}/{place}")
+    elif isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.dtype != other.dtype or not one.equal(other):
+            yield key
+    elif one != other:
+        yield key
+
+
+def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that they hold but times, wherever the run broke off: after every step, epoch, task and evaluation."""
+    cfg = config(FEW, TRAIN__EPOCHS=2, TRAIN__CHECKPOINT_STEPS=1, EVAL__DRIFT_STEPS=3)
+    whole, copies = tmp_path / "whole", list[Path]()
+
+    def with_copy(save: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(self: RunFolder, *state: Any) -> None:
+            save(self, *state)
+            copies.append(tmp_path / f"broken{len(copies)}")
+            shutil.copytree(whole, copies[-1])
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        for name in ("save_current", "save_task"):
+            patch.setattr(RunFolder, name, with_copy(getattr(RunFolder, name)))
+        train(cfg, whole)
+    positions = {tuple(load_newest(copy / "checkpoints")[1]["position"].values()) for copy in copies}
+    assert {(0, 0, 1), (1, 1, 0), (1, 2, 0), (2, 0, 0), (3, 0, 0)} <= positions
+    clocks = ("/results/seconds", "/results/images_per_second", "/results/peak_memory_mib")
+    for copy in copies:
+        train(cfg, copy, resume=True)
+        for path in (whole / "checkpoints").iterdir():
+            keys = differing(load_checkpoint(path), load_checkpoint(copy / "checkpoints" / path.name))
+            assert [key for key in keys if not key.startswith(clocks)] == [], (copy, path)
+
+
+def test_a_resume_with_other_threads_is_reported_and_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line names what differs; one under the same conditions, or of a finished run, logs none."""
+    cfg, out, lines = config(FEW, TRAIN__EPOCHS=1), tmp_path / "run", []
+    threads = torch.get_num_threads()
+    for epochs, now, limit in ((1, threads, ""), (1, threads, ""), (0, threads + 1, ""), (1, threads + 1, "avx2")):
+        caplog.clear()
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(torch, "get_num_threads", lambda now=now: now)
+            if limit:
+                patch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+            train(cfg, out, resume=True, observers={"break": BreakOff(epochs)})
+        lines.append([each.getMessage() for each in caplog.records if "uninterrupted" in each.getMessage()])
+    assert [len(each) for each in lines] == [0, 0, 1, 1]
+    assert f"threads {threads} (now {threads + 1})" in lines[2][0] and "instruction" not in lines[2][0]
+    assert "ONEDNN_MAX_CPU_ISA=avx2" in lines[3][0]
