@@ -162,12 +162,15 @@ class AccuracyEvaluator:
 
 
 def accuracy_line(results: Results) -> str:
-    """The accuracies of all classifiers after the last task, with their forgetting in brackets where there is some."""
-    parts = []
+    """The accuracies of all classifiers after the last task; in brackets their ``accuracy_forgetting``, if any."""
+    parts, brackets = [], ""
     for name, kinds in results["accuracy_summary"].items():
         figures = []
         for summary in kinds.values():
-            forgetting = summary["forgetting"]
-            figures.append(f"{summary['accuracy']:.1f}" + (f" ({forgetting:.1f})" if forgetting is not None else ""))
+            forgetting = summary["accuracy_forgetting"]
+            figures.append(f"{summary['accuracy']:.1f}")
+            if forgetting is not None:
+                figures[-1] += f" ({forgetting:.1f})"
+                brackets = " (and accuracy_forgetting: a drop is positive)"
         parts.append(f"{name} {' / '.join(figures)}")
-    return f"accuracy (and forgetting) in per cent, class- / task-incremental: {', '.join(parts)}"
+    return f"accuracy{brackets} in per cent, class- / task-incremental: {', '.join(parts)}"

@@ -140,9 +140,9 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     else:
         charts = [_forgetting_chart(groups, key.capitalize(), each) for key, each in lines.items()]
     note = (
-        "From task to task the AP of a test identity falls (forgetting) or rises (plasticity): mean over identities of "
-        "the test sets that are trained by then. First mAP: after the task that trains the domain first."
-        + band_note(groups)
+        "From task to task the AP of a test identity falls (forgetting, 0 or less) or rises (plasticity, 0 or more): "
+        "mean over identities of the test sets that are trained by then. First mAP: after the task that trains the "
+        "domain first." + band_note(groups)
     )
     return chart_section(groups, f"Forgetting and plasticity{where}", note, charts, _by_test_set(groups))
 

@@ -25,7 +25,7 @@ PLAIN = (
     ("forward_transfer", "forward transfer"),
 )
 SIGNED = (
-    ("forgetting", "forgetting per task"),
+    ("forgetting", "forgetting per task (drop < 0)"),
     ("plasticity", "plasticity per task"),
     ("backward_transfer", "backward transfer"),
 )
@@ -53,7 +53,7 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
     """The figures after the last task."""
     note = (
         "After the last task; mean ± standard deviation over seeds (n - 1). Runs of another protocol, config or AP "
-        "convention stand in lines of their own. forgetting and plasticity: per task."
+        "convention stand in lines of their own. forgetting and plasticity: points of AP per task."
     )
     return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
 

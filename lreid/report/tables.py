@@ -37,7 +37,7 @@ def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
-        Column("forgetting", "forgetting", signed=True),
+        Column("forgetting", "forgetting (drop < 0)", signed=True),
         Column("plasticity", "plasticity", signed=True),
     )
 
@@ -110,8 +110,9 @@ def task_table(results: Results) -> str:
     if any(cell.startswith("(") for line in shown for cell in line):
         lines.append("(in brackets: before the domain was trained)")
     summary = results["summary"]
+    signs = {"forgetting": " (drop < 0)"}
     changes = [
-        f"{key.replace('_', ' ')} {number(summary[key], signed=key != 'forward_transfer')}"
+        f"{key.replace('_', ' ')} {number(summary[key], signed=key != 'forward_transfer')}{signs.get(key, '')}"
         for key in ("forgetting", "plasticity", "backward_transfer", "forward_transfer")
         if summary.get(key) is not None
     ]

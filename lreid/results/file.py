@@ -81,9 +81,19 @@ def read(run: str | Path) -> Results:
         raise InputError(f"{path}: not valid JSON ({error}); go on with --resume to write it anew") from None
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a results file of schema {SCHEMA}")
+    rename_old_keys(results)
     if reason := fault(results):
         raise InputError(f"{path}: {reason}; not a results file that is whole: go on with --resume to write it anew")
     return results  # type: ignore[return-value]
+
+
+def rename_old_keys(results: Any) -> None:
+    """Gives keys that earlier versions wrote their present names, in place; other content stays as it is."""
+    summaries = results.get("accuracy_summary")
+    for kinds in summaries.values() if isinstance(summaries, dict) else ():
+        for figures in kinds.values() if isinstance(kinds, dict) else ():
+            if isinstance(figures, dict) and "forgetting" in figures:
+                figures["accuracy_forgetting"] = figures.pop("forgetting")
 
 
 def fault(results: Any) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from lreid.errors import InputError
 from lreid.results.content import SCHEMA, Gallery, Results, matrix, names_of
+from lreid.results.file import rename_old_keys
 from lreid.results.metrics import METRICS
 from lreid.results.summaries import summarise_accuracies, summary
 
@@ -106,6 +107,7 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
     Raises:
         InputError: the data are not those that the run was begun with.
     """
+    rename_old_keys(saved)
     if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
         changed = "images, identities or cameras are others"
     else:

@@ -71,7 +71,8 @@ def summary(results: Results) -> dict[str, float | None]:
         * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: the same means of the last network before it was averaged;
           there are no such keys where it was not evaluated;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: the seen mean, averaged over all tasks;
-        * ``forgetting`` (0 or less), ``plasticity`` (0 or more): means of :func:`task_changes`; None after one task;
+        * ``forgetting`` (0 or less: a drop is negative), ``plasticity`` (0 or more): means of :func:`task_changes`;
+          None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
           over seen galleries that were not trained last; None where there is none;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
@@ -135,9 +136,9 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
         * ``accuracy``: mean over the tasks, after the last one (Table 1 of ER-ACE, Co²L and CCLIS);
         * ``anytime_accuracy``: the mean over the tasks so far, after each task; a list (ER-ACE, Fig. 3);
         * ``average_incremental_accuracy``: the mean of these (iCaRL, CVPR 2017, Section 4);
-        * ``forgetting``: for each task but the last, its best accuracy at an earlier time minus that after the last
-          task, mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). High is bad, unlike the
-          ``forgetting`` of :func:`summary`; below 0 where old tasks gain; None after one task.
+        * ``accuracy_forgetting``: for each task but the last, its best accuracy at an earlier time minus that after the
+          last task, mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop is positive, unlike in
+          the ``forgetting`` of :func:`summary`; below 0 where old tasks gain; None after one task.
           ER-ACE's official code counts the last accuracy among the best ones, so that a task that gains counts 0.
 
     Raises:
@@ -152,5 +153,5 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
         "accuracy": anytime[-1],
         "anytime_accuracy": anytime,
         "average_incremental_accuracy": float(np.mean(anytime)),
-        "forgetting": float(np.mean(falls)) if falls else None,
+        "accuracy_forgetting": float(np.mean(falls)) if falls else None,
     }

@@ -79,13 +79,13 @@ def test_summary_by_hand() -> None:
         "accuracy": pytest.approx(220 / 3),
         "anytime_accuracy": pytest.approx([90, 70, 220 / 3]),
         "average_incremental_accuracy": pytest.approx((90 + 70 + 220 / 3) / 3),
-        "forgetting": pytest.approx((20 + 30) / 2),
+        "accuracy_forgetting": pytest.approx((20 + 30) / 2),
     }
-    assert summarise_accuracies(MATRIX[:1])["forgetting"] is None
+    assert summarise_accuracies(MATRIX[:1])["accuracy_forgetting"] is None
 
 
 def test_a_task_that_gains_counts_below_zero() -> None:
-    assert summarise_accuracies([[50.0], [80.0, 60.0]])["forgetting"] == -30
+    assert summarise_accuracies([[50.0], [80.0, 60.0]])["accuracy_forgetting"] == -30
 
 
 @given(data=st.data(), tasks=st.integers(2, 6))
@@ -101,7 +101,7 @@ def test_summary_against_nested_loops(data: st.DataObject, tasks: int) -> None:
     for row in matrix:
         means += sum(row) / len(row)
     summary = summarise_accuracies(matrix)
-    assert summary["forgetting"] == pytest.approx(falls / (tasks - 1))
+    assert summary["accuracy_forgetting"] == pytest.approx(falls / (tasks - 1))
     assert summary["average_incremental_accuracy"] == pytest.approx(means / tasks)
     assert summary["accuracy"] == summary["anytime_accuracy"][-1]
 

@@ -1,7 +1,9 @@
 import json
+from pathlib import Path
 
 import pytest
 
+from lreid import results as ledger
 from lreid.errors import InputError
 from lreid.results import read as read_results
 
@@ -59,6 +61,18 @@ def test_what_would_break_a_report_is_refused(results, run_folder, changes, mess
     with pytest.raises(InputError, match=message) as error:
         read_results(run_folder(results() | unused | changes))
     assert "\n" not in str(error.value)
+
+
+def test_forgetting_of_accuracies_by_its_old_name_is_read_by_its_new_one(results, run_folder):
+    """It has another sign than the forgetting of the summary, which keeps its name."""
+    old, new = ({"anytime_accuracy": [90.0, 70.0], key: 20.0} for key in ("forgetting", "accuracy_forgetting"))
+    read = read_results(run_folder(results(accuracy_summary={"knn": {"class": old, "task": new}})))
+    assert read["accuracy_summary"]["knn"] == {"class": new, "task": new}
+    assert read["summary"]["forgetting"] == results()["summary"]["forgetting"] < 0
+    content = {"tasks": [], "galleries": []}
+    saved = results(accuracy_summary={"knn": {"class": dict(old), "task": dict(old)}}, protocol="", content=content)
+    resumed = ledger.resumed(results(protocol="", content=content), saved, Path("last.pt"))
+    assert resumed["accuracy_summary"]["knn"] == {"class": new, "task": new}
 
 
 def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):

@@ -280,7 +280,7 @@ def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
         train(cfg, whole)
     positions = {tuple(load_newest(copy / "checkpoints")[1]["position"].values()) for copy in copies}
     assert {(0, 0, 1), (1, 1, 0), (1, 2, 0), (2, 0, 0), (3, 0, 0)} <= positions
-    clocks = ("/results/seconds", "/results/images_per_second", "/results/peak_memory_mib")
+    clocks = ("/results/seconds", "/results/images_per_second", "/results/peak_memory_mib", "/results/versions/commit")
     for copy in copies:
         train(cfg, copy, resume=True)
         for path in (whole / "checkpoints").iterdir():
