@@ -340,6 +340,11 @@ class StreamSampler(Sampler):
         """Images of a segment."""
         return self.segment
 
+    @property
+    def fewest_images(self) -> int:
+        """Images of the shortest segment."""
+        return sum(map(len, self.images)) // self.batches_a_look
+
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The segments of one pass."""
         runs = _runs(self.images, self.correlation, rng)

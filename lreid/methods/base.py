@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -131,6 +133,26 @@ class Method:
         batches in turn, before any of them has its :meth:`end_step`.
         """
         raise NotImplementedError
+
+    @property
+    def smallest_batch(self) -> int:
+        """Images that a batch must have at least: 2 where :attr:`needs_pairs`."""
+        return 2 if self.needs_pairs else 1
+
+    @cached_property
+    def needs_pairs(self) -> bool:
+        """Whether BatchNorm cannot normalise a single image in training: a neck, or maps of a single position."""
+        parts = [each for each in vars(self).values() if isinstance(each, nn.Module)]
+        if any(isinstance(each, nn.BatchNorm1d) for part in parts for each in part.modules()):
+            return True
+        image = self.model.mean.new_zeros(1, 3, self.model.height, self.model.width)
+        devices = [image.device] if image.is_cuda else []
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices):
+                copy.deepcopy(self.model).train()(image)
+        except ValueError:  # as torch's BatchNorm says it
+            return True
+        return False
 
     def total(self, terms: Mapping[str, Tensor]) -> Tensor:
         """What is minimised (scalar): the sum of :meth:`loss`'s terms, each times its weight."""

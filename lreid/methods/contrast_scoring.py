@@ -54,6 +54,7 @@ class ContrastScoring(Method):
     pixels = True
     network: ProjectedEmbedder
     memory: StreamMemory
+    smallest_batch = 1  # two views of every image are learned from
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class DER(ER):
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
         """The distance of stored images to the logits that they had when they came."""
         own = self.task_free and not self.reid_head
-        rows = self.memory.draw(count, exclude=() if own else self.task_classes)
+        rows = self.drawn(count, exclude=() if own else self.task_classes)
         if not len(rows):
             return {}
         replay = self.read(rows)

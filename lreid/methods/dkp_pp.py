@@ -82,6 +82,11 @@ class DKPpp(DKP):
         both = dkp_set_triplet_loss(torch.cat([rehearsed, features], 1), batch.labels)
         return terms | {"triplet_both": both} | {f"{name}_rehearsed": term for name, term in of_rehearsed.items()}
 
+    @property
+    def smallest_batch(self) -> int:
+        """2 with rehearsal: the style network has BatchNorms, too."""
+        return 2 if self.rehearsal else super().smallest_batch
+
     def end_task(self, task: Task) -> None:
         """Keeps the style of the task."""
         super().end_task(task)

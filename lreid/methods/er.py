@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
+from lreid.errors import ArgumentError, require
 from lreid.memory import ImagePaths, StreamMemory
 from lreid.methods.base import Method
 from lreid.models import Embedder, GrowingClassifier, bn_neck, evaluating
@@ -83,6 +83,10 @@ class ER(Method):
         self.classifier = self.new_classifier().to(model.mean.device)
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
+        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # others learn from it beside the batch
+            raise ArgumentError(
+                "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
+            )
         self.shared_classes = 0  # of a domain-incremental sequence
         self.offered: set[str] = set()  # images of the task that the memory has been offered
 
@@ -150,8 +154,13 @@ class ER(Method):
             count: images.
             incoming: loss of the incoming batch, for policies that look at its gradient.
         """
-        rows = self.memory.draw(count, exclude=() if self.task_free else self.task_classes)
+        rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None
+
+    def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
+        """Rows (n,) of the memory; none in place of a single one that BatchNorm cannot normalise."""
+        rows = self.memory.draw(count, exclude=exclude)
+        return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 
     def read(self, rows: np.ndarray) -> Replay:
         """The images in ``rows`` (n,) of the memory, augmented."""

@@ -43,6 +43,7 @@ class GDumb(ER):
     keeps: ClassVar = {**ER.keeps, "start": "network"}
     unused = ("replay", "replay_weight", "task_free")
     divisible = False
+    smallest_batch = 1  # it stores what comes in, and learns from the memory
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class GDumb(ER):
         super().__init__(model, **er)
         for name, value in (("passes", passes), ("batch", batch)):
             require(value >= 1, name, value, "1 or more")
+        require(batch > 1 or not self.needs_pairs, "batch", batch, "2 or more, as BatchNorm cannot normalise one image")
         require(rate > 0, "rate", rate, "above 0")
         require(0 <= least_rate <= rate, "least_rate", least_rate, f"from 0 to the rate, {rate}")
         require(decay >= 0, "decay", decay, "0 or more")
@@ -86,6 +88,8 @@ class GDumb(ER):
                 schedule.step()
             order = torch.randperm(len(self.memory), generator=self.generator)
             for rows in order.split(self.batch):
+                if len(rows) == 1 and self.needs_pairs:  # the last one of a pass, which BatchNorm cannot normalise
+                    continue
                 optimizer.zero_grad()
                 self.replay_loss(self.read(rows.numpy())).backward()
                 torch.nn.utils.clip_grad_norm_([*self.parameters()], 10.0)

@@ -58,6 +58,7 @@ class PASS(BoTFineTuning):
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
     keeps_teacher = True
+    smallest_batch = 1  # every image is shown in four rotations
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class Batching:
         """What draws the batches of a task from the records of its images and the class labels of exemplars.
 
         Raises:
-            ArgumentError: the task is too small, or batches do not fit the method or the number of processes.
+            ArgumentError: the task or a batch is too small, or does not fit the method or the number of processes.
         """
         labels = [record.pid for record in records]
         common: dict[str, Any] = {
@@ -89,7 +89,15 @@ class Batching:
                     "not; set it to 0, or take another method, such as er",
                 )
             segment = self.segment or self.batch["identities"] * self.batch["images"]
-            return StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
+            stream = StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
+            if _is_too_small(stream.fewest_images, method):
+                remedy = "set it to 3 or more" if len(labels) > 1 else "make fewer tasks"
+                raise ArgumentError(
+                    "segment" if self.segment else "images",
+                    f"makes a batch of a single one of the {len(labels)} images of task {task.name!r}, which BatchNorm "
+                    f"cannot normalise; {remedy}",
+                )
+            return stream
         common |= {"task_name": task.name, "passes": self.passes}
         sampler: IdentitySampler
         if method.batches == "episodes":
@@ -105,6 +113,10 @@ class Batching:
         else:
             sampler = IdentitySampler(labels, **self.batch, **common)
         images = sampler.images_per_batch
+        if _is_too_small(images, method):
+            raise ArgumentError(
+                "images", "makes batches of a single image, which BatchNorm cannot normalise; set it to 2 or more"
+            )
         if images % distributed.world():
             raise ArgumentError(
                 "identities",
@@ -155,3 +167,8 @@ class Batching:
             on_device=self.on_device,
             rows=distributed.own_rows(),
         )
+
+
+def _is_too_small(images: int, method: Method) -> bool:
+    """Whether a method cannot learn from a batch of so many images; several processes need two for a variance."""
+    return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

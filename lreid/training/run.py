@@ -47,7 +47,7 @@ LOST = re.compile(
 )
 
 
-@naming_keys(**ARGUMENTS)
+@naming_keys(**ARGUMENTS, segment="STREAM.SEGMENT")
 def train(
     cfg: CfgNode,
     out: Path,
@@ -144,7 +144,7 @@ def _train(
     folder.begin(cfg.dump(), loggers=loggers, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
     keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
-    with naming_keys("BATCH" if method.batches == "identities" else "EPISODE", **keys):
+    with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **keys):
         trainer = Trainer(
             method,
             benchmark,

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from tiny import FEW, broken_off, figures, of_files
 from tiny import tiny_config as config
+from torch import nn
 
 import lreid
 from lreid.build import benchmark_of, method_of
@@ -26,6 +27,7 @@ from lreid.data.synthetic import draw, load_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Observer
 from lreid.methods.dwopp import DwoPP
+from lreid.models import register_backbone
 from lreid.report import task_table
 from lreid.results import fault
 from lreid.results import read as read_results
@@ -285,6 +287,57 @@ def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path)
     assert results["images_trained"] == 3 * images
     with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method learns from episodes"):
         train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
+
+
+ODD = {"SYNTHETIC.TRAIN_IDENTITIES": 15, "SYNTHETIC.IMAGES_PER_IDENTITY": 3, "TRAIN.EPOCHS": 1}  # 15 images a task
+ALONE = {"BATCH.IDENTITIES": 1, "BATCH.IMAGES": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "named"),
+    [
+        ("bot_ft", {"STREAM.SEGMENT": 2}, "STREAM.SEGMENT"),
+        ("lwf", {"STREAM.SEGMENT": 1}, "STREAM.SEGMENT"),
+        ("retrace", ALONE, "BATCH.IMAGES"),
+        ("dkp_pp", ALONE, "BATCH.IMAGES"),
+        ("er", {"METHOD.REID_HEAD": True, "STREAM.SEGMENT": 2}, "STREAM.SEGMENT"),
+        ("er", {"METHOD.REID_HEAD": True, "METHOD.REPLAY": 1}, "METHOD.REPLAY"),
+        ("gdumb", {"METHOD.REID_HEAD": True, "METHOD.BATCH": 1}, "METHOD.BATCH"),
+        ("er", {"MODEL.BACKBONE": "point", "STREAM.SEGMENT": 2}, "STREAM.SEGMENT"),
+    ],
+)
+def test_a_batch_of_one_image_before_a_batchnorm_is_refused_before_training(
+    method: str, keys: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=f"^{named} "):
+        train(config(FEW, ODD, keys, METHOD__NAME=method), tmp_path / "run")
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [
+        ("pass_proto", {"STREAM.SEGMENT": 2}),  # four rotations of each image
+        ("er", {"STREAM.SEGMENT": 2}),  # no neck, and maps of several positions
+        ("der", {"METHOD.REID_HEAD": True, "METHOD.EXEMPLARS": 1}),  # a memory that can give one image only
+        ("gdumb", {"METHOD.REID_HEAD": True, "METHOD.EXEMPLARS": 3, "METHOD.BATCH": 2, "METHOD.PASSES": 2}),
+    ],
+)
+def test_a_single_image_that_can_be_normalised_or_left_out_is(
+    method: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    results = train(config(FEW, ODD, keys, METHOD__NAME=method), tmp_path / "run")
+    assert len(results["mAP"]) == 3 and np.isfinite(results["mAP"]).all()
+
+
+@register_backbone("point")
+class Point(nn.Sequential):
+    """Normalises maps of a single position."""
+
+    dim = 16
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, self.dim, 3, 4), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(self.dim))
 
 
 def test_sgd_is_not_adam(tmp_path: Path) -> None:
