@@ -18,6 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from lreid.apps.cli import run_tool
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -27,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # figures are those of one core
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -39,8 +42,6 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
@@ -192,8 +193,7 @@ def verdict(ratio: float, wanted: float | None) -> str:
     return "" if wanted is None else f"  wanted {wanted} x: {'held' if ratio >= wanted else 'NOT HELD'}"
 
 
-def main() -> None:
-    args = parser().parse_args()
+def main(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, as the official code
     cv2.setNumThreads(1)
@@ -208,4 +208,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_tool(parser(), main))

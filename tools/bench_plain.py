@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
-
+from lreid.apps.cli import run_tool
 
 VARIANTS = {
     "plain": [],
@@ -48,14 +48,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bench_train import Contestant, configured, setting, settings, timed
-from lreid.apps.cli import run_tool
 from lreid.data.loaders import Batch
 from lreid.devices import keep_freed_memory
 from lreid.errors import InputError

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from lreid.apps.arguments.search import KINDS
+from lreid.apps.cli import run_tool
 
 
 class Size(NamedTuple):
@@ -73,13 +73,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 import numpy as np
 import torch
 from tabulate import tabulate
 
-from lreid.apps.cli import run_tool
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.retrieval import FaissIndex, evaluate

@@ -17,6 +17,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lreid.apps.cli import run_tool
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -32,15 +36,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from bench_retrieval import peak_megabytes, random_images, timed
-from lreid.apps.cli import run_tool
 from lreid.gallery import Filter, Gallery
 
 BATCH, HOUR = 20_000, 3600

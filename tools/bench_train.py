@@ -30,6 +30,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from lreid.apps.cli import run_tool
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -70,16 +73,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 import torch
 from torch import Tensor, nn
 from yacs.config import CfgNode
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-
-from lreid.apps.cli import run_tool
 from lreid.build import benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.config import check_values, load_config
 from lreid.data.loaders import Batch, batch_loader

@@ -22,6 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from lreid.apps.cli import run_tool
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    parser().parse_args()  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
 
 import torch
 import yaml
@@ -179,4 +182,4 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(parser().parse_args()))
+    run_tool(parser(), lambda args: sys.exit(main(args)))

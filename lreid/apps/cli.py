@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from lreid import __version__
 from lreid.errors import InputError, Stopped
 
 LONGEST = 2000  # characters of an error that are shown
@@ -39,20 +41,28 @@ examples:
   lreid test --checkpoint zoo:people --query my/queries --gallery my/gallery
   lreid search build people.gallery my/images --checkpoint zoo:people
 
-lreid COMMAND --help shows the options of a command."""
+lreid COMMAND --help shows the options of a command, lreid --version the version."""
 
 
 def main() -> int:
     """Runs the command that ``sys.argv`` names and gives its exit status, see :func:`run_tool`."""
     name, *words = sys.argv[1:] or ["--help"]
-    if name in ("-h", "--help"):
+    if name in COMMANDS:
+        return run_command(name, words, prog=f"lreid {name}")
+    return _printing("lreid", lambda: _without_command(name))
+
+
+def _without_command(word: str) -> int:
+    """Prints what a word asks for that is no command, and gives the exit status."""
+    if word in ("-h", "--help"):
         print(HELP)
-        return 0
-    if name not in COMMANDS:
-        nearest = get_close_matches(name, COMMANDS, n=1, cutoff=0.0)[0]
-        print(f"lreid: {one_line(name)}: no such command; the nearest is {nearest}, --help lists all", file=sys.stderr)
+    elif word in ("-V", "--version", "version"):
+        print(f"lreid {__version__}")
+    else:
+        nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]
+        print(f"lreid: {one_line(word)}: no such command; the nearest is {nearest}, --help lists all", file=sys.stderr)
         return 2
-    return run_command(name, words, prog=f"lreid {name}")
+    return 0
 
 
 def run_command(name: str, words: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -88,6 +98,12 @@ def run_tool(
         interrupted (143 by SIGTERM, 129 by SIGHUP), 141 when the output pipe is closed.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
+
+
+def _run_tool(
+    parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None], words: Sequence[str] | None
+) -> int:
     try:
         args = parser.parse_intermixed_args(words)  # KEY VALUE pairs may stand between options
     except TypeError:  # argparse cannot do that where there are subcommands, which do not know --debug either
@@ -95,14 +111,12 @@ def run_tool(
         args.debug |= "--debug" in rest
         if rest := [each for each in rest if each != "--debug"]:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    output: Any = _Printable(sys.stdout)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=output)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
     logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
-        with contextlib.redirect_stdout(output):
-            tool(args)
+        tool(args)
     except InputError as error:
         if args.debug:
             raise
@@ -113,14 +127,64 @@ def run_tool(
         advice = f"go on with --resume --out {args.out}" if "resume" in args else again
         print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
         return stop.status
-    except BrokenPipeError:  # who read the output has seen enough, as head has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python flushes the rest at its end
-        return 141
     except KeyboardInterrupt:
         advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
     return 0
+
+
+def _printing(prog: str, command: Callable[[], int]) -> int:
+    """Runs a command and gives its exit status, whatever its output goes to.
+
+    A character that the terminal's encoding lacks comes out as an escape. A stream that is closed counts as
+    ``/dev/null``, and what standard error does not take is lost.
+
+    Args:
+        prog: what messages begin with.
+        command: prints, and gives a status.
+
+    Returns:
+        That status; 2 where standard output cannot be written, 141 where its reader has gone.
+    """
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _null(descriptor))
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    output: Any = _Printable(sys.stdout)
+    errors: Any = _Lossy(sys.stderr)
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            try:
+                return command()
+            finally:  # argparse exits
+                output.flush()
+        except BrokenPipeError:  # who read the output has seen enough, as head has
+            _discard(output)
+            return 141
+        except _Unwritable as error:
+            _discard(output)
+            print(f"{prog}: standard output cannot be written ({error}); write it to another place", file=sys.stderr)
+            return 2
+
+
+def _null(descriptor: int) -> TextIO:
+    """A stream to ``/dev/null`` for one that is closed, under its number, which the next file would get otherwise."""
+    with contextlib.suppress(OSError):
+        os.fstat(descriptor)  # another file has it already
+        return open(os.devnull, "w", encoding="utf-8")
+    opened = os.open(os.devnull, os.O_WRONLY)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    return open(descriptor, "w", encoding="utf-8", closefd=False)
+
+
+def _discard(stream: Any) -> None:
+    """Sends the rest of a stream to ``/dev/null``, where Python flushes it at its end."""
+    with contextlib.suppress(OSError):  # it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def one_line(message: str) -> str:
@@ -137,18 +201,57 @@ def printable(text: str) -> str:
     )
 
 
+class _Unwritable(Exception):
+    """Standard output takes nothing more, and why."""
+
+
 class _Printable:
-    """A stream that names of people and files cannot command, whatever is in them."""
+    """A stream that names of people and files cannot command, whatever is in them.
+
+    Raises:
+        BrokenPipeError: its reader has gone.
+        _Unwritable: it cannot be written for another reason.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        self.stream.write(printable(text))
+        with self._told():
+            self.stream.write(printable(text))
         return len(text)
+
+    def flush(self) -> None:
+        with self._told():
+            self.stream.flush()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _Unwritable(error.strerror) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class _Lossy(_Printable):
+    """A stream that drops what cannot be written, and passes on the codes by which bars move."""
+
+    def write(self, text: str) -> int:
+        with self._told():
+            self.stream.write(text)
+        return len(text)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            _discard(self.stream)
 
 
 def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "keys of the config and their values") -> None:

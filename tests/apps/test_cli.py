@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,81 @@ raise SystemExit(run_tool(argparse.ArgumentParser(), lambda args: print("line\\n
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait(60) == 141
+
+
+OUTPUTS = {"closed": ">&-", "full": ">/dev/full", "kept": ""}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("errors", OUTPUTS)
+@pytest.mark.parametrize("buffered", [True, False])
+def test_streams_that_are_closed_or_full_are_no_traceback(output: str, errors: str, buffered: bool) -> None:
+    """Of a command that succeeds, of one that fails and of argparse: the status is that of the work."""
+    code = """
+import argparse, os, sys
+from lreid.apps.cli import run_tool
+from lreid.errors import InputError
+def tool(args):
+    print("figures")
+    print("a note", file=sys.stderr)
+    assert os.open(os.devnull, os.O_RDONLY) > 2  # no file gets the number of a stream
+    if args.fail:
+        raise InputError("a.yaml: bad")
+parser = argparse.ArgumentParser(prog="tool")
+parser.add_argument("--fail", action="store_true")
+sys.exit(run_tool(parser, tool))
+"""
+    python = f"{shlex.quote(sys.executable)} {'' if buffered else '-u'} -c {shlex.quote(code)}"
+    redirected = " ".join([OUTPUTS[output], OUTPUTS[errors].replace(">", "2>", 1)])
+    for words, status in (("", 0), ("--fail", 2), ("--help", 0), ("--nope", 2)):
+        done = subprocess.run(f"{python} {words} {redirected}", shell=True, capture_output=True, text=True)
+        full = output == "full" and words in ("", "--help", "--fail")
+        assert done.returncode == (2 if full else status), (words, done)
+        assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+        assert ("standard output" in done.stderr) == (full and errors == "kept")
+        assert ("usage" in done.stdout) == (words == "--help" and output == "kept")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk"])
+def test_a_terminal_of_another_encoding_gets_escapes(encoding: str, repository: Path) -> None:
+    """In the help of every command and tool, in what commands print and log, and in errors."""
+    code = r"""
+import argparse, contextlib, logging, pathlib, runpy, sys
+from lreid.apps.cli import COMMANDS, run_command, run_tool
+from lreid.errors import InputError
+for name in COMMANDS:
+    with contextlib.suppress(SystemExit):
+        run_command(name, ["--help"])
+for tool in sorted(pathlib.Path("tools").glob("*.py")):
+    sys.argv = [str(tool), "--help"]
+    with contextlib.suppress(SystemExit):
+        runpy.run_path(str(tool), run_name="__main__")
+def tool(args):
+    print("42.0 \u00b1 1.3 \u738b \u2026")
+    logging.getLogger("lreid").info("logged \u00e9\u738b")
+    raise InputError("\u00e9\u738b: bad")
+sys.exit(run_tool(argparse.ArgumentParser(prog="\u00e9"), tool, []))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=repository,
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(repository)},
+    )
+    assert done.returncode == 2, done.stderr
+
+    def shown(text: str) -> bytes:
+        return text.encode(encoding, "backslashreplace")
+
+    assert shown("42.0 \u00b1 1.3 \u738b \u2026\n") in done.stdout
+    assert shown("logged \u00e9\u738b\n") in done.stdout
+    assert done.stderr == shown("\u00e9: \u00e9\u738b: bad\n")
+    assert done.stdout.count(b"usage: ") == len(COMMANDS) + len(list((repository / "tools").glob("*.py")))
+
+
+def test_the_version_is_printed() -> None:
+    for word in ("--version", "-V", "version"):
+        assert lreid(word).stdout == f"lreid {metadata.version('lreid')}\n"
 
 
 def lreid(*words: str) -> subprocess.CompletedProcess:
