@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
+import io
 import json
 import os
 import re
@@ -21,6 +23,7 @@ import torch
 from lreid.errors import InputError, NotConfirmed
 
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # of file systems without; NFS: EBADF for folders
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # of systems and folders that cannot do it
 
 
@@ -38,25 +41,40 @@ def lock(path: Path) -> filelock.BaseFileLock:
     return held
 
 
-@contextlib.contextmanager
-def alone(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Has a folder for itself among all processes that ask for it here; nothing is written to it for that.
+def hold(descriptor: int, *, wait: bool = True) -> bool:
+    """Locks an open file or folder until it is closed; True as well on a file system that has no locks.
 
     Args:
-        folder: that is there.
-        wait: until others have left it; else what is yielded tells whether it is ours.
+        descriptor: of the open file or folder.
+        wait: until others have left it; otherwise False says that another process holds it.
 
     Raises:
-        OSError: there is no such folder.
+        OSError: it cannot be locked for another reason.
+    """
+    try:
+        return filelock.lock_descriptor(descriptor, blocking=wait)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return True
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process that asks here has a folder; nothing is written to it for that.
+
+    Raises:
+        OSError: there is no such folder, or another one took its place while this process waited.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        ours = True
-        with contextlib.suppress(OSError):  # a file system without locks
-            ours = filelock.lock_descriptor(descriptor, blocking=wait)
-        yield ours
+        hold(descriptor)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        yield
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 def real_path(path: str | Path) -> Path:
@@ -64,13 +82,59 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path is written into as it is: a device such as /dev/null, a pipe, or an open file as /dev/stdout.
+
+    Raises:
+        InputError: it is there and can be neither written into nor replaced: a folder, a socket, a disk.
+        OSError: what is there cannot be told.
+    """
+    if _descriptor(path) is not None:
+        return True
+    kind = os.stat(path).st_mode if path.exists() else 0
+    if stat.S_ISCHR(kind) or stat.S_ISFIFO(kind):
+        return True
+    require_regular(path)
+    return False
+
+
+def require_regular(path: Path) -> None:
+    """Refuses a path that no file may take, since what is there is not a regular file.
+
+    Raises:
+        InputError: it is a folder, a device, a pipe, or a socket.
+        OSError: what is there cannot be told.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file, so it is not replaced; choose another name")
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of the open file of this process that links lead to, as from /dev/stdout; None for other paths."""
+    while path.is_symlink() and path.exists():
+        folder = os.path.realpath(path.parent)
+        if folder == f"/proc/{os.getpid()}/fd":
+            return int(path.name)
+        path = Path(folder, os.readlink(path))
+    return None
+
+
+def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Writes into what is there, when all of the content is known."""
+    content = io.BytesIO()
+    write(content)
+    number = _descriptor(path)
+    with open(os.open(path, os.O_WRONLY) if number is None else os.dup(number), "wb") as stream:
+        stream.write(content.getbuffer())
+
+
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
     """Writes a file through a temporary one beside it, so that a reader never sees half of it.
 
-    When this returns, a power cut does not undo it. A symbolic link is followed. What processes that were killed have
-    left of the same file is deleted.
+    When this returns, a power cut does not undo it. A symbolic link is followed. A device or a pipe is written into.
+    What processes that were killed have left of the same file is deleted.
 
     Args:
         path: the file; one that exists is replaced when the new one is complete, which takes over its mode and owner.
@@ -79,13 +143,19 @@ def write_atomically(
         private: a file that is new can be read by its owner only; otherwise the umask decides.
 
     Raises:
-        InputError: the folder cannot be written to or the disk is full; what was there before stays.
+        InputError: the folder cannot be written to, the disk is full, or the path is that of a folder or a socket;
+            what was there before stays.
         NotConfirmed: as :func:`sync_folder`.
     """
-    path = real_path(path)
     try:
+        if is_stream(Path(path)):
+            _write_stream(Path(path), write)
+            return
+        path = real_path(path)
         make_folder(path.parent)
         remove_leftovers(path.parent, path.name)
+        if previous is not None:
+            require_regular(previous)
         with unfinished(path, private=private) as file:
             write(file)
             finish(file, path)
@@ -95,7 +165,7 @@ def write_atomically(
     except (OSError, RuntimeError) as error:
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
-            reason = f"the write broke off; {shutil.disk_usage(path.parent).free >> 20} MiB are free on the disk"
+            reason = f"the write broke off; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
         raise InputError(
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
             "free some space or mend the permissions, then start again; training goes on with --resume"
@@ -107,8 +177,14 @@ def require_writable(path: str | Path) -> None:
     """Tells before long work what :func:`write_atomically` would tell behind it.
 
     Raises:
-        InputError: the folder cannot be made or written to.
+        InputError: the folder cannot be made or written to, or what is there cannot be replaced.
     """
+    try:
+        stream = is_stream(Path(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+    if stream:
+        return
     path = real_path(path)
     folder = next(each for each in path.absolute().parents if each.exists())
     if not folder.is_dir():
@@ -224,22 +300,57 @@ def _sync(folder: Path) -> None:
             raise
 
 
-def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """Unfinished files in a folder, of one file or of all, also those that are being written at this moment."""
+def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
+    """What a folder holds under names that a pattern of :mod:`fnmatch` fits, sorted; nothing if there is no folder.
+
+    Raises:
+        InputError: the folder cannot be listed, so nobody knows whether it is empty.
+    """
     try:
-        names = sorted(os.listdir(folder))
-    except OSError:
+        names = os.listdir(folder)
+    except OSError as error:
+        _require_absent(error, folder)
         return []
-    matches = ((each, UNFINISHED.fullmatch(each)) for each in names)
-    return [folder / each for each, match in matches if match and name in (None, match["name"])]
+    except ValueError:  # a NUL in the path
+        return []
+    return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in those below it, sorted; links to folders are not followed.
+
+    Raises:
+        InputError: as :func:`list_folder`.
+    """
+    tree = os.walk(folder, onerror=lambda error: _require_absent(error, error.filename or folder))
+    return sorted(Path(above, name) for above, _, names in tree for name in names)
+
+
+def _require_absent(error: OSError, folder: Path) -> None:
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        raise InputError(f"{folder}: cannot be listed ({error.strerror}); correct its permissions") from None
+
+
+def leftovers(folder: Path, name: str | None = None) -> list[Path]:
+    """Unfinished files in a folder, of one file or of all, also those that are being written at this moment.
+
+    Raises:
+        InputError: as :func:`list_folder`.
+    """
+    matches = ((path, UNFINISHED.fullmatch(path.name)) for path in list_folder(folder))
+    return [path for path, match in matches if match and name in (None, match["name"])]
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Deletes the unfinished files in a folder whose process was killed, of one file or of all."""
-    for path in leftovers(folder, name):
-        with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or not ours to delete
-            if filelock.lock_descriptor(file.fileno(), blocking=False):
-                path.unlink()
+    """Deletes the unfinished files in a folder whose process was killed, of one file or of all.
+
+    Only who is about to write there calls this. Without locks, or where the folder cannot be listed, they stay.
+    """
+    with contextlib.suppress(InputError):
+        for path in leftovers(folder, name):
+            with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or not ours to delete
+                if filelock.lock_descriptor(file.fileno(), blocking=False):
+                    path.unlink()
 
 
 def read_json(path: Path) -> Any:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pickle
 import re
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import filelock
 import numpy as np
@@ -20,7 +24,20 @@ import torch
 from power_cuts import Disk
 
 from lreid.errors import InputError
-from lreid.files import leftovers, lock, read_tensors, remove_leftovers, require_writable, write_atomically, write_text
+from lreid.files import (
+    alone,
+    files_below,
+    hold,
+    leftovers,
+    list_folder,
+    lock,
+    make_folder,
+    read_tensors,
+    remove_leftovers,
+    require_writable,
+    write_atomically,
+    write_text,
+)
 from lreid.zoo import read_state_dict
 
 
@@ -111,6 +128,112 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
         write_text(tmp_path / "link", text)
         assert (tmp_path / "link").is_symlink() and (tmp_path / "far" / "real").read_text() == text
     assert os.listdir(tmp_path / "far") == ["real"]
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """Like /dev/null, which a fault would take away from the whole machine."""
+    try:
+        os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root can make devices")
+    return tmp_path / "null"
+
+
+def test_a_device_is_written_into_and_stays(tmp_path: Path, device: Path) -> None:
+    (tmp_path / "link").symlink_to(device)
+    before = device.lstat()
+    for path in (device, tmp_path / "link"):
+        require_writable(path)
+        write_text(path, "text")
+    (tmp_path / "last.pt").write_text("old")
+    with pytest.raises(InputError, match="null: is not a regular file"):
+        write_atomically(tmp_path / "last.pt", lambda file: file.write(b"new"), previous=device)
+    assert (tmp_path / "last.pt").read_text() == "old" and device.lstat().st_rdev == before.st_rdev
+    assert sorted(os.listdir(tmp_path)) == ["last.pt", "link", "null"]
+
+
+def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    arrived: list[bytes] = []
+    reader = threading.Thread(target=lambda: arrived.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    write_text(tmp_path / "pipe", "text" * 100_000)
+    reader.join()
+    assert arrived == [b"text" * 100_000] and (tmp_path / "pipe").is_fifo()
+
+
+def test_a_socket_or_a_folder_is_neither_written_into_nor_replaced(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets must be short
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind("socket")
+        for name in ("socket", "folder"):
+            for act in (require_writable, lambda path: write_text(path, "text")):
+                with pytest.raises(InputError, match=f"^{name}: is not a regular file"):
+                    act(name)
+        assert Path("socket").is_socket() and sorted(os.listdir()) == ["folder", "socket"]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
+    """A file that the shell appends to keeps what was in it."""
+    program = f"from lreid.files import write_text; write_text({name!r}, 'text'); write_text({name!r}, ' twice')"
+    assert child(program).communicate()[0] == "text twice"
+    (tmp_path / "log").write_text("before, ")
+    with open(tmp_path / "log", "a") as log:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, "-c", program], env=environment, stdout=log, check=True)
+    assert (tmp_path / "log").read_text() == "before, text twice"
+
+
+def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(tmp_path / "a" / "b.txt", "text")
+    assert list_folder(tmp_path / "a", "*.txt") == files_below(tmp_path) == [tmp_path / "a" / "b.txt"]
+    assert list_folder(tmp_path / "a", "*.pt") == list_folder(tmp_path / "gone") == files_below(tmp_path / "gone") == []
+    for number in (errno.EACCES, errno.EIO):
+        with monkeypatch.context() as patch:
+            for name in ("listdir", "scandir"):
+                patch.setattr(os, name, failing(number))
+            for read in (list_folder, files_below, leftovers):
+                with pytest.raises(InputError, match=rf"{tmp_path}: cannot be listed \("):
+                    read(tmp_path)
+            write_text(tmp_path / "a" / "b.txt", os.strerror(number))  # writing needs no list
+        assert (tmp_path / "a" / "b.txt").read_text() == os.strerror(number)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_without_locks_files_are_written_and_nothing_is_taken_for_a_leftover(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".a.0123abcd.lreid").write_text("perhaps being written")
+    monkeypatch.setattr(fcntl, "flock", failing(number))
+    with alone(tmp_path):
+        write_text(tmp_path / "a", "new")
+    assert hold(0) and (tmp_path / "a").read_text() == "new" and len(leftovers(tmp_path)) == 1
+    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        hold(0)
+
+
+def test_a_folder_that_took_the_place_of_another_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zoo").mkdir()
+
+    def replaced(*_: object, **__: object) -> bool:
+        (tmp_path / "zoo").rename(tmp_path / "old")
+        (tmp_path / "zoo").mkdir()
+        return True
+
+    monkeypatch.setattr(filelock, "lock_descriptor", replaced)
+    with pytest.raises(OSError, match="Stale"), alone(tmp_path / "zoo"):
+        pass
+
+
+def test_folders_that_are_made_are_forced_to_disk_with_those_above(tmp_path: Path, monkeypatch: Any) -> None:
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file)))
+    make_folder(tmp_path / "runs" / "new" / "checkpoints")
+    assert {str(tmp_path), str(tmp_path / "runs"), str(tmp_path / "runs" / "new")} <= set(synced)
 
 
 WRITE = """

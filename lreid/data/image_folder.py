@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import filelock
 import numpy as np
 from PIL import Image
 from tqdm import tqdm
@@ -18,6 +16,7 @@ from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_
 from lreid.data.records import DataSet, Names, Record
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
+from lreid.files import alone
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels
@@ -123,7 +122,7 @@ def unpacked(
     folder = home / "images"
     if not folder.is_dir():
         try:
-            with filelock.FileLock(home / ".images.lock"), folder_at_once(folder) as unfinished:
+            with alone(home), folder_at_once(folder, anew=True) as unfinished:
                 if unfinished is not None:
                     _write(unfinished, images())
         except OSError as error:
@@ -136,7 +135,6 @@ def unpacked(
 
 def _write(folder: Path, images: Iterable[Unpacked]) -> None:
     """``SPLIT/CLASS/NUMBER.png``, numbered within the split."""
-    shutil.rmtree(folder)  # what is left of an attempt that was broken off may come from other archives
     numbers: Counter[str] = Counter()
     for split, label, pixels in tqdm(images, desc=f"unpack into {folder.parent}", unit="image", disable=None):
         write_image(folder / split / label / f"{numbers[split]:06d}.png", Image.fromarray(pixels), "PNG")

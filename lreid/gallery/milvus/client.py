@@ -19,10 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from lreid.errors import InputError
 from lreid.extras import Extra
+from lreid.files import hold
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
 PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses
@@ -283,7 +282,7 @@ def _require_free(path: str) -> None:
     if not lock.exists():
         return
     with open(lock) as file:
-        if not filelock.lock_descriptor(file.fileno(), blocking=False):
+        if not hold(file.fileno(), wait=False):
             raise InputError(
                 f"{path}: another process has this database; wait for it, or serve it to several with "
                 "milvus-lite server --host 127.0.0.1 and name it milvus:http://127.0.0.1:PORT"
