@@ -37,7 +37,7 @@ from lreid.training.run import recorded_config
 from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, same_text, table
 from lreid.zoo.hosted import Published, published
-from lreid.zoo.weights import weights_file, write_entry
+from lreid.zoo.weights import weights_file, weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
 
@@ -174,10 +174,12 @@ def publish(
         its images it tells the last part.
 
     Raises:
-        InputError: the name or the run does not fit, or the benchmark's images are not those of the run.
+        InputError: the name or the run does not fit, the benchmark's images are not those of the run, or a file that
+            is not of an entry has one of its names.
     """
     if not NAME.fullmatch(name):
         raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
+    weights_in_place(folder / f"{name}.json")  # refuses a file of the user before the work
     results = read_results(run)
     tasks, done = len(results["tasks"]), len(results["mAP"])
     if done < tasks:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import misfit, read_json, write_text
+from lreid.files import list_folder, misfit, read_json, write_text
 from lreid.zoo.hosted import Published, published
 
 PREFIX = "zoo:"
@@ -181,14 +181,14 @@ def cards() -> list[Card]:
     """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which win, by name.
 
     Raises:
-        InputError: the folder is missing or a file in it is no card.
+        InputError: the folder is missing or cannot be listed, or a file in it is no card.
     """
     folders = [BUNDLED]
     if own := os.environ.get("LREID_ZOO_CARDS"):
         if not Path(own).is_dir():
             raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; name one that holds cards, or unset it")
         folders.append(Path(own))
-    files = {file.stem: file for folder in folders for file in folder.glob("*.json")}
+    files = {file.stem: file for folder in folders for file in list_folder(folder, "*.json")}
     return [read_card(files[name]) for name in sorted(files)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 import os
+import re
 import sys
 import time
 import urllib.error
@@ -12,20 +13,21 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pooch
 from tqdm import tqdm
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import alone, make_folder, sync_folder
+from lreid.files import alone, make_folder, require_regular, sync_folder
 
 logger = logging.getLogger("lreid")
 
 SCHEMES = ("http://", "https://", "file://")
 DRIVE = "https://drive.google.com/"  # asks whether a file without a virus scan is wanted; gdown knows its pages
 BLOCK = 1 << 16  # bytes
+MOST = 1 << 31  # bytes of a file whose size nobody records; the largest hosted file has a tenth of it
 WEB_PAGE = "gives a web page, not the file: it asks to log in, or the file is gone"
 
 
@@ -64,18 +66,23 @@ class Download:
             size: in bytes, that it must have; 0 where nobody knows.
 
         Raises:
-            InputError: no address gives the file, or it cannot be written. Then nothing is under its name.
+            InputError: no address gives the file, or it cannot be written; then nothing is under its name. Or another
+            file is under its name; then it stays.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):
                 raise InputError(f"{address}: not an address; it must begin with {', '.join(SCHEMES)}")
         try:
+            require_regular(file)
             make_folder(file.parent)
             with alone(file.parent):
                 if file.exists():
                     if pooch.file_hash(str(file)).startswith(sha256):
                         return
-                    file.unlink()  # the disk spoilt it
+                    raise InputError(
+                        f"{file}: is damaged or another file (its SHA-256 does not begin with {sha256[:12]}); "
+                        "delete it or move it away, then it is downloaded"
+                    )
                 self._from_first(addresses, file, sha256, size)
         except OSError as error:
             reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
@@ -144,10 +151,13 @@ class _Resuming:
             span = str(response.headers["Content-Range"])
             if response.status != 206 or not span.startswith(f"bytes {start}-"):
                 start = 0
-            length = response.headers["Content-Length"]
-            if length is not None and self.size and length != str(self.size - start):
+            length = _length(response.headers["Content-Length"])
+            if length is not None and self.size and length != self.size - start:
                 raise _Fault(f"gives {length} bytes, not {self.size - start}: another file", final=True)
-            self.size = self.size or int(length or 0)
+            if not self.size:
+                if (length or 0) > MOST:
+                    raise _too_large(MOST)
+                self.size = length or 0
             with (
                 open(self.part, "ab" if start else "wb") as part,
                 tqdm(
@@ -161,11 +171,28 @@ class _Resuming:
                 ) as bar,
             ):
                 while block := _read(response, self.size - start if self.size else BLOCK):
-                    part.write(block)
+                    _Bounded(part, self.size or MOST).write(block)
                     start += len(block)
                     bar.update(len(block))
         if start < self.size:
             raise _Fault(f"broke off after {start} of {self.size} bytes")
+
+
+@dataclass
+class _Bounded:
+    """An open file that refuses to grow beyond so many bytes, and is deleted then."""
+
+    file: IO[bytes]
+    most: int
+
+    def write(self, block: bytes) -> int:
+        if self.file.tell() + len(block) > self.most:
+            os.unlink(self.file.name)
+            raise _too_large(self.most)
+        return self.file.write(block)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
 
 class _Drive(_Resuming):
@@ -178,13 +205,28 @@ class _Drive(_Resuming):
             raise _Fault(str(error), final=True) from None
         logger.info("downloading %s", self.url)
         try:
-            gdown.download(self.url, str(self.part), quiet=not sys.stderr.isatty(), use_cookies=False)
+            with open(self.part, "wb") as part:
+                bounded = _Bounded(part, self.size or MOST)
+                gdown.download(self.url, bounded, quiet=not sys.stderr.isatty(), use_cookies=False)
         except (gdown.exceptions.DownloadError, OSError) as error:  # requests' errors are OSErrors
             denied = isinstance(error, gdown.exceptions.FileURLRetrievalError)
             told = str(error if denied else _first_cause(error))
             raise _Fault(" ".join(told.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
         if self.size and self.part.stat().st_size != self.size:
             raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
+
+
+def _length(header: str | None) -> int | None:
+    """The bytes that an answer says it has, if it says so."""
+    if header is None:
+        return None
+    if not re.fullmatch("[0-9]{1,18}", header.strip()):
+        raise _Fault(f"gives the Content-Length {header[:20]!r}, which is no number of bytes", final=True)
+    return int(header)
+
+
+def _too_large(most: int) -> _Fault:
+    return _Fault(f"gives more than {most:,} bytes: another file", final=True)
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import re
 from pathlib import Path
@@ -11,11 +11,13 @@ import pooch
 from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import alone, make_folder, remove_leftovers, write_atomically
+from lreid.files import alone, make_folder, read_json, remove_leftovers, write_atomically
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict
+
+logger = logging.getLogger("lreid")
 
 
 def weights_name(card: Card) -> str:
@@ -26,27 +28,72 @@ def weights_name(card: Card) -> str:
 def write_entry(card: Card, content: bytes) -> None:
     """Writes an entry; the writing of the card is the one step by which it takes the place of one that is there.
 
+    The weights that the card in place names are deleted afterwards. All other files stay, those that a killed
+    publication has left included: their names do not prove whose they are.
+
     Args:
         card: of the model; its folder is made where it does not exist.
         content: of the weights' file, whose hash the card tells.
 
     Raises:
-        InputError: it cannot be written; an entry that was there before stays.
+        InputError: it cannot be written, or a file of one of its names does not belong to an entry; what was there
+            before stays.
     """
-    folder = card.file.parent
+    folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
         make_folder(folder)
         with alone(folder):
+            before = weights_in_place(card.file)
+            if weights.exists() and weights.name not in before and pooch.file_hash(str(weights)) != card.sha256:
+                raise InputError(f"{weights}: belongs to no card, so it is not replaced; move it away")
+            old = [folder / name for name, sha256 in before.items() if _is_own(folder / name, sha256, card)]
+            remove_leftovers(folder)
             try:
-                write_atomically(folder / weights_name(card), lambda file: file.write(content))
+                write_atomically(weights, lambda file: file.write(content))
             except NotConfirmed:  # of the weights; the entry is as it was
                 raise InputError(
                     f"{card.file}: not written, as the disk does not confirm the weights; check it"
                 ) from None
             card.write()
+            for path in old:
+                try:
+                    path.unlink()
+                except OSError as error:
+                    logger.warning("%s: cannot be deleted (%s); no card names it any more", path, error.strerror)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written to ({error.strerror}); choose another folder") from None
-    _tidy(card)
+
+
+def weights_in_place(file: Path) -> dict[str, str]:
+    """The names that the weights of the entry in place may have, each with the SHA-256 that the card records.
+
+    Args:
+        file: the card. One of another version of lreid counts, too.
+
+    Returns:
+        Empty if there is no such file.
+
+    Raises:
+        InputError: the file is not a card of lreid, so that no entry may take its place.
+    """
+    try:
+        keys = read_json(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        keys = None
+    sha256 = str(keys.get("sha256")) if isinstance(keys, dict) else ""
+    if not re.fullmatch("[0-9a-f]{64}", sha256) or keys.get("name") != file.stem:
+        raise InputError(f"{file}: is not a card of lreid, so it is not replaced; choose another name or --out")
+    return {f"{file.stem}-{sha256[:12]}.safetensors": sha256, f"{file.stem}.safetensors": sha256}
+
+
+def _is_own(path: Path, sha256: str, new: Card) -> bool:
+    """Whether a file is the weights of the card in place, and of neither the new card nor one of its own name."""
+    if path.name == weights_name(new) or not path.is_file():
+        return False
+    of_another = path.stem != new.name and path.with_suffix(".json").exists()
+    return not of_another and pooch.file_hash(str(path)) == sha256
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
@@ -76,8 +123,6 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
     """The checked file with a model's weights, which is downloaded where it is not here yet.
 
-    What a publication that was killed has left beside the card, ``NAME-HASH.safetensors`` of no card, is removed.
-
     Args:
         entry: the model.
         download: how patient to be with the network.
@@ -88,7 +133,6 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     if isinstance(entry, Published):
         return published_file(entry, cache_folder(), download=download)
     card = entry
-    _tidy(card)
     beside = _beside(card)
     try:
         if pooch.file_hash(str(beside)) == card.sha256:
@@ -116,21 +160,6 @@ def _beside(card: Card) -> Path:
     """Where the weights lie if they lie beside the card; of entries of before, under the bare name."""
     named = card.file.with_name(weights_name(card))
     return named if named.exists() else card.file.with_suffix(".safetensors")
-
-
-def _tidy(card: Card) -> None:
-    """Deletes what publications that were killed have left in the folder, and weights that the entry had before."""
-    folder, own = card.file.parent, re.compile(rf"{card.name}(-[0-9a-f]{{12}})?\.safetensors")
-    with contextlib.suppress(OSError, InputError), alone(folder, wait=False) as mine:
-        if not mine:  # it is being published
-            return
-        remove_leftovers(folder)
-        there = [path for path in folder.iterdir() if own.fullmatch(path.name)]
-        keep = _beside(read_card(card.file))  # as it is now
-        for path in there:
-            of_another = path.stem != card.name and path.with_suffix(".json").exists()
-            if path != keep and not of_another and keep.exists():
-                path.unlink()
 
 
 def cache_folder() -> Path:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
+from lreid.zoo import download
 from lreid.zoo.download import Download
 
 CONTENT = random.Random(0).randbytes(200_000)
@@ -32,6 +33,7 @@ class Server:
     def __init__(self) -> None:
         self.script: list[str | int] = []
         self.starts: list[int] = []
+        self.length: str | None = None  # that is sent in place of the right one
         self.closing = threading.Event()
         server = self
 
@@ -64,7 +66,7 @@ class Server:
         if start:
             request.send_header("Content-Range", f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
         if word != "no length":
-            request.send_header("Content-Length", str(len(body)))
+            request.send_header("Content-Length", str(len(body)) if self.length is None else self.length)
         request.end_headers()
         if word in ("no length", "stall"):
             body = body[: len(body) // 2]
@@ -245,16 +247,36 @@ def test_a_read_only_cache(server: Server, file: Path) -> None:
         file.parent.chmod(0o755)
 
 
-def test_a_file_that_the_disk_spoilt_is_replaced_or_removed(server: Server, file: Path) -> None:
-    for script in ([], ["404"]):
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(CONTENT[:-1] + b"?")
-        server.script = list(script)
-        if script:
-            refused(file, server.url)
-        else:
+def test_another_file_of_this_name_is_neither_replaced_nor_deleted(server: Server, file: Path) -> None:
+    file.parent.mkdir()
+    for content in (CONTENT[:-1] + b"?", b"notes"):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=f"^{file}: "):
             fetch(file, server.url)
-            assert file.read_bytes() == CONTENT
+        assert file.read_bytes() == content and server.starts == []
+
+
+@pytest.mark.parametrize("length", ["abc", "9" * 5000, "-5", "1e3", "", "²", str(1 << 62)])
+@pytest.mark.parametrize("size", [0, len(CONTENT)])
+def test_a_length_that_is_no_number_of_bytes_is_told(server: Server, file: Path, length: str, size: int) -> None:
+    server.length = length
+    with pytest.raises(InputError, match=f"^{file.name}: cannot be downloaded") as caught:
+        Download(attempts=2, pause=0)([server.url], file, sha256=SHA256, size=size)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500 and not file.exists()
+    assert not file.with_name(f"{file.name}.part").exists()
+
+
+@pytest.mark.parametrize("word", ["no length", "right"])
+def test_a_download_of_unknown_size_is_bounded(
+    server: Server, file: Path, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "MOST", 70_000)
+    server.script = [word]
+    with pytest.raises(InputError, match="more than 70,000 bytes"):
+        Download(attempts=3, pause=0)([server.url], file, sha256="", size=0)
+    assert os.listdir(file.parent) == [] and server.starts == [0]
+    fetch(file, server.url)  # its size is known
+    assert file.read_bytes() == CONTENT
 
 
 def test_two_at_a_time_download_once(server: Server, file: Path) -> None:

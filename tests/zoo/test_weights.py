@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 from pathlib import Path
@@ -15,7 +17,8 @@ from power_cuts import Disk
 from processes import start, wait
 
 from lreid.errors import InputError
-from lreid.zoo import Card, card_beside, read_card, read_entry, read_safetensors, weights_file, write_entry
+from lreid.files import leftovers
+from lreid.zoo import Card, card_beside, cards, read_card, read_entry, read_safetensors, weights_file, write_entry
 
 CONTENT = b"weights" * 100
 
@@ -106,13 +109,12 @@ def before_hashes(folder: Path) -> Card:
 def test_entries_of_before_load_and_are_replaced(tmp_path: Path) -> None:
     card = before_hashes(tmp_path)
     assert versions_in(tmp_path) == {0.0} and weights_file(card) == tmp_path / "mine.safetensors"
-    (tmp_path / "mine-0123456789ab.safetensors").write_bytes(b"of a publication that was killed")
-    assert versions_in(tmp_path) == {0.0}
+    (tmp_path / "mine-0123456789ab.safetensors").write_bytes(b"of nobody knows whom")
     (tmp_path / "mine-other.safetensors").write_bytes(b"somebody else's")
     write_card(tmp_path / "mine-ab0123456789.json", b"another entry")
     (tmp_path / "mine-ab0123456789.safetensors").write_bytes(b"another entry")
     others = {path.name for path in tmp_path.iterdir() if path.name.startswith("mine-")}
-    assert len(others) == 3
+    assert len(others) == 4
     write_entry(card_of(tmp_path / "mine.json", VERSIONS[1]), VERSIONS[1])
     weights = weights_file(read_card(tmp_path / "mine.json"))
     assert {path.name for path in tmp_path.iterdir()} == others | {"mine.json", weights.name}
@@ -121,17 +123,102 @@ def test_entries_of_before_load_and_are_replaced(tmp_path: Path) -> None:
         card_beside(tmp_path / "mine-0123456789ab.safetensors")
 
 
+STRANGERS = {"mine-0123456789ab.safetensors": b"a copy", "minestrone.json": b"{}", ".mine.json.orig": b"notes"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_publishing_refuses_names_that_files_of_no_card_have(tmp_path: Path) -> None:
+    new = card_of(tmp_path / "mine.json", VERSIONS[1])
+    for name, content in (("mine.json", b'{"title": "my notes"}'), (f"mine-{new.sha256[:12]}.safetensors", b"mine")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=f"^{tmp_path / name}: ") as caught:
+            write_entry(new, VERSIONS[1])
+        assert "\n" not in str(caught.value) and contents(tmp_path) == {name: content}
+        (tmp_path / name).unlink()
+    (tmp_path / f"mine-{new.sha256[:12]}.safetensors").write_bytes(VERSIONS[1])  # as a killed publication leaves it
+    write_entry(new, VERSIONS[1])
+    assert versions_in(tmp_path) == {1.0} and len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("first", ["before hashes", "published"])
+def test_publishing_deletes_the_weights_of_the_card_in_place_alone(tmp_path: Path, first: str) -> None:
+    strangers = dict(STRANGERS)
+    before_hashes(tmp_path)
+    if first == "published":
+        write_entry(card_of(tmp_path / "mine.json", VERSIONS[1]), VERSIONS[1])
+        strangers["mine.safetensors"] = b"exported by hand"
+    for name, content in strangers.items():
+        (tmp_path / name).write_bytes(content)
+    card = card_of(tmp_path / "mine.json", VERSIONS[2])
+    write_entry(card, VERSIONS[2])
+    found = contents(tmp_path)
+    assert found.pop(f"mine-{card.sha256[:12]}.safetensors") == VERSIONS[2] and found.pop("mine.json")
+    assert found == strangers
+
+
+def test_an_entry_of_another_version_of_lreid_is_replaced(tmp_path: Path) -> None:
+    before_hashes(tmp_path)
+    keys = json.loads((tmp_path / "mine.json").read_text())
+    del keys["title"]
+    (tmp_path / "mine.json").write_text(json.dumps(keys | {"later": 1}))
+    write_entry(card_of(tmp_path / "mine.json", VERSIONS[2]), VERSIONS[2])
+    assert versions_in(tmp_path) == {2.0} and len(os.listdir(tmp_path)) == 2
+
+
+def test_reading_deletes_nothing(tmp_path: Path, cache: Path) -> None:
+    card = before_hashes(tmp_path)
+    write_entry(card_of(tmp_path / "mine.json", VERSIONS[1]), VERSIONS[1])
+    strangers = STRANGERS | {"mine.safetensors": VERSIONS[0], ".mine.json.0123abcd.lreid": b"left over"}
+    for name, content in strangers.items():
+        (tmp_path / name).write_bytes(content)
+    before = contents(tmp_path)
+    versions_in(tmp_path)
+    card_beside(weights_file(read_card(tmp_path / "mine.json")))
+    assert contents(tmp_path) == before
+    file = cache / f"mine-{card.sha256[:12]}.safetensors"
+    cache.mkdir()
+    file.write_bytes(b"another file")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "there").write_bytes(VERSIONS[0])
+    far = write_card(tmp_path / "far" / "mine.json", VERSIONS[0], url=(tmp_path / "there").as_uri())
+    with pytest.raises(InputError, match=f"^{file}: "):
+        weights_file(far)
+    assert file.read_bytes() == b"another file"
+
+
+def test_a_folder_of_cards_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before_hashes(tmp_path)
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    assert "mine" in {card.name for card in cards()}
+
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, fail)
+    with pytest.raises(InputError, match="cannot be listed"):
+        cards()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "EIO", "ENOSPC"])
 @pytest.mark.parametrize("first", ["before hashes", "published"])
 def test_publishing_again_is_one_step(tmp_path: Path, first: str, fault: str) -> None:
-    """Whatever call is the last one or fails, the entry is the one before or the new one, and nothing stays besides."""
+    """Whatever call is the last one or fails, the entry is the one before or the new one, and so it stays when read.
+
+    When it is published once more, only weights that no card names any more may stay besides.
+    """
     for number in range(100):
         folder = tmp_path / str(number)
         before_hashes(folder)
         if first == "published":
             write_entry(card_of(folder / "mine.json", VERSIONS[1]), VERSIONS[1])
-        old = versions_in(folder)
+        for name, content in STRANGERS.items():
+            (folder / name).write_bytes(content)
+        old, names = versions_in(folder), set(os.listdir(folder))
 
         def publish(folder: Path = folder, number: int = number) -> int:
             with Faults(folder, number, fault).patched() as faults:
@@ -144,8 +231,13 @@ def test_publishing_again_is_one_step(tmp_path: Path, first: str, fault: str) ->
         status = wait(start(publish)) if fault == "kill" else publish()
         assert status in ((-signal.SIGKILL, 0) if fault == "kill" else (0, 2, 3, 4))
         assert versions_in(folder) in ([{2.0}] if status in (0, 3, 4) else [old] if status == 2 else [old, {2.0}])
-        assert len(os.listdir(folder)) == 2
+        write_entry(card_of(folder / "mine.json", VERSIONS[2]), VERSIONS[2])
+        assert versions_in(folder) == {2.0} and not leftovers(folder)
+        left = set(os.listdir(folder)) - {"mine.json", weights_file(read_card(folder / "mine.json")).name}
+        assert STRANGERS.keys() <= left <= names
+        assert all((folder / name).read_bytes() == content for name, content in STRANGERS.items())
         if status == 0:
+            assert left == STRANGERS.keys()
             break
     assert 15 < number < 99
 
@@ -183,4 +275,4 @@ def test_an_entry_can_be_read_while_it_is_published_again_and_again(tmp_path: Pa
     (tmp_path / "over").touch()
     assert [wait(pid) for pid in readers] == [0, 0]
     (tmp_path / "over").unlink()
-    assert versions_in(tmp_path) <= {0.0, 1.0, 2.0} and len(os.listdir(tmp_path)) == 2
+    assert versions_in(tmp_path) <= {0.0, 1.0, 2.0} and len(os.listdir(tmp_path)) == 2  # nothing was killed
