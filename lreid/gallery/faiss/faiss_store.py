@@ -9,8 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import leftovers, real_path, remove_leftovers, second_name, sync_folder
-from lreid.gallery.faiss.gallery_file import COLUMNS, Stamp, read_gallery, stamp, unchanged, write_gallery
+from lreid.files import leftovers, real_path, remove_leftovers, require_regular, second_name, sync_folder
+from lreid.gallery.faiss.gallery_file import (
+    COLUMNS,
+    Stamp,
+    read_gallery,
+    require_gallery,
+    stamp,
+    unchanged,
+    write_gallery,
+)
 from lreid.gallery.faiss.index import measure_recall
 from lreid.gallery.faiss.shards import Shards
 from lreid.gallery.filters import EVERYTHING, Filter
@@ -199,9 +207,7 @@ class FilePlace:
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
-        """The gallery of the file; what killed writers left is removed first."""
-        for each in (self, self.next(), self.previous()):
-            remove_leftovers(each.path.parent, each.path.name)
+        """The gallery of the file."""
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
@@ -215,8 +221,10 @@ class FilePlace:
         return self.path.stat().st_size
 
     def delete(self) -> None:
-        """Removes the file, for good once this returns."""
+        """Removes the file, for good once this returns; one that is not a gallery is refused."""
         try:
+            if self.path.exists():
+                require_gallery(self.path)
             self.path.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be deleted ({error.strerror})") from None
@@ -253,9 +261,13 @@ class FilePlace:
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
         """The chosen file takes this name, and the file here the other one. Killed half way, it can be repeated.
 
-        ``seen`` None says that there is no file here.
+        ``seen`` None says that there is no file here. Of a file that is not a gallery the name is not taken.
         """
         try:
+            require_regular(self.path)
+            if aside.exists():
+                require_gallery(aside)
+            remove_leftovers(self.path.parent, self.path.name)
             if seen is None:
                 chosen.rename(self.path)
             else:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-import filelock
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import finish, make_folder, misfit, remove_leftovers, sync_folder, unfinished
+from lreid.files import finish, hold, make_folder, misfit, remove_leftovers, require_regular, sync_folder, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
 from lreid.retrieval.index import KINDS, import_faiss
 
@@ -65,14 +65,15 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{path}: was taken away while this command worked; nothing was written") from None
     try:
-        filelock.lock_descriptor(descriptor)
+        hold(descriptor)
         if stamp(path) != seen:  # also if it was replaced while this process waited for the lock
             raise InputError(
                 f"{path}: another process has changed it in the meantime; nothing was written, run this again"
             )
         yield
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 def write_gallery(
@@ -104,8 +105,11 @@ def write_gallery(
             was there before stays. Or "done, but": it is written, and the disk does not confirm it.
     """
     try:
-        make_folder(path.parent)
-        remove_leftovers(path.parent, path.name)
+        require_regular(path)
+        if seen is None:  # otherwise its folder was there, and is not made again if it was renamed or deleted
+            make_folder(path.parent)
+        for version in ("", ".next", ".previous"):
+            remove_leftovers(path.parent, path.name + version)
         with unfinished(path, private=True) as file:
             _write_indexes(indexes, file.name)
             checksum = _crc32(file, os.stat(file.name).st_size)
@@ -126,6 +130,20 @@ def write_gallery(
         raise InputError(f"{path}: cannot be written ({error}); what was saved before is whole") from None
     sync_folder(path.parent, path)
     return written
+
+
+def require_gallery(path: Path) -> None:
+    """Refuses a file that does not look like a gallery, before it is replaced or deleted.
+
+    Raises:
+        InputError: it is another file.
+    """
+    with suppress(OSError, zipfile.BadZipFile):
+        if path.is_file():  # opening a pipe would wait
+            with zipfile.ZipFile(path) as archive:
+                if {"header.npy", f"{CHECKSUM}.npy"} <= {*archive.namelist()}:
+                    return
+    raise InputError(f"{path}: is not a gallery, or damaged, so it is neither replaced nor deleted; move it away")
 
 
 def _create(path: Path, source: str) -> None:
