@@ -19,7 +19,6 @@ The learning rate and the order of images follow from the position and the seed,
 from __future__ import annotations
 
 import logging
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ import torch
 
 from lreid import results
 from lreid.errors import InputError
-from lreid.files import misfit, read_tensors, write_atomically
+from lreid.files import list_folder, misfit, read_tensors, write_atomically
 
 logger = logging.getLogger("lreid")
 
@@ -75,16 +74,23 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run, the one to go on from first; none where the folder cannot be one."""
-    if not os.path.isdir(folder):  # of impossible paths it says no
-        return []
-    current = [folder / name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
+    """The checkpoints of a run, the one to go on from first; none where there is no folder.
+
+    Raises:
+        InputError: the folder cannot be listed.
+    """
+    files = list_folder(folder, "*.pt")
+    current = [path for path in (folder / CURRENT, folder / PREVIOUS) if path in files]
     return current + list(task_checkpoints(folder).values())[::-1]
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Those of finished tasks by their number, from 1, in order; files of other names are the user's own."""
-    found = ((path.stem.removeprefix("task-"), path) for path in folder.glob("task-*.pt"))
+    """Those of finished tasks by their number, from 1, in order; files of other names are the user's own.
+
+    Raises:
+        InputError: the folder cannot be listed.
+    """
+    found = ((path.stem.removeprefix("task-"), path) for path in list_folder(folder, "task-*.pt"))
     return dict(sorted((int(number), path) for number, path in found if number.isdecimal()))
 
 

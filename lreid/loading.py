@@ -16,6 +16,7 @@ from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
 from lreid.errors import InputError, naming_keys
 from lreid.extras import Extra
+from lreid.files import list_folder
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.weights import load_neck
@@ -141,7 +142,7 @@ def single_file(source: str | Path) -> str | Path:
         return source
     if tasks := task_checkpoints(folder / "checkpoints"):
         return tasks[max(tasks)]
-    found = sorted(each for suffix in ("*.safetensors", "*.onnx") for each in folder.glob(suffix))
+    found = sorted(each for suffix in ("*.safetensors", "*.onnx") for each in list_folder(folder, suffix))
     if len(found) == 1:
         return found[0]
     if found:

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import write_atomically
+from lreid.files import list_folder, write_atomically
 from lreid.loading import load_model, model_config
 from lreid.models import Embedder
 from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder, seal
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
             opset=args.opset,
             config=config,
         )
-    parts = args.out.glob("*.safetensors") if args.out.is_dir() else [args.out]
+    parts = list_folder(args.out, "*.safetensors") if args.out.is_dir() else [args.out]
     size = sum(each.stat().st_size for each in parts) / 2**20
     print(f"{args.out}: {model.name}, {model.height} x {model.width} pixels to {model.dim} numbers, {size:.1f} MiB;")
     print(f"its features differ from the model's by {difference:.0e} of the largest one")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from lreid.files import write_text
+from lreid.files import files_below, write_text
 from lreid.report.chart_sections import (
     accuracy,
     accuracy_within_tasks,
@@ -113,7 +113,9 @@ def write_report(run_dir: str | Path) -> Path:
 def links_in(folder: Path) -> Links:
     """Links from the page of a run to what else its folder holds: files of :data:`BESIDE`, pages of ``lreid test``."""
     found = [(name, name) for name in BESIDE if (folder / name).exists()]
-    for page in sorted(folder.glob("test/**/ranked.html")):
+    for page in files_below(folder / "test"):
+        if page.name != "ranked.html":
+            continue
         below = page.relative_to(folder)
         name = "/".join(below.parts[1:-1])
         found.append((f"ranked images{', ' * bool(name)}{name}", quote(below.as_posix())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import filelock
 from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.files import lock, remove_leftovers, write_atomically, write_text
+from lreid.files import lock, make_folder, remove_leftovers, write_atomically, write_text
 from lreid.report import Progress, learning_curve, task_table, write_page, write_report
 from lreid.report.page import links_in
 from lreid.results import Results
@@ -37,7 +38,8 @@ def is_busy(path: Path) -> bool:
 class RunFolder(AbstractContextManager["RunFolder"]):
     """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
 
-    Only one process at a time has it, from its making until :meth:`close`.
+    Only one process at a time has it, from its making until :meth:`close`. If another folder, or none, has its path by
+    then, nothing is written any more: every method that writes raises InputError.
 
     Args:
         path: made where it does not exist; one that nothing was written to goes again.
@@ -56,13 +58,16 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             logger.setLevel(logging.WARNING)
             return
         with self._ours():
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            try:
-                self.lock = lock(path / ".lock")
-            except filelock.Timeout:
-                raise InputError(
-                    f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
-                ) from None
+            make_folder(self.checkpoints)
+        try:
+            self.lock = lock(path / ".lock")
+            self.locked = os.stat(path / ".lock")  # which is open, so that no other file gets its number
+        except filelock.Timeout:
+            raise InputError(
+                f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be locked ({error.strerror}); choose an --out on another disk") from None
         for folder in (path, self.checkpoints):
             remove_leftovers(folder)
 
@@ -81,6 +86,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """
         if not self.writes:
             return
+        self.require_ours()
         write_text(self.path / "config.yaml", config)
         with self._ours():
             self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8")
@@ -92,6 +98,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Lets others have the folder."""
         if self.live is not None:  # the run has broken off: the page waits no more
             with suppress(InputError):
+                self.require_ours()
                 write_page(self.path / "report.html", [self.live], links=links_in(self.path))
         for each in self.loggers:
             each.close()
@@ -101,15 +108,31 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 self.handler.close()
         if not self.writes:
             return
-        if not (self.path / "config.yaml").exists():
-            (self.path / ".lock").unlink(missing_ok=True)
-            with suppress(OSError):  # it holds something of others
+        with suppress(OSError, InputError):  # it holds something of others, or is another folder
+            self.require_ours()
+            if not (self.path / "config.yaml").exists():
+                (self.path / ".lock").unlink()
                 self.checkpoints.rmdir()
                 self.path.rmdir()
-        self.lock.release()
+        with suppress(OSError):  # the system lets go of it at the end of the process
+            self.lock.release()
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def require_ours(self) -> None:
+        """Looks whether the folder at the path is still the one that is locked; called before each save.
+
+        Raises:
+            InputError: it was renamed, deleted or replaced.
+        """
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.path / ".lock"), self.locked):
+                return
+        raise InputError(
+            f"{self.path}: was renamed, deleted or replaced during the run, so no more is saved; "
+            "move it back, then continue with --resume"
+        )
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -125,6 +148,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             InputError: it cannot be written; the ones before stay.
         """
         if self.writes:
+            self.require_ours()
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
@@ -134,6 +158,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             InputError: it cannot be written; the ones before stay.
         """
         if self.writes:
+            self.require_ours()
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):
                 try:
@@ -145,12 +170,14 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Writes down the images of a batch that was not to be learned from."""
         path = self.path / "not_finite.txt"
         if self.writes:
+            self.require_ours()
             write_text(path, "\n".join(paths) + "\n")
         return path
 
     def write_results(self, results: Results) -> None:
         """Writes results.json."""
         if self.writes:
+            self.require_ours()
             ledger.write(self.path / "results.json", results)
 
     def report_task(self, results: Results) -> None:
@@ -158,6 +185,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if not self.writes:
             return
         self.live = None
+        self.require_ours()
         logger.info("\n%s\n", task_table(results))
         figure = learning_curve([results])
         write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
@@ -173,6 +201,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.handler.handle(logging.makeLogRecord({"msg": str(progress), "levelname": "INFO"}))
         self.live = results
         try:
+            self.require_ours()
             write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
         except InputError as error:  # what is wrong with the disk is told by what must be saved
             logger.debug("%s", error)

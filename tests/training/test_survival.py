@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -316,3 +318,87 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"):
         train(config(), tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("how", ["renamed", "deleted", "replaced", "parent renamed", "lock deleted"])
+def test_a_run_whose_folder_is_not_at_its_path_any_more_ends(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written to the path, where another run may be at work by now."""
+    out, loss, steps = tmp_path / "runs" / "run", DwoPP.loss, 0
+
+    def moving(self: DwoPP, batch: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 4:
+            if how == "deleted":
+                shutil.rmtree(out)
+            elif how == "lock deleted":
+                (out / ".lock").unlink()
+            else:
+                moved = out.parent if how == "parent renamed" else out
+                moved.rename(tmp_path / "elsewhere")
+            if how == "replaced":
+                (out / "checkpoints").mkdir(parents=True)
+                (out / ".lock").touch()
+        return loss(self, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(InputError, match=f"^{out}: was renamed") as caught:
+        patch.setattr(DwoPP, "loss", moving)
+        train(config(), out)
+    assert steps == 4 and "\n" not in str(caught.value)
+    if how == "replaced":
+        assert sorted(path.name for path in out.rglob("*")) == [".lock", "checkpoints"]
+    assert out.exists() == (how in ("replaced", "lock deleted"))
+    if how == "renamed":
+        (tmp_path / "elsewhere").rename(out)
+        train(config(), out, resume=True)
+        assert len(json.loads((out / "results.json").read_text())["mAP"]) == 3
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("resume", [False, True])
+def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
+    unbroken: Path, tmp_path: Path, number: int, resume: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a run of another seed, which would begin anew in an empty folder."""
+    out = tmp_path / "run"
+    shutil.copytree(unbroken, out)
+    before = {path: path.read_bytes() for path in (out / "checkpoints").iterdir()}
+
+    def failing(original: Any) -> Any:
+        def call(path: Any = ".", *args: Any, **more: Any) -> Any:
+            if str(path).endswith("checkpoints"):
+                raise OSError(number, os.strerror(number), path)
+            return original(path, *args, **more)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("listdir", "scandir"):
+            patch.setattr(os, name, failing(getattr(os, name)))
+        with pytest.raises(InputError, match="checkpoints: cannot be listed"):
+            train(config(SEED=7), out, resume=resume)
+    assert {path: path.read_bytes() for path in (out / "checkpoints").iterdir()} == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_a_run_does_not_start_where_there_are_no_locks(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(InputError, match="run: cannot be locked"):
+        train(config(), tmp_path / "run")
+
+
+def test_the_folders_of_a_run_are_forced_to_disk_with_those_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file)))
+    with RunFolder(tmp_path / "runs" / "new"):
+        pass
+    assert {str(tmp_path), str(tmp_path / "runs"), str(tmp_path / "runs" / "new")} <= set(synced)
