@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from lreid.apps.export import (
     write_traced,
 )
 from lreid.config import config_from_text
+from lreid.data.writing import folder_at_once
 from lreid.errors import InputError
 from lreid.extras import Extra
 from lreid.files import write_atomically, write_text
@@ -202,15 +202,14 @@ def _write_reid(
             "pad_value": 0,
         },
     }
-    part = out.with_name(f"{out.name}.unfinished")
-    shutil.rmtree(part, ignore_errors=True)
     content = safetensors.torch.save(state)
     try:
-        part.mkdir(parents=True)
-        write_atomically(part / "weights.safetensors", lambda file: file.write(content))
-        write_text(part / "reid_config.json", json.dumps(settings, indent=1) + "\n")
-        write_text(part / "README.md", card_text("reid", model, out, config, source))
-        part.rename(out)
+        with folder_at_once(out, anew=True) as part:
+            if part is None:
+                raise InputError(f"{out}: is there already; choose another --out, or delete it")
+            write_atomically(part / "weights.safetensors", lambda file: file.write(content))
+            write_text(part / "reid_config.json", json.dumps(settings, indent=1) + "\n")
+            write_text(part / "README.md", card_text("reid", model, out, config, source))
     except OSError as error:
         raise InputError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
     return difference

@@ -25,7 +25,7 @@ from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import write_text
+from lreid.files import list_folder, write_text
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
@@ -120,10 +120,9 @@ def from_tracks(
     sequences = _sequences(sources, tracks)
     rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
     try:
-        with folder_at_once(out) as folder:
+        with folder_at_once(out, anew=True) as folder:
             assert folder is not None  # it is not there
             try:
-                shutil.rmtree(folder)  # of an attempt that was killed
                 for sequence in sequences:
                     rows += _images(sequence, choice, folder)
                 write_text(folder / LIST, _list(sorted(rows), same))
@@ -218,7 +217,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
             name, rate = (source.resolve().name, _rate_in(source)) if folder else (source.stem, None)
             found.append(Tracked(name, inside or source, tracks[place], rate))
             continue
-        folders = [source, *sorted(each for each in source.iterdir() if each.is_dir())] if source.is_dir() else []
+        folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
         known = [(each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))]
         if not known:
             told = f" ({describe_folder(source)})" if source.is_dir() else ""
@@ -234,7 +233,7 @@ def _frames_in(folder: Path) -> Path | None:
     """The frames of a MOT or MTMC folder."""
     if (folder / "img1").is_dir():
         return folder / "img1"
-    return next((file for file in sorted(folder.glob("vdo.*"))), None)
+    return next(iter(list_folder(folder, "vdo.*")), None)
 
 
 def _list_in(folder: Path) -> Path | None:

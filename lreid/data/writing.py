@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,15 +13,24 @@ from typing import IO, Any
 from PIL import Image
 
 from lreid.errors import InputError
+from lreid.files import files_below, list_folder, require_regular
 
 logger = logging.getLogger("lreid")
 
 
+MARK = ".lreid"  # a file in folders that are being filled
+
+
 @contextmanager
-def folder_at_once(folder: Path) -> Iterator[Path | None]:
+def folder_at_once(folder: Path, *, anew: bool = False) -> Iterator[Path | None]:
     """A folder to fill that gets its name when all is in it; None where it has it already.
 
+    Args:
+        folder: called ``FOLDER.unfinished`` until then.
+        anew: begin with an empty one; otherwise it holds what an attempt that was killed has written.
+
     Raises:
+        InputError: to begin anew, a ``FOLDER.unfinished`` would have to be deleted that is not of lreid.
         OSError: it cannot be made; what to do about it the caller knows.
     """
     if folder.is_dir():
@@ -28,11 +38,21 @@ def folder_at_once(folder: Path) -> Iterator[Path | None]:
         yield None
         return
     unfinished = folder.with_name(f"{folder.name}.unfinished")
+    mark = unfinished / MARK
+    if anew and files_below(unfinished) and not mark.exists():
+        raise InputError(f"{unfinished}: was not made by lreid, so it is not deleted; move it away")
+    for path in list_folder(unfinished) if anew else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
     unfinished.mkdir(parents=True, exist_ok=True)
+    mark.touch()
     yield unfinished
-    for left_over in unfinished.rglob("*.part"):
+    for left_over in unfinished.rglob(".*.part"):
         left_over.unlink()
     unfinished.rename(folder)
+    (folder / MARK).unlink()
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -40,6 +60,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
+        require_regular(path)
         with open(part, "wb") as file:
             write(file)
         os.replace(part, path)

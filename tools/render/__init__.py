@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import multiprocessing
+import os
 import random
 import shutil
 import zipfile
@@ -26,6 +27,7 @@ from typing import NamedTuple
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, require
 from lreid.extras import Extra
+from lreid.files import files_below, unfinished
 from render.assets import Assets
 from render.images import photograph
 from render.people import make_person
@@ -116,26 +118,23 @@ def render(
     if out.exists():
         raise InputError(f"{out}: is there already; remove it, or take another name")
     Assets(assets)  # tells what is missing before a process is started
-    unfinished = out.with_name(f"{out.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        unfinished.mkdir(parents=True)
+        with folder_at_once(out, anew=True) as folder:
+            assert folder is not None
+            jobs = [
+                (plan, folder, assets, number, split, range(start, min(start + 10, count)))
+                for number in range(first_domain, first_domain + domains)
+                for split, count in (("train", train_identities), ("test", test_identities))
+                for start in range(0, count, 10)
+            ]
+            rows = [row for made in _results(jobs, workers) for row in made]
+            table = StringIO()
+            lines = csv.writer(table, lineterminator="\n")
+            lines.writerows([Row._fields, *rows])
+            _write(folder / "index.csv", table.getvalue().encode())
+            _write(folder / "render.json", (json.dumps(plan._asdict(), indent=1) + "\n").encode())
     except OSError as error:
         raise InputError(f"{out}: cannot be made ({error}); name a folder that can be written to") from None
-    with folder_at_once(out) as folder:
-        assert folder is not None
-        jobs = [
-            (plan, folder, assets, number, split, range(start, min(start + 10, count)))
-            for number in range(first_domain, first_domain + domains)
-            for split, count in (("train", train_identities), ("test", test_identities))
-            for start in range(0, count, 10)
-        ]
-        rows = [row for made in _results(jobs, workers) for row in made]
-        table = StringIO()
-        lines = csv.writer(table, lineterminator="\n")
-        lines.writerows([Row._fields, *rows])
-        _write(folder / "index.csv", table.getvalue().encode())
-        _write(folder / "render.json", (json.dumps(plan._asdict(), indent=1) + "\n").encode())
     if out.suffix == ".zip":
         _pack(out)
     return len(rows)
@@ -143,17 +142,16 @@ def render(
 
 def _pack(folder: Path) -> None:
     """Puts one file in the place of a folder: JPEG is not compressed again, and no time is kept."""
-    packed = folder.with_name(f"{folder.name}.packed")
     try:
-        with zipfile.ZipFile(packed, "w") as archive:
-            for path in sorted(folder.rglob("*")):
-                if path.is_file():
+        with unfinished(folder.with_name(f"{folder.name}.packed")) as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                for path in files_below(folder):
                     archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
+            file.flush()
+            shutil.rmtree(folder)
+            os.rename(file.name, folder)
     except OSError as error:
-        packed.unlink(missing_ok=True)
         raise InputError(f"{folder}: cannot be packed ({error}); it stays a folder with all images") from None
-    shutil.rmtree(folder)
-    packed.rename(folder)
 
 
 def _results(jobs: list[tuple], workers: int) -> Iterator[list[Row]]:
