@@ -395,7 +395,7 @@ class Gallery:
 
 def _unit_vectors(features: Any, name: str) -> np.ndarray:
     """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
-    return unit_rows(as_features(features, name, "cpu").float(), name).numpy()
+    return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
 
 
 def _names(paths: Files) -> list[str]:

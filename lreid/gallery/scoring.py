@@ -53,7 +53,7 @@ class GallerySearch:
             return None
 
     def _search(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        vectors = unit_rows(queries.cpu().float(), "query features").numpy()
+        vectors = unit_rows(queries.cpu(), "query features").float().numpy()
         scores, labels = self.gallery.store.nearest(vectors, k, EVERYTHING)
         found = labels.keys >= 0
         rows = np.where(found, np.searchsorted(self.labels.keys, labels.keys), -1)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from galleries import WIDTH, compare, names, play, small, vectors
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
+from lreid.gallery.scoring import GallerySearch
 
 pytest.importorskip("faiss")
 RUN = [
@@ -353,3 +355,26 @@ def test_a_gallery_and_matches_are_printed_in_a_line():
     assert (
         str(gallery.search(vectors(3), 5, model="a1")) == "Matches(3 queries, 5 images each at most, 3 queries unknown)"
     )
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-46, 1e-300, 1e-320, 1e30, 1e100])
+def test_float64_features_are_normalised_before_they_become_float32(new_place, scale):
+    """However small or large: of values below float32's range nothing would be left."""
+    features, queries = vectors(7).astype(np.float64), vectors(3, seed=1).astype(np.float64)
+    gallery = Gallery.build(scale * features[:4], names(4), np.arange(4), model="a1", at=new_place())
+    gallery.add(scale * features[4:], names(3, 4), np.arange(4, 7), model="a1")
+    units = features / np.linalg.norm(features, axis=1, keepdims=True)
+    cosines = queries / np.linalg.norm(queries, axis=1, keepdims=True) @ units.T
+    found = gallery.search(scale * queries, 7, model="a1")
+    tolerance = 1e-2 if scale == 1e-320 else 1e-6  # where few digits are left in float64
+    np.testing.assert_allclose(found.scores, -np.sort(-cosines), atol=tolerance)
+    if scale != 1e-320:
+        np.testing.assert_array_equal(found.ids, np.argsort(-cosines))
+    if scale > 1e-100:  # so that lengths, which scores are multiplied with, do not vanish
+        tensor = torch.from_numpy(scale * queries)
+        scores, rows = GallerySearch(gallery, 7)(tensor)
+        order = [int(path[:5]) for path in gallery.labels().paths]
+        expected = np.take_along_axis(cosines[:, order], rows.numpy(), 1)
+        np.testing.assert_allclose(scores / tensor.norm(dim=1, keepdim=True), expected, atol=tolerance)
+    threshold = gallery.calibrate(scale * queries, [100, 101, 102], model="a1", false_accept_rate=0)
+    assert threshold == pytest.approx(cosines.max(), abs=tolerance)
