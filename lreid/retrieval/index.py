@@ -246,10 +246,16 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """What is looked for, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances."""
+        """What is looked for, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances.
+
+        Raises:
+            InputError: a query is so much longer than the gallery's images that float32 does not hold their distance.
+        """
         queries = queries.cpu()
         if self.euclidean:
-            return (queries / self.scale).float().numpy(), queries.double().square().sum(1, keepdim=True)
+            vectors = (queries / self.scale).float()
+            squared_norms(vectors, "query features in units of the gallery's largest number")  # float32 of both
+            return vectors.numpy(), queries.double().square().sum(1, keepdim=True)
         norms = queries.norm(dim=1, keepdim=True)
         return (queries / norms.where(norms > 0, 1)).float().numpy(), norms
 

@@ -260,3 +260,20 @@ def test_what_makes_no_sense_is_refused() -> None:
     for metric in ("cosine", "euclidean"):
         with pytest.raises(InputError, match="rows hold NaN"):
             FLAT.over(gallery, metric)
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_float64_features_beyond_float32_are_found_or_refused(kind):
+    rng = np.random.default_rng(0)
+    queries, gallery = rng.standard_normal((10, 8)), rng.standard_normal((60, 8))
+    labels = rng.integers(5, size=10), rng.integers(5, size=60)
+    for metric in ("cosine", "euclidean"):
+        wanted = evaluate(queries, gallery, *labels, camera_filter=False, metric=metric).ap
+        for scale in (1e-100, 1e-46, 1e60, 1e100):
+            search = FaissIndex(kind).over(scale * gallery, metric)
+            both = scale * queries, scale * gallery
+            found = evaluate(*both, *labels, camera_filter=False, metric=metric, search=search).ap
+            np.testing.assert_allclose(found, wanted)
+    with pytest.raises(InputError, match="query features"):
+        search = FaissIndex(kind).over(gallery, "euclidean")
+        evaluate(1e60 * queries, gallery, *labels, camera_filter=False, metric="euclidean", search=search)
