@@ -1,5 +1,221 @@
-"""Identity numbers with a meaning of their own; all others are people or vehicles."""
+"""Identities and cameras: which labels are missing, which are junk and which are the same, wherever they are compared.
+
+* **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. They count as -1.
+* **Junk** is -1 however it is spelled: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
+* **Unknown equals nothing**: a label of -1 differs from every label, also from another -1.
+* **Text is compared as it is written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.
+* **Numbers are compared as numbers**: 7.0 is 7. Numbers mixed with text are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import ArgumentError, InputError
+
+logger = logging.getLogger("lreid")
 
 JUNK = -1  # a bad detection in a test set: neither right nor wrong, so it never counts
 DISTRACTOR = 0  # in a test set, a gallery image of a person who is never queried
 UNKNOWN = -1  # in a gallery, an identity, camera or time that is not known
+
+# What programs write for a missing value where only text can stand: in a CSV file, in a text array of numpy.
+WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", "NULL"})
+JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
+NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
+INT64 = np.iinfo(np.int64)
+
+
+def label_of(value: Any, name: str) -> int | str:
+    """One label as an integer or as text; -1 if it is missing or junk.
+
+    Args:
+        value: integer, float that is a whole number, or text; None, NaN, NaT, NA, masked or blank is missing.
+        name: how the message calls the argument, for instance ``"query identities"``.
+
+    Raises:
+        InputError: it is something else, a fraction, or too large for 64 bits with a sign.
+    """
+    if is_missing(value):
+        return UNKNOWN
+    if isinstance(value, str):
+        return UNKNOWN if is_junk(value) else str(value)
+    if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
+        value = value.item()  # of an array or a tensor that is a single number
+    if isinstance(value, (int, np.integer)):
+        if not INT64.min <= value <= INT64.max:
+            raise InputError(f"{name}: {int(value)} is too large; integers are kept in 64 bits with a sign")
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        digits = np.finfo(type(value) if isinstance(value, np.floating) else float).nmant
+        if value % 1 or abs(value) > 2**digits:  # beyond, several integers are one float
+            raise InputError(f"{name}: the float {value} stands for no single integer; give integers or text")
+        return int(value)
+    raise InputError(f"{name}: expected integers or text, got {value!r} of type {type(value).__name__}")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is missing: None, NaN, NaT, NA, masked, or blank text."""
+    if isinstance(value, str):
+        return not value.strip()
+    if value is None or value is np.ma.masked:
+        return True
+    try:
+        return bool(value != value)  # NaN, NaT
+    except (TypeError, ValueError):  # pandas' NA answers neither yes nor no, nor does an array
+        return type(value).__name__ == "NAType"
+
+
+def is_junk(text: str) -> bool:
+    """Whether a cell of a file or a name says junk: -1, however it is spelled."""
+    return JUNK_TEXT.fullmatch(text) is not None
+
+
+def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where two arrays of numbered labels, int64 and broadcast against each other, hold one that is known: bool."""
+    return (left == right) & (left != UNKNOWN)
+
+
+def as_labels(values: Any, name: str, length: int) -> np.ndarray:
+    """Labels that must be integers, as an ``(N,)`` int64 array; missing ones are -1.
+
+    Raises:
+        InputError: as :func:`as_names`, or one is text.
+    """
+    labels = as_names(values, name, length)
+    if labels.dtype != np.int64:
+        text = next(label for label in labels if label != str(UNKNOWN))
+        raise InputError(f"{name}: expected integers, got text such as {text!r}")
+    return labels
+
+
+def as_names(values: Any, name: str, length: int) -> np.ndarray:
+    """Identities or cameras: an ``(N,)`` int64 array, or one of strings (dtype object) where one is text.
+
+    Args:
+        values: N labels of :func:`label_of` in a list, array, tensor, masked array, or column of a table.
+        name: how the message calls them.
+        length: N.
+
+    Returns:
+        Missing and junk labels are -1, or ``"-1"`` among text.
+
+    Raises:
+        InputError: one is no label, numbers are mixed with text, or they are not ``length``; or numpy may have made
+            text of a missing one.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.tolist()  # None where it is masked
+    elif hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    elif hasattr(values, "__array__") and not isinstance(values, np.ndarray):
+        values = np.asarray(values, dtype=object)  # a column, whose missing values would make floats of its integers
+    if not isinstance(values, (np.ndarray, Sequence)) or isinstance(values, (str, bytes)):
+        raise InputError(f"{name}: expected a list of integers or of text, got {type(values).__name__}")
+    shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
+    if shape != (length,):
+        raise InputError(f"{name}: expected {length}, one a feature row, got shape {shape}")
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "i":
+            return values.astype(np.int64)
+        if values.dtype.kind not in "ufOUT":
+            raise InputError(f"{name}: expected integers or text, got {values.dtype}")
+        if values.dtype.kind == "U" and (written := WRITTEN_MISSING.intersection(values.tolist())):
+            raise InputError(
+                f"{name}: {min(written)!r} in a text array is what numpy makes of a missing value; give a list, or an "
+                "array of dtype object, with None in its place"
+            )
+        values = list(values) if values.dtype.kind == "f" else values.tolist()  # floats keep their precision
+    if set(map(type, values)) == {int}:
+        for most in (min(values), max(values)):
+            label_of(most, name)
+        return np.array(values, dtype=np.int64)
+    labels = [label_of(value, name) for value in values]
+    text = next((label for label in labels if isinstance(label, str)), None)
+    if text is None:
+        return np.array(labels, dtype=np.int64)
+    number = next((label for label in labels if isinstance(label, int) and label != UNKNOWN), None)
+    if number is not None:
+        raise InputError(f"{name}: holds the number {number} and the text {text!r}; give all as one of the two")
+    return np.array([str(label) for label in labels], dtype=object)
+
+
+def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of :func:`as_names` of queries and gallery as integers that are equal where the labels are.
+
+    Integers stay as they are. Text is numbered from 1, but "-1", which stays -1.
+
+    Raises:
+        InputError: one of the two is text, the other integers.
+    """
+    if queries.dtype == gallery.dtype == np.int64:
+        return queries, gallery
+    for numbers, others, which in ((queries, gallery, "queries"), (gallery, queries, "gallery")):
+        if numbers.dtype == np.int64 and (numbers != UNKNOWN).any():
+            number, text = numbers[numbers != UNKNOWN][0], others[others != str(UNKNOWN)][0]
+            raise InputError(
+                f"{name}: those of the {which} are integers such as {number}, the others text such as {text!r}; "
+                "give all as one of the two"
+            )
+    texts = [str(label) for label in (*queries, *gallery)]
+    number_of = {text: number for number, text in enumerate(sorted(set(texts)), start=1)} | {str(UNKNOWN): UNKNOWN}
+    warn_of_spellings(number_of, name)
+    numbered = np.array([number_of[text] for text in texts], dtype=np.int64)
+    return numbered[: len(queries)], numbered[len(queries) :]
+
+
+def as_all_labels(
+    query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: Any, shape: tuple[int, int], *, camera_filter: bool
+) -> tuple[np.ndarray, np.ndarray, Any, Any]:
+    """Identities and cameras of queries and gallery as :func:`as_numbers` has them.
+
+    Args:
+        query_ids, gallery_ids, query_cams, gallery_cams: of :func:`as_names`.
+        shape: ``(Q, G)``, the numbers of queries and of gallery images.
+        camera_filter: whether cameras are needed; without it they come back as ``None``.
+
+    Raises:
+        InputError: as :func:`as_names` and :func:`as_numbers`, or the camera filter needs cameras that are not given.
+    """
+    num_queries, num_gallery = shape
+    ids = as_numbers(
+        as_names(query_ids, "query identities", num_queries),
+        as_names(gallery_ids, "gallery identities", num_gallery),
+        "identities",
+    )
+    if not camera_filter:
+        return *ids, None, None
+    if query_cams is None or gallery_cams is None:
+        raise ArgumentError("camera_filter", "needs the cameras of queries and gallery; give both, or turn it off")
+    cams = as_numbers(
+        as_names(query_cams, "query cameras", num_queries),
+        as_names(gallery_cams, "gallery cameras", num_gallery),
+        "cameras",
+    )
+    return *ids, *cams
+
+
+def warn_of_spellings(texts: Iterable[str], name: str) -> None:
+    """Warns once, in a line, of text labels that are different but the same number, as ``007`` and ``7`` are.
+
+    Args:
+        texts: distinct labels.
+        name: how the line calls them.
+    """
+    by_number: dict[tuple[bool, str | None], list[str]] = {}
+    for text in texts:
+        if number := NUMBER_TEXT.fullmatch(text):
+            by_number.setdefault((number[1] == "-", number[2]), []).append(text)
+    several = [spellings for spellings in by_number.values() if len(spellings) > 1]
+    if several:
+        logger.warning(
+            "%s: %s are text and so different labels (%d such numbers); write one number in one way if they are one",
+            name,
+            " and ".join(map(repr, sorted(several[0]))),
+            len(several),
+        )

@@ -14,6 +14,7 @@ from lreid.data.images import require_files
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS, SPLITS, Counts, NotThere
 from lreid.errors import InputError
+from lreid.identities import UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     absent = sum(record.pid not in cameras for record in data_set.query)
     shared = renumbered or data_set.held_out  # on purpose, or by number only
     both = set() if shared else {record.pid for record in data_set.query} & trained
-    filtered = sum(cameras.get(record.pid) == {record.camid} for record in data_set.query)
+    filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []
     if both:
         notes.append(f"{len(both)} identities are in train and in query, for instance {min(both)}")

@@ -9,7 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_comparable, as_labels, unit_rows
+from lreid.identities import as_labels
+from lreid.retrieval.arrays import as_comparable, unit_rows
 
 
 def buffer_alignment(

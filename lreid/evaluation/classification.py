@@ -6,7 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_features, as_labels
+from lreid.identities import as_labels
+from lreid.retrieval.arrays import as_features
 
 
 def accuracy(scores: np.ndarray | Tensor, labels: np.ndarray | Tensor) -> float:

@@ -16,6 +16,7 @@ from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
+from lreid.identities import JUNK, UNKNOWN
 from lreid.models import Embedder
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import Evaluation, FaissIndex, average_evaluations
@@ -167,10 +168,11 @@ def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera
     """Says before the training, not after it, that a test set cannot be scored."""
     cameras: dict[int, set[int]] = {}
     for record in gallery.records:
-        cameras.setdefault(record.pid, set()).add(record.camid)
+        if record.pid != JUNK:
+            cameras.setdefault(record.pid, set()).add(record.camid)
     found = [cameras.get(record.pid, set()) for record in query.records]
     if any(found) and camera_filter:
-        found = [seen - {record.camid} for seen, record in zip(found, query.records, strict=True)]
+        found = [seen - ({record.camid} - {UNKNOWN}) for seen, record in zip(found, query.records, strict=True)]
         if not any(found):
             raise InputError(
                 f"{test.name}: no query has a match by another camera than its own, so the camera filter leaves "

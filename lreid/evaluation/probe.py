@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from lreid.errors import InputError
 from lreid.float32 import full_precision
-from lreid.retrieval.arrays import as_comparable, as_labels, squared_norms, unit_rows
+from lreid.identities import as_labels
+from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
 from lreid.retrieval.scores import blocks
 
 MOMENTUM, DECAY = 0.9, 0.2

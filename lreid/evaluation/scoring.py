@@ -13,7 +13,7 @@ from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
-from lreid.identities import JUNK
+from lreid.identities import JUNK, same
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import (
     Evaluation,
@@ -258,14 +258,14 @@ def hardest_rankings(
     wanted = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
     for number in wanted[:count]:
         scores = _scores(queries[number], gallery, metric)
-        same = gallery_ids == query_ids[number]
+        right = same(gallery_ids, query_ids[number])
         hidden = gallery_ids == JUNK
         if camera_filter:
-            hidden |= same & (gallery_cams == query_cams[number])
+            hidden |= right & same(gallery_cams, query_cams[number])
         kept = np.flatnonzero(~hidden)
         nearness = scores[kept] if metric == "cosine" else -scores[kept]
         ranked = kept[np.argsort(-nearness, kind="stable")]
-        matches = np.flatnonzero(same[ranked])  # positions, from 0
+        matches = np.flatnonzero(right[ranked])  # positions, from 0
         places = list(range(min(depth, len(ranked))))
         if matches[0] >= depth:
             places.append(int(matches[0]))

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.identities import UNKNOWN
-
-INT64 = np.iinfo(np.int64)
+from lreid.identities import INT64, UNKNOWN, is_missing, label_of
 
 
 @dataclass(frozen=True)
@@ -23,14 +21,15 @@ class Filter:
     :class:`lreid.gallery.Gallery` puts numbers in the place of text; a store is given plain integers and nothing else.
 
     Attributes:
-        cameras, identities: only these; ``None`` is all.
-        not_cameras, not_identities: none of these.
+        cameras, identities: only these; ``None`` is all. -1 is the images whose camera or identity is not known.
+        not_cameras, not_identities: none of these, likewise.
         since, until: in seconds, ``since <= time < until``; ``None`` is open. An image without a time is never
             within.
-        not_both: pairs of an identity and a camera; images of that identity by that camera are left out.
+        not_both: pairs of an identity and a camera; images of that identity by that camera are left out. A pair with
+            -1 in it leaves out none: what is not known equals nothing.
 
     Raises:
-        InputError: a value is neither an integer of 64 bits nor text, or one stands where a list belongs.
+        InputError: a value is missing, or neither an integer of 64 bits nor text, or stands where a list belongs.
     """
 
     cameras: Collection[int | str] | None = None
@@ -52,7 +51,8 @@ class Filter:
                 pairs = {tuple(_labels(pair, each.name)) for pair in _listed(value, each.name)}
                 if any(len(pair) != 2 for pair in pairs):
                     raise InputError("filter not_both: needs pairs of an identity and a camera")
-                value = tuple(sorted(pairs, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
+                known = (pair for pair in pairs if UNKNOWN not in pair)
+                value = tuple(sorted(known, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
             else:
                 value = tuple(sorted(set(_labels(value, each.name)), key=lambda one: (isinstance(one, str), one)))
             object.__setattr__(self, each.name, value)
@@ -102,7 +102,13 @@ def _listed(values: Any, name: str) -> list[Any]:
 def _labels(values: Any, name: str) -> list[int | str]:
     if isinstance(values, str):
         raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
-    return [str(value) if isinstance(value, str) else _integer(value, name) for value in _listed(values, name)]
+    return [_label(value, name) for value in _listed(values, name)]
+
+
+def _label(value: Any, name: str) -> int | str:
+    if is_missing(value):
+        raise InputError(f"filter {name}: {value!r} is a missing label; write -1 for images whose label is not known")
+    return label_of(value, f"filter {name}")
 
 
 def _integer(value: Any, name: str) -> int:

@@ -15,13 +15,14 @@ from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.places import place_of
 from lreid.gallery.store import About, Labels, Place, Store, hash_of
-from lreid.identities import UNKNOWN
-from lreid.retrieval.arrays import as_features, as_labels, as_names, unit_rows
+from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
+from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import threshold_for
 
 Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
 Names = dict[str, dict[int, str]]  # of identities and cameras, by number
-LABELS = ("identity", "camera")
+PLURAL = {"identity": "identities", "camera": "cameras"}
+LABELS = tuple(PLURAL)
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,11 @@ class Gallery:
             label: integers stand for themselves.
 
         Raises:
-            InputError: no image has that name; some that there are are told.
+            InputError: no image has that name, of which the message lists some that exist; or numbers are mixed with
+                text.
         """
         if not isinstance(label, str):
+            self._check_kind(what, np.array([label]))
             return label
         known = self.about.names.get(what, {})
         number = next((number for number, name in known.items() if name == label), None)
@@ -160,7 +163,8 @@ class Gallery:
         Args:
             features: ``(N, D)`` floats, array or tensor; normalised here.
             paths: N different names of images.
-            ids, cams: ``(N,)`` integers or text; -1, "-1" or ``None`` is not known, ``None`` for all that none is.
+            ids, cams: ``(N,)`` all integers or all text, see :mod:`lreid.identities`; missing ones and -1 are not
+                known, ``None`` for all that none is.
             times: ``(N,)`` integers, seconds, likewise.
             model: fingerprint of the model that made the features; only its features can be added and searched.
             kind: ``flat``, ``hnsw`` or ``ivfpq``.
@@ -194,6 +198,9 @@ class Gallery:
         """
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "gallery features"))
+        for what, column in zip(LABELS, (ids, cams), strict=True):
+            if column is not None:
+                self._check_kind(what, as_names(column, f"gallery {PLURAL[what]}", len(vectors)))
         labels, names = _check_labels(len(vectors), ids, cams, times, _names(paths), self.about.names)
         there = self.holds(labels.paths)
         if there.any():
@@ -241,7 +248,7 @@ class Gallery:
             model: fingerprint of the model that made the features.
             where: cameras, identities and times that may be found.
             exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
-                of them if ``query_ids`` is not given.
+                of them if ``query_ids`` is not given. A missing camera or identity, or -1, leaves out none.
             cross_model: search a gallery of another model all the same, for models that are trained to be
                 comparable.
 
@@ -258,14 +265,15 @@ class Gallery:
             return self._matches(*self.store.nearest(vectors, k, where))
         if query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
-        names = self.about.names
-        cams = _numbers(as_names(query_cams, "query cameras", len(vectors)), names.get("camera", {}))
+        cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
         if query_ids is None:
             filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
+            known = cams != UNKNOWN
         else:
-            ids = _numbers(as_names(query_ids, "query identities", len(vectors)), names.get("identity", {}))
+            ids = self._numbers("identity", query_ids, "query identities", len(vectors))
             filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
-        filters = [where if cam == UNKNOWN else each for each, cam in zip(filters, cams, strict=True)]
+            known = (ids != UNKNOWN) & (cams != UNKNOWN)
+        filters = [each if told else where for each, told in zip(filters, known, strict=True)]
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
@@ -277,7 +285,8 @@ class Gallery:
 
         Args:
             features: ``(Q, D)`` floats, array or tensor; better not the gallery's own images.
-            ids: ``(Q,)`` integers or text; identities the gallery does not hold are welcome.
+            ids: ``(Q,)`` integers or text, as the gallery has them; identities that it does not hold are welcome.
+                Images whose identity is missing or -1 are left out: they may show somebody who is enrolled.
             model: fingerprint of the model that made the features.
             false_accept_rate: in [0, 1). Use many more than 1 / rate images.
 
@@ -285,16 +294,18 @@ class Gallery:
             The threshold, a cosine similarity, which is also kept.
 
         Raises:
-            InputError: unusable input, another model, or a gallery without identities.
+            InputError: unusable input, another model, a gallery without identities, or no image with one.
         """
         self._check_model(model)
         vectors = self._check_width(_unit_vectors(features, "calibration features"))
-        known = self.about.names.get("identity", {})
-        ids = _numbers(as_names(ids, "calibration identities", len(vectors)), known)
-        if not self.store.count(Filter(not_identities=(UNKNOWN,))):
+        ids = self._numbers("identity", ids, "calibration identities", len(vectors))
+        if not self._has_labels("identity"):
             raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
-        filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids]
-        scores, best = self._search_each(vectors, 1, filters)
+        labelled = ids != UNKNOWN
+        if not labelled.any():
+            raise InputError("calibration identities: not one is known; a threshold needs images that have one")
+        filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids[labelled]]
+        scores, best = self._search_each(vectors[labelled], 1, filters)
         self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
         self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, int((best.keys >= 0).sum())
         return self.about.threshold
@@ -380,6 +391,35 @@ class Gallery:
         )
         return replace(labels, ids=ids, cams=cams)
 
+    def _numbers(self, what: str, labels: Any, name: str, count: int) -> np.ndarray:
+        """``(N,)`` int64 numbers that labels of queries have in the gallery, of text that it has not a hash."""
+        given, names = as_names(labels, name, count), self.about.names.get(what, {})
+        self._check_kind(what, given)
+        if given.dtype == object:
+            warn_of_spellings({*given, *names.values()}, name)
+        return _numbers(given, names)
+
+    def _check_kind(self, what: str, given: np.ndarray) -> None:
+        """Refuses text for a gallery of integers, and for one of text the integers that stand for no text in it.
+
+        Raises:
+            InputError: numbers are mixed with text.
+        """
+        names = self.about.names.get(what, {})
+        if given.dtype == object and not names and self._has_labels(what):
+            text = given[given != str(UNKNOWN)][0]
+            raise InputError(f"{PLURAL[what]}: those of the gallery are integers, {text!r} is text; give integers")
+        strange = given[~np.isin(given, [UNKNOWN, *names])] if given.dtype == np.int64 and names else ()
+        if len(strange) and all(number == hash_of(name) for number, name in names.items()):
+            text = next(iter(names.values()))
+            raise InputError(
+                f"{PLURAL[what]}: those of the gallery are text such as {text!r}, {strange[0]} is a number; give text"
+            )
+
+    def _has_labels(self, what: str) -> bool:
+        known = Filter(not_identities=(UNKNOWN,)) if what == "identity" else Filter(not_cameras=(UNKNOWN,))
+        return self.store.count(known) > 0
+
     def _check_model(self, model: str) -> None:
         if model != self.about.model:
             raise InputError(
@@ -410,13 +450,14 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
     if len(set(paths)) != count:
         raise ArgumentError("paths", "has a name twice; give every image a name of its own")
     unknown, columns, names = np.full(count, UNKNOWN), [], dict(names)
-    for what, plural, column in zip(LABELS, ("identities", "cameras"), (ids, cams), strict=True):
-        labels = unknown if column is None else as_names(column, f"gallery {plural}", count)
+    for what, column in zip(LABELS, (ids, cams), strict=True):
+        labels = unknown if column is None else as_names(column, f"gallery {PLURAL[what]}", count)
         known = names.get(what, {})
         columns.append(_numbers(labels, known))
         if labels.dtype == object:
             new = dict(zip(columns[-1].tolist(), labels.tolist(), strict=True))
             names[what] = {number: name for number, name in (known | new).items() if number != UNKNOWN}
+            warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
     seconds = unknown if times is None else as_labels(times, "gallery times", count)
     identities, cameras = columns
     return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names

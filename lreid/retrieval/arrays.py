@@ -1,4 +1,4 @@
-"""Check the arguments of callers and convert them: features as tensors, identities and cameras as numbers."""
+"""Check the features that callers give and convert them to tensors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.errors import ArgumentError, InputError
-from lreid.identities import JUNK
+from lreid.errors import InputError
 
-INT64_MAX = np.uint64(2**63 - 1)
 LOSING = 2**12  # squared norms over squared distances, from which on float32 keeps no three digits of the latter
 
 
@@ -142,105 +140,3 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
             f"(rows {rows}); the model has diverged or the file is damaged"
         )
     return squares
-
-
-def as_labels(values: Any, name: str, length: int) -> np.ndarray:
-    """Labels that must be integers, as an ``(N,)`` int64 array.
-
-    Raises:
-        InputError: not integers that fit into 64 bits with a sign, or not one for each of the ``length`` feature rows.
-    """
-    labels = as_names(values, name, length)
-    if labels.dtype != np.int64:
-        raise InputError(f"{name}: expected integers, got text such as {labels[0]!r}")
-    return labels
-
-
-def as_names(values: Any, name: str, length: int) -> np.ndarray:
-    """Identities or cameras, integers or text: an ``(N,)`` int64 array, or one of strings (dtype object).
-
-    ``None`` is -1, the label of what is not known or does not count.
-
-    Raises:
-        InputError: neither integers of 64 bits with a sign nor text, or not one for each of ``length`` feature rows.
-    """
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    try:
-        values = np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"{name}: expected a list of integers or of text ({error})") from None
-    if values.shape != (length,):
-        raise InputError(f"{name}: expected {length}, one a feature row, got shape {values.shape}")
-    if values.dtype.kind in "UT":  # of either length
-        return values.astype(object)
-    if values.dtype.kind == "O":
-        return _of_objects(values, name)
-    if values.dtype.kind not in "iu":
-        raise InputError(f"{name}: expected integers or text, got {values.dtype}")
-    if values.dtype == np.uint64 and (values > INT64_MAX).any():
-        raise InputError(f"{name}: {values.max()} is too large; integers are kept in 64 bits with a sign")
-    return values.astype(np.int64)
-
-
-def _of_objects(values: np.ndarray, name: str) -> np.ndarray:
-    """What a list with None in it becomes, or a column of a table."""
-    if all(each is None or isinstance(each, (int, np.integer)) for each in values):
-        try:
-            return np.array([JUNK if each is None else each for each in values], dtype=np.int64)
-        except OverflowError:
-            raise InputError(f"{name}: one is too large; integers are kept in 64 bits with a sign") from None
-    if all(each is None or isinstance(each, str) for each in values):
-        return np.array([str(JUNK) if each is None else each for each in values], dtype=object)
-    raise InputError(f"{name}: expected integers or text, got both, or something else")
-
-
-def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of :func:`as_names` of queries and gallery as integers that are equal where the labels are.
-
-    Integers stay as they are. Text is numbered from 1, but "-1", which stays -1.
-
-    Raises:
-        InputError: one of the two is text, the other integers.
-    """
-    if queries.dtype == gallery.dtype == np.int64:
-        return queries, gallery
-    for labels, whose, other in ((queries, "queries", "gallery"), (gallery, "gallery", "queries")):
-        if labels.dtype == np.int64 and (labels != JUNK).any():
-            raise InputError(
-                f"{name}: those of the {whose} are integers, those of the {other} text; give both as one of the two"
-            )
-    distinct, numbers = np.unique(np.concatenate([queries, gallery]).astype(str), return_inverse=True)
-    numbers = np.where(distinct == str(JUNK), JUNK, np.arange(1, len(distinct) + 1))[numbers]
-    return numbers[: len(queries)], numbers[len(queries) :]
-
-
-def as_all_labels(
-    query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: Any, shape: tuple[int, int], *, camera_filter: bool
-) -> tuple[np.ndarray, np.ndarray, Any, Any]:
-    """Identities and cameras of queries and gallery as :func:`as_numbers` has them.
-
-    Args:
-        query_ids, gallery_ids, query_cams, gallery_cams: integers or text.
-        shape: ``(Q, G)``, the numbers of queries and of gallery images.
-        camera_filter: whether cameras are needed; without it they come back as ``None``.
-
-    Raises:
-        InputError: as :func:`as_names` and :func:`as_numbers`, or the camera filter needs cameras that are not given.
-    """
-    num_queries, num_gallery = shape
-    ids = as_numbers(
-        as_names(query_ids, "query identities", num_queries),
-        as_names(gallery_ids, "gallery identities", num_gallery),
-        "identities",
-    )
-    if not camera_filter:
-        return *ids, None, None
-    if query_cams is None or gallery_cams is None:
-        raise ArgumentError("camera_filter", "needs the cameras of queries and gallery; give both, or turn it off")
-    cams = as_numbers(
-        as_names(query_cams, "query cameras", num_queries),
-        as_names(gallery_cams, "gallery cameras", num_gallery),
-        "cameras",
-    )
-    return *ids, *cams

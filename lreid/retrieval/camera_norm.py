@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lreid.retrieval.arrays import as_features, as_labels, unit_rows
+from lreid.identities import as_labels
+from lreid.retrieval.arrays import as_features, unit_rows
 
 PRIOR = 20  # a camera is taken to have so many images more, like those of all cameras together
 SMALLEST = 1e-6  # deviation; a number that is the same in all images tells nothing
@@ -43,7 +44,7 @@ class CameraNorm:
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers; negative ones are not known, and count among all images only.
+            cameras: (N,) integers; missing and negative ones are not known, and count among all images only.
 
         Raises:
             InputError: not such arrays, or features that are not finite.
@@ -62,7 +63,7 @@ class CameraNorm:
 
         Args:
             features: (n, D) floats, array or tensor.
-            cameras: (n,) integers.
+            cameras: (n,) integers; images of those that are not known are standardised by all images.
 
         Returns:
             (n, D) float32.

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.identities import JUNK
-from lreid.retrieval.arrays import as_all_labels, as_comparable, unit_rows
+from lreid.identities import JUNK, as_all_labels, same
+from lreid.retrieval.arrays import as_comparable, unit_rows
 from lreid.retrieval.index import IndexScores, Search
 from lreid.retrieval.scores import BlockScores, Cosines, blocks
 
@@ -79,17 +79,27 @@ def pair_scores(
     query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
         query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
     )
-    same, other = [], []
+    of_one, of_two = [], []
     for here in blocks(*score.shape):
         scores = score(here).cpu().numpy()  # (B, G)
-        alike = query_ids[here, None] == gallery_ids
-        usable = np.broadcast_to(gallery_ids != JUNK, alike.shape)
-        kept = alike & usable
-        if camera_filter:
-            kept &= query_cams[here, None] != gallery_cams
-        same.append(scores[kept])
-        other.append(scores[~alike & usable])
-    return np.concatenate(same), np.concatenate(other)
+        own, others = _own_and_others(here, query_ids, gallery_ids, query_cams, gallery_cams)
+        of_one.append(scores[own])
+        of_two.append(scores[others])
+    return np.concatenate(of_one), np.concatenate(of_two)
+
+
+def _own_and_others(
+    here: slice, query_ids: np.ndarray, gallery_ids: np.ndarray, query_cams: Any, gallery_cams: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(B, G)`` bool: gallery images of each query's identity, and those of others. Junk, or unknown, is of neither.
+
+    The cameras, unless they are None, leave images of the query's identity and camera out.
+    """
+    own = same(query_ids[here, None], gallery_ids)
+    others = (query_ids[here, None] != JUNK) & (gallery_ids != JUNK) & ~own
+    if query_cams is not None:
+        own &= ~same(query_cams[here, None], gallery_cams)
+    return own, others
 
 
 def open_set_rates(
@@ -114,7 +124,8 @@ def open_set_rates(
     Args:
         query_features: ``(Q, D)`` floats, array or tensor.
         gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, integers or text; gallery images of identity -1 are left out.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, integers or text; queries and gallery images whose identity is
+            missing or -1 are left out: who is on them may be enrolled or not.
         query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter.
         camera_filter: leave out images of the query's identity and camera.
         false_accept_rates: in [0, 1).
@@ -162,11 +173,8 @@ def rates_of_scores(
     others = np.full(num_queries, -np.inf, dtype=np.float32)  # best score among all other identities
     for here in blocks(num_queries, num_gallery):
         scores = score(here)  # (B, G)
-        same = query_ids[here, None] == gallery_ids  # (B, G)
-        kept = same & (gallery_ids != JUNK)
-        if camera_filter:
-            kept &= query_cams[here, None] != gallery_cams
-        for best, wanted in ((own, kept), (others, ~same & (gallery_ids != JUNK))):
+        wanted_of = _own_and_others(here, query_ids, gallery_ids, query_cams, gallery_cams)
+        for best, wanted in zip((own, others), wanted_of, strict=True):
             masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
             best[here] = masked.amax(1).cpu().numpy()
 

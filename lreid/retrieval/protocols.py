@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.identities import JUNK
-from lreid.retrieval.arrays import as_all_labels, as_names
+from lreid.identities import JUNK, UNKNOWN, as_all_labels, as_names, same
 from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
@@ -38,19 +37,21 @@ def evaluate_image_to_track(
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
 
     Args:
-        gallery_tracks: ``(G,)`` integers or text, the track of each gallery image. The images of a track share identity
-            and camera. Tracks of equal score keep the order of their numbers.
+        gallery_tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The
+            images of a track share identity and camera. Tracks of equal score keep the order of their numbers.
         options: ``ap``, ``camera_filter``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are
             all other arguments.
 
     Raises:
-        InputError: as there, or a track with two identities or cameras.
+        InputError: as there, an image without a track, or a track with two identities or cameras.
     """
     score = scores_of(query_features, gallery_features, metric, device, rerank, search)
     gallery_ids, gallery_cams, gallery_tracks = (
         as_names(labels, f"gallery {name}", score.shape[1])
         for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras"), (gallery_tracks, "tracks"))
     )
+    if len(nowhere := np.flatnonzero(gallery_tracks.astype(str) == str(UNKNOWN))):
+        raise InputError(f"gallery tracks: image {nowhere[0]} is in no track; number every track from 0 or name it")
     tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)
     for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras")):
         mixed = np.flatnonzero(labels != labels[first][track_of])
@@ -129,7 +130,7 @@ def evaluate_single_shot(
     for here in blocks(num_queries, num_gallery, options.get("block")):
         rows, columns = same_identity(query_ids[here])
         if camera_filter:
-            kept = query_cams[here][rows] != gallery_cams[columns]
+            kept = ~same(query_cams[here][rows], gallery_cams[columns])
             rows, columns = rows[kept], columns[kept]
         found = score(here)  # (B, G)
         unfound_last(found, rows, columns)

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.identities import JUNK
-from lreid.retrieval.arrays import as_all_labels, as_comparable
+from lreid.identities import JUNK, as_all_labels, same
+from lreid.retrieval.arrays import as_comparable
 from lreid.retrieval.index import IndexScores, Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.rerank import KReciprocal
@@ -93,8 +93,11 @@ def evaluate(
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 is computed as such, all else in float32.
         gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text. ``None`` and "-1" are -1, junk.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. Missing
+            ones (``None``, NaN, blank text) and junk (-1, "-1") count nowhere: such a query has no match, and such a
+            gallery image is in no ranking.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter. A missing
+            camera, or -1, is no camera: the filter leaves out no image by it.
         metric: ``cosine`` compares directions; a zero vector has cosine 0 with everything. ``euclidean`` and
             ``sqeuclidean`` give the same ranking.
         ap: ``rectangular`` averages the precision at the matches; means go over the queries with a match, as
@@ -181,7 +184,7 @@ def evaluate_scores(
         images = np.bincount(rows, minlength=here.stop - here.start)  # (B,) of the query's identity
         removed = np.zeros(len(rows), dtype=bool)
         if camera_filter:
-            removed = query_cams[here][rows] == gallery_cams[columns]
+            removed = same(query_cams[here][rows], gallery_cams[columns])
         matches = images - np.bincount(rows[removed], minlength=len(images))  # (B,)
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if not matches.any():

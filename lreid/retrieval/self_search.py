@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lreid.identities import JUNK, UNKNOWN, as_labels
 from lreid.retrieval.ranking import evaluate
 from lreid.retrieval.scores import Metric
 
@@ -13,21 +14,27 @@ def self_retrieval(
 ) -> float:
     """mAP of every image against all others, those of the same identity and camera left out.
 
-    Where no identity was seen by two cameras, every image counts as one of a camera of its own.
+    Where no identity was seen by two cameras, every image counts as one of its own camera; so does an image whose
+    camera is not known.
 
     Args:
         features: ``(n, D)`` float.
-        labels: ``(n,)`` integers, identities.
-        cameras: ``(n,)`` integers.
+        labels: ``(n,)`` integers, identities; images whose identity is missing or junk (-1) are left out.
+        cameras: ``(n,)`` integers; missing and -1 are not known.
         metric: of :func:`~lreid.retrieval.evaluate`.
 
     Returns:
         In [0, 1]; 0 where no identity has two images.
     """
+    labels, cameras = (as_labels(*each, len(features)) for each in ((labels, "labels"), (cameras, "cameras")))
+    known = labels != JUNK
+    features, labels, cameras = features[known], labels[known], cameras[known]
     identities = len(np.unique(labels))
     if identities == len(labels):
         return 0.0
+    alone = np.arange(len(labels)) + cameras.max() + 1  # its own camera for every image
+    cameras = np.where(cameras == UNKNOWN, alone, cameras)
     places = len(np.unique(np.stack([labels, cameras]), axis=1).T)
     if places == identities:  # no identity was seen by two cameras
-        cameras = np.arange(len(labels))
+        cameras = alone
     return evaluate(features, features, labels, labels, cameras, cameras, metric=metric).mAP

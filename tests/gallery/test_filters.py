@@ -65,12 +65,13 @@ class Sly(int):
 
 @pytest.mark.parametrize("name", ["cameras", "not_cameras", "identities", "not_identities"])
 def test_only_integers_get_into_a_filter(name):
-    for hostile in ([1.5], [None], [b"1"], [np.float32(1)], [[1]]):
-        with pytest.raises(InputError, match=f"filter {name}: .* is not an integer"):
+    for hostile in ([1.5], [None], [b"1"], [np.nan], ["  "], [[1]], [2.0**60]):
+        with pytest.raises(InputError, match=f"filter {name}: "):
             Filter(**{name: hostile})
+    assert Filter(**{name: [np.float32(1), 1, " -1.0"]}) == Filter(**{name: [-1, 1]})
     with pytest.raises(InputError, match=f"filter {name}: '1 or 1 == 1' is one value"):
         Filter(**{name: "1 or 1 == 1"})
-    with pytest.raises(InputError, match="does not fit into 64 bits"):
+    with pytest.raises(InputError, match=f"filter {name}: {2**63}"):
         Filter(**{name: [2**63]})
     where = Filter(**{name: [Sly(3), np.int32(4), True]})
     assert all(type(value) is int for value in getattr(where, name))

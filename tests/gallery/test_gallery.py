@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 from galleries import WIDTH, compare, names, play, small, vectors
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.scoring import GallerySearch
+from lreid.retrieval import evaluate
 
 pytest.importorskip("faiss")
 RUN = [
@@ -342,9 +345,25 @@ def test_names_come_back_as_they_went_in(new_place):
 def test_integers_come_back_as_integers_beside_names(new_place):
     gallery = small(at=new_place())
     assert gallery.labels().ids.dtype == gallery.search(vectors(1), 2, model="a1").cams.dtype == np.int64
-    gallery.add(vectors(1, seed=1), ["new.jpg"], ["ann"], [1], model="a1")
-    found = gallery.search(vectors(1, seed=1), 13, model="a1")
-    assert found.ids[0, 0] == "ann" and set(found.ids[0, 1:].tolist()) == {0, 1, 2, 3} and found.cams.dtype == np.int64
+    gallery = Gallery.build(vectors(3), names(3), [0, 1, 2], ["a", "b", "c"], model="a1", at=new_place())
+    assert gallery.labels().ids.dtype == np.int64 and set(gallery.labels().cams) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(("kept", "strange", "both"), [([7, 8], "ann", "7|integers"), (["ann", "bob"], 7, "'ann'.*7")])
+def test_numbers_mixed_with_text_are_refused_wherever_labels_enter(new_place, kept, strange, both):
+    gallery, query = Gallery.build(vectors(2), names(2), kept, kept, model="a1", at=new_place()), vectors(1)
+    for ids, cams in (([strange], None), (None, [strange])):
+        with pytest.raises(InputError, match=both):
+            gallery.add(query, ["new.jpg"], ids, cams, model="a1")
+    for ids, cams in (([strange], kept[:1]), (kept[:1], [strange]), (None, [strange])):
+        with pytest.raises(InputError, match=both):
+            gallery.search(query, 1, ids, cams, model="a1", exclude_same_camera=True)
+    with pytest.raises(InputError, match=both):
+        gallery.calibrate(query, [strange], model="a1")
+    for name in ("cameras", "not_cameras", "identities", "not_identities"):
+        with pytest.raises(InputError, match=repr(strange)):
+            gallery.search(query, 1, model="a1", where=Filter(**{name: [strange]}))
+    assert len(gallery) == 2
 
 
 def test_a_gallery_and_matches_are_printed_in_a_line():
@@ -355,6 +374,50 @@ def test_a_gallery_and_matches_are_printed_in_a_line():
     assert (
         str(gallery.search(vectors(3), 5, model="a1")) == "Matches(3 queries, 5 images each at most, 3 queries unknown)"
     )
+
+
+def test_what_is_not_known_comes_back_so_and_equals_nothing(new_place):
+    """Missing labels in any spelling, in a gallery, in queries and in calibration images."""
+    nan = float("nan")
+    ids, cams = ["a", "b", nan, "", "-1.0", None], [1.0, nan, 2, -1, 1, None]
+    gallery = Gallery.build(np.eye(6), names(6), ids, cams, [nan, 5.0, None, 7, -1, 0], model="a1", at=new_place())
+    labels = gallery.labels()
+    by_path = {path: row for path, *row in zip(labels.paths, labels.ids, labels.cams, labels.times, strict=True)}
+    assert [by_path[path] for path in names(6)] == [
+        ["a", 1, -1], ["b", -1, 5], [None, 2, -1], [None, -1, 7], [None, 1, -1], [None, -1, 0]
+    ]  # fmt: skip
+    assert gallery.count(Filter(not_identities=[-1])) == 2 and gallery.count(Filter(cameras=["-1.0"])) == 3
+    for ids, cams in (([None], [1]), (["a"], [nan]), ([" "], [" "]), (None, [None])):
+        found = gallery.search(np.ones((1, 6)), 6, ids, cams, model="a1", exclude_same_camera=True)
+        assert (found.keys >= 0).all()  # nobody is known to be the same, so none is left out
+    assert gallery.count(Filter(not_both=[("a", 1), (-1, 1), ("b", -1)])) == 5
+    # Somebody unknown may be a, who is enrolled, and tells nothing about impostors.
+    queries = np.array([[1.0, 0, 0, 0, 0, 0], [0.6, 0.8, 0, 0, 0, 0]])
+    for ids in ([nan, "b"], ["-01", "b"]):
+        threshold = gallery.calibrate(queries, ids, model="a1", false_accept_rate=0)
+        assert threshold == pytest.approx(0.6, abs=1e-6)
+    with pytest.raises(InputError, match="calibration identities"):
+        gallery.calibrate(queries, [None, ""], model="a1")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_search_ranks_as_an_evaluation_does(seed):
+    """With unknown identities and cameras on both sides: the average precision of what is found is that of evaluate."""
+    rng = np.random.default_rng(seed)
+    queries, features = rng.standard_normal((4, WIDTH)), rng.standard_normal((15, WIDTH))
+    ids, cams = rng.integers(1, 4, 4), rng.choice([-1, 0, 1], 4)
+    gallery_ids, gallery_cams = rng.choice([-1, 1, 2, 3], 15), rng.choice([-1, 0, 1], 15)
+    gallery = Gallery.build(features, names(15), gallery_ids, gallery_cams, model="a1")
+    known = Filter(not_identities=[-1])  # in a ranking that is scored, an image of nobody is junk
+    found = gallery.search(queries, 15, ids, cams, model="a1", exclude_same_camera=True, where=known)
+    precisions = []
+    for row, pid in enumerate(ids):
+        right = found.ids[row][found.keys[row] >= 0] == pid
+        precisions.append((np.cumsum(right) / np.arange(1, len(right) + 1))[right].mean() if right.any() else np.nan)
+    if not np.isnan(precisions).all():
+        result = evaluate(queries, features, ids, gallery_ids, cams, gallery_cams)
+        np.testing.assert_allclose(result.ap, precisions)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-46, 1e-300, 1e-320, 1e30, 1e100])

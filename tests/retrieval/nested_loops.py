@@ -23,7 +23,7 @@ def evaluate(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams,
             if gallery_ids[image] == -1:
                 continue
             same_identity += gallery_ids[image] == pid
-            if camera_filter and gallery_ids[image] == pid and gallery_cams[image] == cam:
+            if camera_filter and gallery_ids[image] == pid and gallery_cams[image] == cam != -1:
                 continue
             if gallery_ids[image] == pid:
                 ranks.append(place)

@@ -34,8 +34,8 @@ def problems(draw):
         vectors(num_gallery),
         labels(num_queries, [1, 2, 3, -1]),
         labels(num_gallery, [-1, 0, 1, 1, 2, 7]),
-        labels(num_queries, [0, 1]),
-        labels(num_gallery, [0, 1]),
+        labels(num_queries, [0, 1, -1]),
+        labels(num_gallery, [0, 1, -1]),
     )
 
 
@@ -258,12 +258,12 @@ def test_names_the_filter_that_left_no_match():
         ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),
         ({"gallery_features": np.ones((0, 2))}, "gallery features: empty"),
         ({"query_ids": [1, 2]}, r"query identities: expected 3, one a feature row, got shape \(2,\)"),
-        ({"gallery_cams": [0.0, 1.0, 2.0]}, "gallery cameras: expected integers or text, got float64"),
+        ({"gallery_cams": [0.0, 1.5, 2.0]}, "gallery cameras: .*1.5"),
         ({"query_cams": None}, "camera_filter needs the cameras of queries and gallery"),
         ({"metric": "hamming"}, "metric 'hamming': unknown"),
         ({"ap": "circular"}, "ap 'circular': unknown"),
         ({"gallery_features": [[1.0, 2], [1.0], [1, 1]]}, r"gallery features: expected an \(N, D\) array"),
-        ({"gallery_ids": [[1], [2, 3], [1]]}, "gallery identities: expected a list of integers or of text"),
+        ({"gallery_ids": [[1], [2, 3], [1]]}, r"gallery identities: .*\[1\]"),
         ({"block": -1}, "block = -1 must be at least 1"),
         ({"max_rank": -1}, "max_rank = -1 and block = None must be at least 1"),
     ],
@@ -364,11 +364,17 @@ def test_names_give_the_figures_of_their_numbers(problem, metric, camera_filter)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"query_ids": ["a", "b"]}, "identities: those of the gallery are integers, those of the queries text; give"),
-        ({"gallery_cams": ["a", "b"]}, "cameras: those of the queries are integers, those of the gallery text; give"),
-        ({"query_ids": np.array(["a", 1], object)}, "query identities: expected integers or text, got both"),
-        ({"query_ids": [b"a", b"b"]}, "query identities: expected integers or text, got [|]S1"),
-        ({"query_ids": np.array([2**70, 1], object)}, "query identities: one is too large"),
+        ({"query_ids": ["a", "b"]}, "^identities: .*1.*'a'"),
+        ({"gallery_cams": ["a", "b"]}, "^cameras: .*1.*'a'"),
+        ({"query_ids": np.array(["a", 7], object)}, "query identities: .*7.*'a'"),
+        ({"query_ids": ["a", 7.0]}, "query identities: .*7.*'a'"),
+        ({"query_ids": [b"a", b"b"]}, "query identities: .*b'a'"),
+        ({"query_ids": np.array([2**70, 1], object)}, f"query identities: {2**70}"),
+        ({"query_ids": [2.0**53 + 2, 1]}, "query identities: .*9007199254740994"),
+        ({"query_ids": np.array([2**25, 1], np.float32)}, "query identities: .*33554432"),
+        ({"query_ids": [float("inf"), 1]}, "query identities: .*inf"),
+        ({"query_ids": np.array(["a", np.nan])}, "query identities: .*'nan'"),
+        ({"query_ids": "ab"}, "query identities: .*str"),
     ],
 )
 def test_labels_of_another_kind_are_named(change, message):

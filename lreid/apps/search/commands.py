@@ -234,7 +234,9 @@ def calibrate(
     loaded = require_some(read_images(labelled, identities, _inverted(named.cameras), model, skip_bad=skip_bad))
     features = named.extract(model, loaded)
     gallery = named.gallery
-    threshold = gallery.calibrate(features, loaded.pids, model=gallery.about.model, false_accept_rate=false_accept_rate)
+    names = _inverted(identities)
+    who = [names[pid] for pid in loaded.pids.tolist()]
+    threshold = gallery.calibrate(features, who, model=gallery.about.model, false_accept_rate=false_accept_rate)
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
     own = best.paths[:, 0] == np.array(paths_of(loaded), dtype=object)  # the image itself comes first
     rows, places = np.arange(len(own)), own.astype(int)
@@ -246,8 +248,7 @@ def calibrate(
             for pid, path in zip(loaded.pids.tolist(), paths_of(loaded), strict=True)
         ]
     )
-    names = _inverted(identities)
-    found = best.known[rows, places] & (best.ids[rows, places] == [names[pid] for pid in loaded.pids.tolist()])
+    found = best.known[rows, places] & (best.ids[rows, places] == who)
     gallery.save()
     tell_skipped(loaded)
     if caveat := too_few(gallery.about.calibrated_on, false_accept_rate):

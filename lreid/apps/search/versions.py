@@ -61,16 +61,19 @@ def reindex(
         beside.delete()
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
-    while work.catch_up(old.gallery.store.labels(), new, new.gallery.store.labels()):
+    while True:
         old = NamedGallery.load(place)  # images may have come and gone meanwhile
-        new.identities.update(old.identities)
+        new.identities.update(old.identities)  # first, as they are what the numbers of images stand for
         new.cameras.update(old.cameras)
+        if not work.catch_up(old.gallery.store.labels(), new, new.gallery.store.labels()):
+            break
     before = new.gallery.store.labels()
     new.keep_identities(before.ids)
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
         now = NamedGallery.load(place)
+        now.identities.update(old.identities)
         work.catch_up(old.gallery.store.labels(), now, before)  # what others added in the moment before
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:

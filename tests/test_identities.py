@@ -1,0 +1,182 @@
+"""One rule for labels: what is missing, what is junk and what is the same, wherever labels enter."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.identities import as_labels, as_names
+from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
+from lreid.retrieval.open_set import pair_scores
+
+pd = pytest.importorskip("pandas")
+
+NAN = float("nan")
+MISSING = [None, NAN, np.float32("nan"), np.datetime64("NaT"), pd.NA, pd.NaT, np.ma.masked, "", " \t", "\xa0"]
+JUNK = ["-1", "-1.0", "-01", " -1", "-1. ", "-001.00", -1, -1.0, np.int8(-1), np.float16(-1)]
+
+
+@pytest.mark.parametrize("unknown", [*MISSING, *JUNK], ids=repr)
+def test_missing_and_junk_are_unknown_beside_numbers_and_text(unknown):
+    assert as_names([unknown, 7, 7.0], "ids", 3).tolist() == [-1, 7, 7]
+    assert as_names([unknown, "a", "7"], "ids", 3).tolist() == ["-1", "a", "7"]
+    assert as_names([unknown], "ids", 1).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (np.array([1.0, NAN, 3]), [1, -1, 3]),
+        (np.array([1.0, NAN, 3], np.float16), [1, -1, 3]),
+        (torch.tensor([1.0, NAN, 3]), [1, -1, 3]),
+        ([torch.tensor(1), None, torch.tensor(3.0)], [1, -1, 3]),
+        (np.ma.array([1, 2, 3], mask=[0, 1, 0]), [1, -1, 3]),
+        (np.ma.array(["a", "nan", "c"], mask=[0, 1, 0]), ["a", "-1", "c"]),
+        (pd.Series([2**60 + 1, None, 3], dtype="Int64"), [2**60 + 1, -1, 3]),
+        (pd.Series([1, None, 3]), [1, -1, 3]),
+        (pd.Series(["a", None, pd.NA]), ["a", "-1", "-1"]),
+        (pd.Series(["a", None, "c"], dtype="category"), ["a", "-1", "c"]),
+        (["nan", "NaN", "a"], ["nan", "NaN", "a"]),  # text that somebody wrote
+        (range(3), [0, 1, 2]),
+        (np.array([-1.0, -2, 2**52]), [-1, -2, 2**52]),
+        (["a\0", "a", "a "], ["a\0", "a", "a "]),
+    ],
+    ids=repr,
+)
+def test_columns_of_any_kind_hold_the_same_labels(column, labels):
+    assert as_names(column, "ids", 3).tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([7, "a"], "'a'|7"),
+        (["a", 7.0], "'a'|7"),
+        ([1.5, 2], "1.5"),
+        ([1e300, 2], "1e[+]300"),
+        (np.array(["a", NAN]), "nan"),
+        (np.array(["a", "<NA>"]), "<NA>"),
+        ([{}, 1], "{}"),
+        (np.array([True, False]), "bool"),
+        (np.array(["2020-01-01", "NaT"], "M8[D]"), "datetime64"),
+    ],
+)
+def test_what_is_no_label_is_refused_by_name(values, told):
+    with pytest.raises(InputError, match=f"^ids: .*({told})"):
+        as_names(values, "ids", 2)
+    with pytest.raises(InputError, match="^ids: "):
+        as_labels(["a", "b"], "ids", 2)
+
+
+@pytest.mark.parametrize(("one", "other"), [("007", "7"), ("7.0", "7"), (" 7", "7"), ("00", "0"), ("+7", "7")])
+def test_numbers_written_in_two_ways_are_two_labels_and_said_to_be(one, other, caplog):
+    features = np.eye(2)
+    for queries, gallery in (([one, other], [one, other]), ([one, "a"], [other, one])):
+        caplog.clear()
+        result = evaluate(features, features, queries, gallery, camera_filter=False)
+        assert result.mAP == (1.0 if queries == gallery else 0.5)
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+        assert repr(one) in caplog.text and repr(other) in caplog.text
+    caplog.clear()
+    evaluate(features, features, ["7", "-7"], ["7", "70"], camera_filter=False)
+    assert not caplog.records
+
+
+@st.composite
+def labelled(draw):
+    """Identities and cameras of queries and gallery, as numbers, and the same as somebody else would write them."""
+    sizes = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+    numbers, written = [], []
+    for values in ([1, 2, -1], [1, 2, 3, -1]), ([0, 1, -1], [0, 1, -1]):
+        form = draw(st.sampled_from([str, int, float, "camera {}".format]))
+        for size, choice in zip(sizes, values, strict=True):
+            own = draw(st.lists(st.sampled_from(choice), min_size=size, max_size=size))
+            unknown = st.sampled_from([*MISSING, *JUNK])
+            numbers.append(own)
+            written.append([draw(unknown) if each == -1 else form(each) for each in own])
+    return *sizes, numbers, written, draw(st.integers(0, 2**32 - 1))
+
+
+def average_precisions(scores, ids, cams, gallery_ids, gallery_cams):
+    """By a loop: unknown (-1) equals nothing; None for a query without a match."""
+    for row, (pid, cam) in enumerate(zip(ids, cams, strict=True)):
+        matches, seen, precisions = 0, 0, []
+        for column in np.argsort(-scores[row], kind="stable"):
+            if gallery_ids[column] == -1:
+                continue
+            right = pid == gallery_ids[column]
+            if right and cam != -1 and cam == gallery_cams[column]:
+                continue
+            seen, matches = seen + 1, matches + right
+            if right:
+                precisions.append(matches / seen)
+        yield np.mean(precisions) if precisions else np.nan
+
+
+@settings(max_examples=150, deadline=None)
+@given(labelled())
+def test_unknown_equals_nothing_in_an_evaluation(problem):
+    num_queries, num_gallery, numbers, written, seed = problem
+    rng = np.random.default_rng(seed)
+    queries, gallery = rng.standard_normal((num_queries, 6)), rng.standard_normal((num_gallery, 6))
+    scores = queries @ (gallery / np.linalg.norm(gallery, axis=1, keepdims=True)).T
+    (ids, gallery_ids), (cams, gallery_cams) = numbers[:2], numbers[2:]
+    expected = list(average_precisions(scores, ids, cams, gallery_ids, gallery_cams))
+    features = queries, gallery
+    tracks = np.arange(num_gallery)
+    for scored in (
+        lambda: evaluate(*features, *written),
+        lambda: evaluate_image_to_track(*features, *written, gallery_tracks=tracks),
+    ):
+        if np.isnan(expected).all():
+            with pytest.raises(InputError):
+                scored()
+        else:
+            np.testing.assert_allclose(scored().ap, expected, rtol=1e-12)
+    same, other = [], []
+    for row in range(num_queries):
+        for column in range(num_gallery):
+            if ids[row] == -1 or gallery_ids[column] == -1:
+                continue
+            if ids[row] != gallery_ids[column]:
+                other.append((row, column))
+            elif cams[row] == -1 or cams[row] != gallery_cams[column]:
+                same.append((row, column))
+    for found, pairs in zip(pair_scores(*features, *written), (same, other), strict=True):
+        cosines = [scores[pair] / np.linalg.norm(queries[pair[0]]) for pair in pairs]
+        np.testing.assert_allclose(np.sort(found), np.sort(cosines), rtol=1e-6, atol=1e-7)
+
+
+def test_a_query_of_unknown_identity_is_no_impostor():
+    gallery, queries = np.eye(3), np.array([[1, 0.2, 0], [0.1, 0.2, 1.0], [0, 0.1, 1]])
+    rates = [
+        open_set_rates(queries[rows], gallery, ids, ["a", "b", "c"], camera_filter=False)
+        for rows, ids in (([0, 1, 2], ["a", None, "c"]), ([0, 2], ["a", "c"]))
+    ]
+    assert rates[0] == rates[1]
+
+
+def test_images_searched_among_themselves_by_unknown_cameras_do_not_find_themselves():
+    features, labels = np.array([[1.0, 0], [0, 1], [1, 0.1], [0, 1.0]]), np.array([1, 1, 2, -1])
+    for cameras in ([None, -1, NAN, -1], [0, -1, -1, 0], [4, 5, 4, 4]):
+        assert self_retrieval(features, labels, cameras) == 0.5  # each has the image of 2 in between, or not
+
+
+def test_unknown_cameras_are_standardised_by_all_images():
+    features = np.random.default_rng(0).standard_normal((30, 4))
+    cameras = [0, 1, None, -1, NAN] * 6
+    norm = CameraNorm.estimate(features, cameras)
+    assert set(norm.cameras) == {0, 1}
+    np.testing.assert_array_equal(norm(features, cameras), norm(features, [0, 1, 99, 98, 97] * 6))
+
+
+def test_an_image_without_a_track_is_refused():
+    for tracks in ([0, None], ["a", "-1"]):
+        with pytest.raises(InputError, match="gallery tracks: image 1"):
+            evaluate_image_to_track(np.eye(2), np.eye(2), [1, 2], [1, 2], [0, 0], [1, 1], gallery_tracks=tracks)
