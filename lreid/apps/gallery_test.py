@@ -15,6 +15,7 @@ from lreid.apps.search.named_gallery import NamedGallery
 from lreid.apps.search.own_images import list_images, number_names, paths_of, read_images, require_some
 from lreid.config import ARGUMENTS, check_values
 from lreid.errors import InputError, naming_keys
+from lreid.evaluation.protocol import file_numbers
 from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, notes_on, told_costs, told_figures
 from lreid.files import write_text
 from lreid.gallery.scoring import GallerySearch
@@ -69,26 +70,23 @@ def score_gallery(
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
     has_cameras = not (images.camids == UNKNOWN).any() and not (search.labels.cams == UNKNOWN).any()
     camera_filter = cfg.EVAL.CAMERA_FILTER and has_cameras
-    twice = np.flatnonzero(named.gallery.holds(paths_of(images)))
-    if len(twice) and not camera_filter:
-        raise InputError(
-            f"{images.records[twice[0]].path}: is a query and in the gallery, where it would find itself "
-            f"({len(twice)} such); take other images as queries"
-        )
+    cams, itself = (images.camids, search.labels.cams), 0
+    if not camera_filter:
+        cams = file_numbers(paths_of(images), search.labels.paths)
+        itself = int(np.isin(*cams).sum())
+    filtered = camera_filter or itself > 0
     ids = search.labels.ids
     ids = np.where(ids == UNKNOWN, min(ids.min() - 1, UNKNOWN - 1), ids)  # -1 would be junk, and left out
-    labels = images.pids, ids, images.camids, search.labels.cams
+    labels = images.pids, ids, *cams
 
     queries = unit_rows(torch.from_numpy(named.extract(model, images)), "query features")
     features = search.features()
     exact = Cosines(queries, torch.from_numpy(features)) if features is not None else None
 
     def row(variant: str, score: BlockScores) -> dict[str, Any]:
-        result = evaluate_scores(score, *labels, ap=cfg.EVAL.AP, camera_filter=camera_filter, max_rank=MAX_RANK)
+        result = evaluate_scores(score, *labels, ap=cfg.EVAL.AP, camera_filter=filtered, max_rank=MAX_RANK)
         try:
-            rates = [
-                rates_of_scores(score, *labels, camera_filter=camera_filter, false_accept_rates=FALSE_ACCEPT_RATES)
-            ]
+            rates = [rates_of_scores(score, *labels, camera_filter=filtered, false_accept_rates=FALSE_ACCEPT_RATES)]
         except InputError:  # there is no impostor
             rates = []
         return {
@@ -116,7 +114,7 @@ def score_gallery(
         "rows": rows,
         "cross_model": [],
         "hardest": {},
-        "notes": notes_on(where, found, len(images), has_cameras=has_cameras),
+        "notes": notes_on(where, found, len(images), has_cameras=has_cameras, itself=itself),
     }
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     named.gallery.close()

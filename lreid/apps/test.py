@@ -420,7 +420,8 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     notes = []
     for test in suite.tests:
         figures = next(row for row in rows if row["test"] == test.name)
-        notes += notes_on(test.name, figures, len(test.query), has_cameras=suite.has_cameras(test))
+        itself = 0 if suite.protocol(test)["camera_filter"] else test.in_gallery
+        notes += notes_on(test.name, figures, len(test.query), has_cameras=suite.has_cameras(test), itself=itself)
     if any(row["transductive"] for row in rows):
         notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
     if suite.skipped:

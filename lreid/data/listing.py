@@ -212,29 +212,35 @@ def csv_tests(file: Path) -> list[OwnTest]:
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> OwnTest:
     """A test set of listed images.
 
+    A query may be a gallery image, too, as where a folder is searched against itself: ``in_gallery`` of the test set
+    counts such queries. An image without identity that is in both lists is a distractor and no query.
+
     Raises:
-        InputError: nothing is listed, a query has no identity, or it is in the gallery as well and no camera leaves
-            it out of its own ranking.
+        InputError: nothing is listed, a query has no identity, or it is in the gallery under another one.
     """
     for split, images in (("query", query), ("gallery", gallery)):
         if not images:
             raise InputError(f"{name}: has no {split} images but junk (identity -1)")
-    nameless = next((image.path for image in query if image.identity is None), None)
+    identity_of = {os.path.realpath(image.path): image.identity for image in gallery}
+    named = [image for image in query if image.identity is not None]
+    beside = (image.path for image in query if image.identity is None)
+    nameless = next((path for path in beside if not named or os.path.realpath(path) not in identity_of), None)
     if nameless is not None:
         raise InputError(
             f"{nameless}: a query without identity; name files like 0002_c1.jpg, or put them into folders named "
             "after the identities"
         )
+    query = named
     images = [*query, *gallery]
     pids = numbered(image.identity for image in images)
     cameras = numbered(image.camera for image in images)
     has_cameras = all(image.camera is not None for image in images)
-    if not has_cameras:
-        searched = {os.path.realpath(image.path) for image in gallery}
-        if twice := [image.path for image in query if os.path.realpath(image.path) in searched]:
+    twice = [image for image in query if os.path.realpath(image.path) in identity_of]
+    for image in twice:
+        if image.identity != (other := identity_of[os.path.realpath(image.path)]):
             raise InputError(
-                f"{twice[0]}: is a query and in the gallery, where it would find itself ({len(twice)} such); "
-                "leave it out of one of the two, or tell cameras by names like 0002_c1.jpg"
+                f"{image.path}: shows {image.identity} as a query, in the gallery {other or 'nobody with a name'}; "
+                "name the same folder twice, or two that do not overlap"
             )
 
     def records(images: Sequence[Listed]) -> tuple[Record, ...]:
@@ -248,7 +254,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
         )
 
     names = Names(*({number: name for name, number in numbers.items()} for numbers in (pids, cameras)))
-    return OwnTest(QueryGallery(name, "unseen", records(query), records(gallery), names=names), has_cameras)
+    test = QueryGallery(name, "unseen", records(query), records(gallery), in_gallery=len(twice), names=names)
+    return OwnTest(test, has_cameras)
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:

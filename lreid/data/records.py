@@ -110,6 +110,8 @@ class QueryGallery:
             Empty: images are ranked. A test set has tracks or splits, not both.
         single_shot: the CMC curve is that of galleries with one image an identity, drawn at random (the first
             protocol of CUHK03).
+        in_gallery: how many queries are gallery images, too; each is left out of its own ranking, even where the camera
+            filter is off.
         names: of the ids.
     """
 
@@ -121,6 +123,7 @@ class QueryGallery:
     splits: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     tracks: tuple[int, ...] = ()
     single_shot: bool = False
+    in_gallery: int = 0
     names: Names = field(default_factory=Names, compare=False)
 
 

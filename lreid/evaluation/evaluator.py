@@ -15,7 +15,7 @@ from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
 from lreid.evaluation.past import PastGalleries
-from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
+from lreid.evaluation.protocol import evaluate_splits, filtered_by, searches_of, split_rows
 from lreid.identities import JUNK, UNKNOWN
 from lreid.models import Embedder
 from lreid.results import MAX_RANK, figures_of
@@ -166,13 +166,16 @@ class Evaluator:
 
 def _require_match(test: QueryGallery, query: Images, gallery: Images, *, camera_filter: bool) -> None:
     """Says before the training, not after it, that a test set cannot be scored."""
+    query_cams, gallery_cams, filtered = filtered_by(test, (query, gallery), camera_filter)
     cameras: dict[int, set[int]] = {}
-    for record in gallery.records:
-        if record.pid != JUNK:
-            cameras.setdefault(record.pid, set()).add(record.camid)
-    found = [cameras.get(record.pid, set()) for record in query.records]
-    if any(found) and camera_filter:
-        found = [seen - ({record.camid} - {UNKNOWN}) for seen, record in zip(found, query.records, strict=True)]
+    for pid, camera in zip(gallery.pids.tolist(), gallery_cams.tolist(), strict=True):
+        if pid != JUNK:
+            cameras.setdefault(pid, set()).add(camera)
+    found = [cameras.get(pid, set()) for pid in query.pids.tolist()]
+    if any(found) and filtered:
+        found = [seen - ({camera} - {UNKNOWN}) for seen, camera in zip(found, query_cams.tolist(), strict=True)]
+        if not any(found) and not camera_filter:
+            raise InputError(f"{test.name}: no query has another image of its identity in the gallery; add some")
         if not any(found):
             raise InputError(
                 f"{test.name}: no query has a match by another camera than its own, so the camera filter leaves "

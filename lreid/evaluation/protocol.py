@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def evaluate_splits(
         InputError: no query of a split has a match.
     """
     query, gallery = images
+    query_cams, gallery_cams, options["camera_filter"] = filtered_by(test, images, options.get("camera_filter", True))
     track_of = dict(zip(test.gallery, test.tracks, strict=True)) if test.tracks else {}
     results = []
     for (rows, columns), search in zip(split_rows(test, query, gallery), searches, strict=True):
@@ -58,8 +60,8 @@ def evaluate_splits(
             features[1][columns],
             query.pids[rows],
             gallery.pids[columns],
-            query.camids[rows],
-            gallery.camids[columns],
+            query_cams[rows],
+            gallery_cams[columns],
         )
         if test.tracks:
             tracks = np.array([track_of[record] for record in gallery.records])
@@ -69,6 +71,37 @@ def evaluate_splits(
         else:
             results.append(evaluate(*arguments, search=search, **options))
     return results
+
+
+def filtered_by(
+    test: QueryGallery, images: tuple[Images, Images], camera_filter: bool
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """What leaves images of the query's identity out of its ranking, if anything does.
+
+    Args:
+        test: the test set.
+        images: of queries and gallery.
+        camera_filter: leave out images of the query's identity and camera.
+
+    Returns:
+        Numbers of queries (Q,) and of gallery images (G,), and whether images of equal number and identity are left
+        out: those of one camera or, without the camera filter where queries are in the gallery, of one file.
+    """
+    query, gallery = images
+    if camera_filter or not test.in_gallery:
+        return query.camids, gallery.camids, camera_filter
+    paths = ([record.path for record in each.records] for each in images)
+    return *file_numbers(*paths), True
+
+
+def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the images in two lists of paths, int64 from 0: equal where two paths lead to one file."""
+    numbers: dict[str, int] = {}
+    first, second = (
+        np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)
+        for paths in (queries, gallery)
+    )
+    return first, second
 
 
 def split_rows(test: QueryGallery, query: Images, gallery: Images) -> Iterator[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ import torch
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.protocol import evaluate_splits, searches_of, split_rows
+from lreid.evaluation.protocol import evaluate_splits, filtered_by, searches_of, split_rows
 from lreid.identities import JUNK, same
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import (
@@ -110,15 +110,26 @@ def told_figures(result: Evaluation, rates: Sequence[Sequence[OpenSetRate]]) -> 
     }
 
 
-def notes_on(name: str, figures: dict[str, Any], queries: int, *, has_cameras: bool) -> list[str]:
-    """What a reader must know of the figures of one test set, of :func:`lreid.evaluation.scoring.score`."""
+def notes_on(name: str, figures: dict[str, Any], queries: int, *, has_cameras: bool, itself: int = 0) -> list[str]:
+    """What a reader must know of the figures of one test set, of :func:`lreid.evaluation.scoring.score`.
+
+    Args:
+        name: of the test set.
+        figures: of :func:`score`.
+        queries: their number.
+        has_cameras: whether they are known.
+        itself: queries that were left out of their own ranking by their file, not by their camera.
+    """
     notes = []
     absent, filtered = figures["num_absent"], figures["num_filtered"]
     if absent or filtered:
+        only = "in the query itself" if itself else "under the query's own camera"
         notes.append(
             f"{name}: {absent + filtered} queries have no match: {absent} with an identity that is not in the "
-            f"gallery, {filtered} with one that is there only under the query's own camera"
+            f"gallery, {filtered} with one that is there only {only}"
         )
+    if itself:
+        notes.append(f"{name}: {itself} of {queries} queries are in the gallery, each left out of its own ranking")
     if not has_cameras:
         notes.append(f"{name}: cameras are not known, so the camera filter is off")
     rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * queries < 1]
@@ -170,6 +181,7 @@ def _open_set(
 ) -> list[list[OpenSetRate]]:
     """The rates of every split; none where there is no impostor."""
     (query, gallery), rates = images, []
+    query_cams, gallery_cams, camera_filter = filtered_by(test, images, camera_filter)
     for (rows, columns), search in zip(split_rows(test, query, gallery), searches, strict=True):
         try:
             found = open_set_rates(
@@ -177,8 +189,8 @@ def _open_set(
                 features[1][columns],
                 query.pids[rows],
                 gallery.pids[columns],
-                query.camids[rows],
-                gallery.camids[columns],
+                query_cams[rows],
+                gallery_cams[columns],
                 camera_filter=camera_filter,
                 false_accept_rates=FALSE_ACCEPT_RATES,
                 device=device,
@@ -239,8 +251,9 @@ def hardest_rankings(
     (queries, gallery), (query_images, gallery_images) = features, images
     query_rows, gallery_rows = np.arange(len(queries))[rows], np.arange(len(gallery))[columns]
     queries, gallery = queries[query_rows], gallery[gallery_rows]
-    query_ids, query_cams = query_images.pids[query_rows], query_images.camids[query_rows]
-    gallery_ids, gallery_cams = gallery_images.pids[gallery_rows], gallery_images.camids[gallery_rows]
+    query_ids, gallery_ids = query_images.pids[query_rows], gallery_images.pids[gallery_rows]
+    query_cams, gallery_cams, camera_filter = filtered_by(test, images, camera_filter)
+    query_cams, gallery_cams = query_cams[query_rows], gallery_cams[gallery_rows]
     result = evaluate(
         queries,
         gallery,

@@ -60,6 +60,19 @@ def test_a_gallery_has_the_figures_of_its_folder(world: Path, tmp_path: Path, pe
     assert cost["name"] == kind and cost["recall"]["10"] == 100 and cost["megabytes"] is None
 
 
+def test_queries_that_are_in_the_gallery_are_left_out_of_their_own_rankings(world: Path, tmp_path: Path) -> None:
+    """As where the folder is searched against itself, under another name, too."""
+    where, folder = built(world, tmp_path / "people.gallery", "gallery-people"), world / "gallery-people"
+    (tmp_path / "link").symlink_to(folder)
+    wanted = score_checkpoints([world / "model.pt"], tmp_path / "folders", folders=(folder, folder))
+    for query in (folder, tmp_path / "link"):
+        results = score_gallery(where, query, out=tmp_path / "out")
+        for row in results["rows"]:
+            for figure in ("mAP", "mINP", "rank1", "num_valid", "num_absent", "num_filtered"):
+                assert row[figure] == pytest.approx(wanted["rows"][0][figure], abs=1e-9)
+        assert len(results["notes"]) == len(wanted["notes"]) and wanted["rows"][0]["rank1"] < 100
+
+
 def test_the_command_takes_a_gallery_without_a_checkpoint(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,8 +101,6 @@ def test_what_does_not_fit_is_refused(
     out = tmp_path / "out"
     with pytest.raises(InputError, match=r"other.pt: is not the model whose features are in the gallery"):
         score_gallery(where, world / "query-people", checkpoint=world / "other.pt", out=out)
-    with pytest.raises(InputError, match="is a query and in the gallery, where it would find itself"):
-        score_gallery(where, world / "gallery-people", out=out)
     write_images(
         tmp_path / "nobody",
         load_synthetic(

@@ -198,6 +198,61 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
             score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm=kind)
 
 
+@pytest.mark.parametrize(
+    ("cameras", "overrides"),
+    [(False, []), (False, ["EVAL.METRIC", "euclidean"]), (True, ["EVAL.CAMERA_FILTER", "False"]), (True, [])],
+)
+def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
+    run: Path, tmp_path: Path, cameras: bool, overrides: list[str]
+) -> None:
+    """By a loop in float64; with another name for the folder, an identity with one image, and an image of nobody."""
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=5, images_per_identity=3, distractors=1, seed=1)
+    known = [record for record in (*drawn.query, *drawn.gallery) if record.pid]
+    written = {"p{pid}/c{camid}_{number}.png": known, "alone/c9_{number}.png": drawn.gallery[:1]}
+    written["c9_stray{number}.png"] = [record for record in drawn.gallery if not record.pid]
+    for name, records in written.items():
+        write_images(tmp_path / "people", records, name if cameras else name.replace("/c", "/").replace("c9_", ""))
+    (tmp_path / "link").symlink_to(tmp_path / "people")
+    checkpoint = run / "checkpoints" / "task-01.pt"
+    both = tmp_path / "link", tmp_path / "people"
+    results = score_checkpoints([checkpoint], tmp_path / "out", folders=both, overrides=overrides, rerank=True)
+    (found, _) = results["rows"]
+    model, paths = load_model(checkpoint), sorted((tmp_path / "people").rglob("*.png"))
+    features = model.extract(paths).astype(float)
+    if "euclidean" not in overrides:
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+    distances = ((features[:, None] - features) ** 2).sum(2)
+    precisions = []
+    for row, query in enumerate(paths):
+        hits, seen, right = [], 0, query.parent.name
+        for column in np.argsort(distances[row], kind="stable"):
+            other, same_camera = paths[column], query.name[:2] == paths[column].name[:2]
+            match = other.parent.name == right
+            if column == row or (match and cameras and not overrides and same_camera):
+                continue
+            seen += 1
+            hits += [(len(hits) + 1) / seen] * match
+        if hits and right != "people":
+            precisions.append(np.mean(hits))
+    assert found["mAP"] == pytest.approx(100 * np.mean(precisions))
+    assert (found["num_valid"], found["num_absent"], found["num_filtered"]) == (len(precisions), 0, 1)
+    assert results["tests"][0] | {"name": ""} == {
+        "name": "", "queries": len(known) + 1, "gallery": len(paths), "camera_filter": cameras and not overrides
+    }  # fmt: skip
+    assert any(f"{len(known) + 1} of {len(known) + 1}" in note for note in results["notes"]) == (
+        not cameras or bool(overrides)
+    )
+    assert all(each["first_match"] < len(paths) - 1 for each in results["hardest"]["people"])
+
+
+def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_path: Path) -> None:
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=4, images_per_identity=3, distractors=0, seed=1)
+    write_images(tmp_path / "q", drawn.query[:4], "person{number}/a.png")
+    both = tmp_path / "q", tmp_path / "q"
+    with pytest.raises(InputError, match="q: no query has another image"):
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path / "out", folders=both)
+
+
 def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:
     drawn = load_synthetic("plaza", train_identities=1, test_identities=4, images_per_identity=4, distractors=0, seed=1)
     everybody = [record._replace(pid=record.pid + 1) for record in (*drawn.query, *drawn.gallery)]

@@ -100,14 +100,20 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         (tmp_path / "ben").chmod(0o755)
 
 
-def test_a_query_must_not_find_itself(tmp_path: Path) -> None:
-    folder = touch(tmp_path / "q", "anna/1.jpg", "anna/2.jpg", "ben/1.jpg")
+def test_queries_that_are_in_the_gallery_are_counted(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "q", "anna/1.jpg", "anna/2.jpg", "ben/1.jpg", "stray.jpg")
     (tmp_path / "link").symlink_to(folder)
-    for gallery in (folder, tmp_path / "link", tmp_path):
-        with pytest.raises(InputError, match=r"q/anna/1.jpg: is a query and in the gallery.*\(3 such\)"):
-            folders_test(folder, gallery)
+    for gallery in (folder, tmp_path / "link"):
+        own = folders_test(folder, gallery)
+        assert (own.test.in_gallery, len(own.test.query), len(own.test.gallery)) == (3, 3, 4)
+        assert not own.has_cameras
+    with pytest.raises(InputError, match="q/anna/1.jpg: shows anna as a query, in the gallery q"):
+        folders_test(folder, tmp_path)
+    with pytest.raises(InputError, match="a query without identity"):
+        folders_test(touch(tmp_path / "nobody", "1.jpg"), tmp_path / "nobody")
+    assert folders_test(touch(tmp_path / "r", "anna/1.jpg"), folder).test.in_gallery == 0
     named = touch(tmp_path / "named", "0002_c1.jpg", "0002_c2.jpg")
-    assert folders_test(named, named).has_cameras  # by which its own image is left out of each ranking
+    assert folders_test(named, named).has_cameras
 
 
 def test_two_folders_by_name(tmp_path: Path) -> None:
