@@ -12,7 +12,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from lreid.data.csv_dataset import ascending_ranks
-from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images
+from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images, warn_of_others
 from lreid.data.records import DataSet, Names, Record
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
@@ -146,4 +146,7 @@ def _images(folder: Path) -> dict[str, list[Path]]:
     classes = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not classes:
         raise InputError(f"{folder}: holds no folder; put the images of each class into one")
-    return {each.name: visible_images(each) for each in classes}
+    others: Counter[str] = Counter()
+    files = {each.name: visible_images(each, others) for each in classes}
+    warn_of_others(folder, others)
+    return files

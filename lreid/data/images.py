@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from lreid.progress import images_done
 
 REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
 DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +16,13 @@ from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
 
+logger = logging.getLogger("lreid")
+
 CameraPolicy = Literal["apart", "same"]
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")  # of images
+# Of images: what lreid.data.images.FORMATS can read.
+SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows puts into folders of images
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:
@@ -30,18 +36,39 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
     return f"{folder} holds {', '.join(names[:limit])}{more}"
 
 
-def visible_images(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
+def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
     """The images right in a folder, told by their suffix in any case, sorted by name.
 
-    Hidden files are none: macOS puts a ``._0001.jpg``, which is no image, beside ``0001.jpg``.
+    Hidden files are none: macOS puts a ``._0001.jpg``, which is no image, next to ``0001.jpg``.
+
+    Args:
+        folder: to list.
+        others: counts the files with another suffix, for :func:`warn_of_others`; None warns of those of this folder.
     """
     with os.scandir(folder) as entries:
-        names = [
-            entry.name
-            for entry in entries
-            if not entry.name.startswith(".") and entry.name.lower().endswith(suffixes) and not entry.is_dir()
-        ]
-    return [folder / name for name in sorted(names)]
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
+    passed_over = Counter(
+        Path(name).suffix.lower() or "no suffix"
+        for name in names
+        if not name.lower().endswith((*SUFFIXES, *OF_SYSTEMS))
+    )
+    if others is None:
+        warn_of_others(folder, passed_over)
+    else:
+        others.update(passed_over)
+    return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
+
+
+def warn_of_others(folder: Path, others: Counter[str]) -> None:
+    """Warns of files that are not read because their suffix is not that of an image: how many of which suffix."""
+    if others:
+        counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
+        logger.warning(
+            "%s: %d files are not read, since their suffix is no image's (%s); convert images to .jpg or .png",
+            folder,
+            sum(others.values()),
+            counts,
+        )
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
@@ -51,14 +78,14 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
         name: of the data set.
         home: the folder of the data set.
         folders: the folder in it of each of ``train``, ``query`` and ``gallery``.
-        pattern: regular expression for the start of a file name, with the groups ``pid`` and ``camid``.
+        pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and ``camid``.
         example: a file name that fits, for the error message.
 
     Returns:
         The records in the order of the file names, without junk and with no distractor in train.
 
     Raises:
-        InputError: the name of an image does not fit the pattern, or a split has no image.
+        InputError: the name of an image does not fit the pattern, two have the same, or a split has no image.
     """
     records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
@@ -67,30 +94,30 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     return require_splits(data_set, {split: home / folder for split, folder in folders.items()})
 
 
-def read_folder(
-    folder: Path, pattern: str, example: str, *, suffix: str = ".jpg", camid: int | None = None
-) -> list[Record]:
+def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
     """The images of one folder, whose names tell identity and camera, without junk.
 
     Args:
         folder: where they lie, without folders below.
-        pattern: regular expression for the start of a file name, with the groups ``pid`` and, unless ``camid``
-            is given, ``camid``.
+        pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and, unless
+            ``camid`` is given, ``camid``.
         example: a file name that fits, for the error message.
-        suffix: of the images, in lower case; other files are passed over.
         camid: camera of all images, where the folder tells it.
 
     Returns:
         The records in the order of the file names.
 
     Raises:
-        InputError: the name of an image does not fit the pattern.
+        InputError: the name of an image does not fit the pattern, or two differ by their suffix alone.
     """
     records = []
-    for path in visible_images(folder, (suffix,)):
-        match = re.match(pattern, path.name)
+    files: dict[str, Path] = {}
+    for path in visible_images(folder):
+        match = re.fullmatch(pattern, path.stem)
         if match is None:
             raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove it")
+        if (other := files.setdefault(path.stem, path)) != path:
+            raise InputError(f"{path}: is called like {other.name} but for the suffix; remove one of the two")
         if int(match["pid"]) != JUNK:
             camera = int(match["camid"]) if camid is None else camid
             records.append(Record(str(path), int(match["pid"]), camera))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from lreid.data import csv_dataset
-from lreid.data.layout import SUFFIXES, visible_images
+from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
 
-MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)")  # 0002_c1s1_000451_03.jpg, also VeRi's
-CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?!\d)", re.IGNORECASE)  # cam1_0.jpg, 0002_c3s1.jpg
+# Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
+MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")
+# A whole field of a path: cam1_0.jpg, camera 2/0.jpg, 0002_c3s1.jpg; not c0ffee.jpg.
+CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?=$|[^a-z0-9]|s\d+(?![a-z0-9]))", re.IGNORECASE)
 SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
 RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
 LIST = "index.csv"  # in a folder, it tells more than names do
@@ -90,7 +93,7 @@ def listed_by_name(files: Iterable[Path]) -> list[Listed]:
     """Images that are all named as in Market-1501, see :func:`list_folder`."""
     listed = []
     for file in files:
-        match = MARKET_NAME.match(file.name)
+        match = MARKET_NAME.fullmatch(file.stem)
         if match and (number := int(match["identity"])) != JUNK:
             identity = None if number == DISTRACTOR else str(number)
             listed.append(Listed(str(file), identity, str(int(match["camera"]))))
@@ -130,19 +133,27 @@ def image_files(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name one with images in it")
+    others: Counter[str] = Counter()
     try:
-        found = _images_below(folder, frozenset())
+        found = _images_below(folder, frozenset(), others)
     except OSError as error:
         raise InputError(
             f"{error.filename}: cannot be read ({error.strerror}); mend its permissions or take it away"
         ) from None
+    warn_of_others(folder, others)
     if not found:
         raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it")
     return sorted(found)
 
 
-def _images_below(folder: Path, above: frozenset[str]) -> list[Path]:
-    """Those of :func:`image_files`; ``above`` are the folders that lead here, to which a link may lead back."""
+def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
+    """Those of :func:`image_files`.
+
+    Args:
+        folder: to list.
+        above: the folders that lead here, to which a link may lead back.
+        others: of :func:`lreid.data.layout.visible_images`.
+    """
     real = os.path.realpath(folder)
     if real in above:
         return []
@@ -151,9 +162,9 @@ def _images_below(folder: Path, above: frozenset[str]) -> list[Path]:
     if names.keys() >= RUN_FILES:
         return []
     inner = [name for name, is_folder in names.items() if is_folder and not name.startswith(".")]
-    found = visible_images(folder)
+    found = visible_images(folder, others)
     for name in inner:
-        found += _images_below(folder / name, above | {real})
+        found += _images_below(folder / name, above | {real}, others)
     return found
 
 
@@ -163,7 +174,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
     Raises:
         InputError: most do, but not all: a stray file would turn the labels of all others into something else.
     """
-    others = [file for file in files if not MARKET_NAME.match(file.name)]
+    others = [file for file in files if not MARKET_NAME.fullmatch(file.stem)]
     alike = len(files) - len(others)
     if others and alike > len(others):
         raise InputError(f"{others[0]}: is not named like the other {alike} images (0002_c1….jpg); rename or remove it")

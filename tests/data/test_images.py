@@ -10,6 +10,7 @@ from PIL import ExifTags, Image
 
 from lreid.data import images
 from lreid.data.images import Images, read_image, require_files
+from lreid.data.layout import SUFFIXES
 from lreid.data.records import Record
 from lreid.errors import InputError
 
@@ -51,6 +52,14 @@ def test_reads_rgb_as_it_is(records):
     image = read_image(records[1].path)
     assert image.dtype == np.uint8
     np.testing.assert_array_equal(image, noise(1))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_suffix_that_is_listed_can_be_read(tmp_path, suffix):
+    if suffix == ".avif" and "AVIF" not in images.FORMATS:
+        pytest.skip("this Pillow has no AVIF")
+    Image.new("RGB", (5, 9)).save(tmp_path / f"x{suffix}")
+    assert read_image(tmp_path / f"x{suffix}").shape == (9, 5, 3)
 
 
 def test_resize_is_pils_bicubic(records):

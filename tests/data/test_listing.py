@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.data.listing import Listed, csv_tests, folders_test, list_csv, list_folder, numbered
+from lreid.data.listing import Listed, camera_in, csv_tests, folders_test, list_csv, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError
 
@@ -28,6 +28,37 @@ def test_market_names_tell_identity_and_camera(tmp_path: Path) -> None:
         Listed(str(tmp_path / "0010_c2s1_000001_01.jpg"), "10", "2"),
         Listed(str(tmp_path / "sub/0002_c012_7.png"), "2", "12"),
     ]
+
+
+def test_names_are_matched_as_a_whole(tmp_path: Path) -> None:
+    touch(tmp_path, "0002_c12s1_000451_03.jpeg", "0002_c2_00030600_0.png", "0003_c1s1_000001_00.jpg")
+    assert [image.camera for image in list_folder(tmp_path)] == ["12", "2", "1"]
+    touch(tmp_path, "0003_c1f7.jpg")
+    with pytest.raises(InputError, match="0003_c1f7.jpg: is not named like the other 3"):
+        list_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "camera"),
+    [
+        ("anna/c12.jpg", "12"),
+        ("anna/cam_12/7.jpg", "12"),
+        ("anna/0001_c12s3_7.jpg", "12"),
+        ("anna/c0ffee.jpg", None),
+        ("anna/cam1a.jpg", None),
+        ("anna/c1s2b.jpg", None),
+        ("anna/c12x_c3.jpg", "3"),
+    ],
+)
+def test_a_camera_is_a_whole_field_of_a_path(path: str, camera: str | None) -> None:
+    assert camera_in(path) == camera
+
+
+def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.heic", "ben/3.HEIC", "ben/4", "Thumbs.db")
+    assert [Path(image.path).name for image in list_folder(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]
+    (line,) = caplog.messages
+    assert str(tmp_path) in line and "3 files" in line and ".heic: 2" in line and "no suffix: 1" in line
 
 
 def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:

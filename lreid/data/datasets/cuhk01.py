@@ -36,7 +36,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2
-        for record in read_folder(home / "campus", PATTERN, EXAMPLE, suffix=".png")
+        for record in read_folder(home / "campus", PATTERN, EXAMPLE)
     ]
     trained = random_half((record.pid for record in records), seed=[seed, split // 2])
     tested = [record for record in records if record.pid not in trained]

@@ -15,7 +15,7 @@ from lreid.data.spec import Layout, Spec, published
 
 PAIRS = ("P1", "P2", "P3", "P4", "P5")  # pairs of cameras; the last one is tested on
 EXAMPLE = "001_0001.png"  # person 1 of the pair
-PATTERN = r"(?P<pid>\d+)_"
+PATTERN = r"(?P<pid>\d+)_\w+"
 
 
 def read(home: Path) -> DataSet:
@@ -30,9 +30,7 @@ def read(home: Path) -> DataSet:
     views: list[list[Record]] = []
     for number, pair in enumerate(PAIRS, start=1):
         for camera in (1, 2):
-            records = read_folder(
-                home / pair / f"cam{camera}", PATTERN, EXAMPLE, suffix=".png", camid=2 * number - 2 + camera
-            )
+            records = read_folder(home / pair / f"cam{camera}", PATTERN, EXAMPLE, camid=2 * number - 2 + camera)
             views.append([record._replace(pid=10000 * number + record.pid) for record in records])
     *trained, query, gallery = views
     data_set = DataSet("cuhk02", tuple(record for view in trained for record in view), tuple(query), tuple(gallery))

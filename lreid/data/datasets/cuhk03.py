@@ -97,7 +97,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
         raise InputError(f"{home / TEST_SETS}: has no test set {split}; delete it and prepare CUHK03 again") from None
     records = [
         record._replace(pid=10000 * int(Path(record.path).name[0]) + record.pid)
-        for record in read_folder(folder, PATTERN, EXAMPLE, suffix=".png")
+        for record in read_folder(folder, PATTERN, EXAMPLE)
     ]
     test = tuple(record for record in records if record.pid in tested)
     train = tuple(record for record in records if record.pid not in tested)
@@ -124,7 +124,7 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
 
 
 def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
-    match = re.match(PATTERN, name)
+    match = re.fullmatch(PATTERN, Path(name).stem)
     if match is None:
         raise InputError(f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: get the file again")
     return Record(str(folder / name), pid, int(match["camid"]))

@@ -21,7 +21,7 @@ from lreid.data.spec import Layout, Spec, published
 
 FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 EXAMPLE = "0001_c2_f0046182.jpg"  # person 1, camera 2
-PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d)"
+PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_f\d+"
 
 
 def read(home: Path) -> DataSet:

@@ -19,7 +19,7 @@ from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 EXAMPLE = "0001_1_25004_107_32_106_221.jpeg"  # person 1, camera 1; person 0 is a distractor
-PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)_"
+PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)(?:_-?\d+)+"
 PARTITIONS = "features_and_partitions.mat"
 
 
@@ -37,7 +37,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     Raises:
         InputError: a file name or the file of partitions is wrong, or a split is empty.
     """
-    probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE, suffix=".jpeg") for folder in ("probe", "gallery"))
+    probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
     data_set = DataSet(
         "grid",

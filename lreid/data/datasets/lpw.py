@@ -24,6 +24,9 @@ VIEWS = {1: 3, 2: 4, 3: 4}  # cameras of every scene
 QUERY_VIEW = (1, 2)
 TEST_SCENE = 1
 S2_FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
+S2_EXAMPLE = "0002_c1s1_000451_03.jpg"
+# The authors do not say what follows the camera.
+S2_PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)(?:s\d+)?(?:_\w+)?"
 
 
 def read(home: Path) -> DataSet:
@@ -53,7 +56,7 @@ def read_s2(home: Path) -> DataSet:
     Raises:
         InputError: a file name is wrong, or a split is empty.
     """
-    return read_folders("lpw_s2", home, S2_FOLDERS, r"(?P<pid>-1|\d+)_c(?P<camid>\d)", "0002_c1s1_000451_03.jpg")
+    return read_folders("lpw_s2", home, S2_FOLDERS, S2_PATTERN, S2_EXAMPLE)
 
 
 def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
@@ -65,7 +68,7 @@ def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
         if not person.name.isdecimal():
             raise InputError(f"{person}: unexpected name; expected the number of a person: rename or remove it")
         pid = pid_offset + int(person.name)
-        records += [Record(str(path), pid, camid) for path in visible_images(person, (".jpg",))]
+        records += [Record(str(path), pid, camid) for path in visible_images(person)]
     return records
 
 

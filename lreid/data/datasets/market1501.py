@@ -20,7 +20,7 @@ from lreid.data.spec import Layout, Spec, published
 
 FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 EXAMPLE = "0002_c1s1_000451_03.jpg"  # person 2, camera 1; person -1 is junk, 0 a distractor
-PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d)"
+PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)s\d+_\d+_\d+"
 
 
 def read(home: Path) -> DataSet:

@@ -28,7 +28,7 @@ from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 # 0000_000_01_0303morning_0015_0.jpg: the third number is the camera
-PATTERN = r"\d+_\d+_(?P<camid>\d+)_"
+PATTERN = r"\d+_\d+_(?P<camid>\d+)_\w+"
 LISTS = {split: f"list_{split}.txt" for split in ("train", "val", "query", "gallery")}
 FOLDERS: dict[Literal["v1", "v2"], tuple[str, str]] = {"v1": ("train", "test"), "v2": ("mask_train_v2", "mask_test_v2")}
 
@@ -64,7 +64,7 @@ def _read_list(file: Path, folder: Path) -> list[Record]:
         if not line.strip():
             continue
         match = re.fullmatch(r"(?P<path>\S+)\s+(?P<pid>\d+)", line.strip())
-        camera = match and re.match(PATTERN, Path(match["path"]).name)
+        camera = match and re.fullmatch(PATTERN, Path(match["path"]).stem)
         if match is None or camera is None:
             raise InputError(
                 f"{file}:{number}: unexpected line {line.strip()!r}; expected one like "

@@ -35,9 +35,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     Raises:
         InputError: a file name is wrong, or a split is empty.
     """
-    first, second = (
-        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".png", camid=camid) for camid, folder in FOLDERS.items()
-    )
+    first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]
     trained = random_half((record.pid for record in shared), seed=[seed, split])
     data_set = DataSet(

@@ -23,7 +23,7 @@ from lreid.errors import InputError
 
 FOLDERS = {"train": "image_train", "query": "image_query", "gallery": "image_test"}
 EXAMPLE = "0001_c001_00016450_0.jpg"  # vehicle 1, camera 1
-PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)"
+PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)_\d+_\d+"
 TRACKS = "test_track.txt"
 
 

@@ -37,9 +37,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     Raises:
         InputError: a file name is wrong, or a person was seen by one camera only.
     """
-    views = [
-        read_folder(home / folder, PATTERN, EXAMPLE, suffix=".bmp", camid=camid) for camid, folder in FOLDERS.items()
-    ]
+    views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]
     if pids[0] != pids[1]:
         alone = min(pids[0] ^ pids[1])
