@@ -24,7 +24,7 @@ class CropEmbedder:
         """Features (dim,) float32 of each crop (H, W, 3) uint8, of any size.
 
         Raises:
-            InputError: a crop is of another form.
+            InputError: a crop is of another form or has no pixels; its position is named.
         """
-        images = [crop[..., ::-1] if self.bgr else crop for crop in map(np.asarray, crops)]
+        images = [crop[..., ::-1] if self.bgr and crop.ndim else crop for crop in map(np.asarray, crops)]
         return list(self.model.extract(images)) if images else []

@@ -211,7 +211,8 @@ class Embedder(nn.Module):
             (n, dim) float32: pooled, and through the neck where there is one. Compare them by cosine similarity.
 
         Raises:
-            InputError: a file is missing or cannot be read, or the images are of another form than these.
+            InputError: a file is missing or cannot be read, the images are of another form than these, or one has no
+                pixels or, as a float tensor, values that are not finite; its position is named.
         """
         if isinstance(images, (str, Path)):
             raise InputError(f"{images}: a single path; give a list of paths")
@@ -220,7 +221,9 @@ class Embedder(nn.Module):
             with evaluating(self), images_done(len(images), "extracting") as bar:
                 rows = []
                 for start in range(0, len(images), batch_size):
-                    rows.append(self._features(images[start : start + batch_size], flip).float().cpu().numpy())
+                    batch = images[start : start + batch_size]
+                    _require_pixels(batch, start)
+                    rows.append(self._features(batch, flip).float().cpu().numpy())
                     bar.update(len(rows[-1]))
         finally:
             self.precision = precision
@@ -230,13 +233,13 @@ class Embedder(nn.Module):
         """Images as of :meth:`extract`, ready for :meth:`forward`: float (B, 3, H, W), where the model is.
 
         Raises:
-            InputError: as :meth:`extract`.
+            InputError: a file is missing or cannot be read, or the images are of another form.
         """
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         elif images.ndim != 4 or images.shape[1] != 3:
             raise _misfit(images)
-        return to_device(images, self.mean.device)
+        return to_device(images, self.mean.device).to(self.mean.dtype)
 
     def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
         batch = self.ready(images)  # (B, 3, H, W)
@@ -265,6 +268,27 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
     if pooling == "gem":
         return maps.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
     return maps.mean((2, 3))
+
+
+def _require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
+    """Refuses what a network would make a feature of all the same: images without pixels, or of NaN and infinities.
+
+    Args:
+        images: of :meth:`Embedder.extract`, at least one.
+        first: position of the first one among all.
+    """
+    if isinstance(images, (np.ndarray, Tensor)):
+        empty = [0] if 0 in images.shape else []
+    else:
+        empty = [index for index, image in enumerate(images) if 0 in getattr(image, "shape", ())]
+    if empty:
+        raise ArgumentError("images", f"hold one without pixels at position {first + empty[0]}; leave it out")
+    if isinstance(images, Tensor) and images.is_floating_point():
+        broken = (~images.isfinite().flatten(1).all(1)).nonzero()
+        if len(broken):
+            raise ArgumentError(
+                "images", f"hold NaN or infinite values at position {first + int(broken[0])}; leave that image out"
+            )
 
 
 def _rgb(image: Any) -> np.ndarray:

@@ -92,6 +92,8 @@ class OnnxEmbedder(Embedder):
             images = self._decoded(images)  # (B, H, W, 3)
             if self.takes == NORMALISED:
                 images = self.normalise(images)  # (B, 3, H, W)
+        else:
+            images = images.float()
         features = self(images)  # (B, dim)
         return features + self(images.flip(2 if self.takes == RAW else 3)) if flip else features
 

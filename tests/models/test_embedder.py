@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,39 @@ def test_images_of_another_form_are_told(model: Embedder, images: object, told: 
 def test_a_single_path_is_no_list(model: Embedder, path: str | Path) -> None:
     with pytest.raises(InputError, match="a.jpg: a single path; give a list of paths"):
         model.extract(path)
+
+
+NONE = np.zeros((0, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("images", "position"),
+    [
+        ([IMAGES[0], IMAGES[1], NONE], 2),
+        ([IMAGES[0], NONE[:, :0], IMAGES[1]], 1),
+        ([torch.from_numpy(IMAGES[0]), torch.from_numpy(NONE)], 1),
+        (np.zeros((2, 32, 0, 3), np.uint8), 0),
+        (torch.zeros(2, 0, 16, 3, dtype=torch.uint8), 0),
+        (torch.zeros(2, 3, 0, 16), 0),
+        (torch.cat([torch.zeros(3, 3, 32, 16), torch.full((1, 3, 32, 16), torch.nan)]), 3),
+        (torch.cat([torch.zeros(1, 3, 32, 16), torch.full((1, 3, 32, 16), -torch.inf)]).half(), 1),
+    ],
+)
+def test_images_of_nothing_give_no_feature(model: Embedder, images: Any, position: int) -> None:
+    """Two crops of 0 pixels had features with cosine 1."""
+    with pytest.raises(ArgumentError, match=f"position {position}"):
+        model.extract(images, batch_size=2)
+
+
+@pytest.mark.parametrize("images", [np.empty((0, 32, 16, 3), np.uint8), torch.empty(0, 3, 32, 16), []])
+def test_no_images_give_no_features(model: Embedder, images: Any) -> None:
+    assert model.extract(images).shape == (0, 256)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_float_images_of_other_precision_are_converted(model: Embedder, dtype: torch.dtype) -> None:
+    images = torch.ones(2, 3, 32, 16)
+    np.testing.assert_array_equal(model.extract(images.to(dtype)), model.extract(images))
 
 
 def test_normalisation() -> None:

@@ -89,7 +89,7 @@ def convert(home: Path) -> None:
     AKA's code: ``00012_s00345_0000067_0.jpg`` has person, scene, number of the crop and whether it is a hard one.
 
     Raises:
-        InputError: an annotation or scene is damaged, or a scene is missing.
+        InputError: an annotation or scene is damaged, a scene is missing, or a box shows nothing of its scene.
     """
     with folder_at_once(home / CROPS) as folder:
         if folder is not None:
@@ -117,7 +117,7 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
             if np.size(appearance["idlocate"])
         )
         return crops
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError, AttributeError) as error:
         raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); get it again") from None
 
 
@@ -146,6 +146,12 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
             except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
                 raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
             for crop in in_scene:
+                left, top, right, bottom = crop.box
+                if min(right, image.width) <= max(left, 0) or min(bottom, image.height) <= max(top, 0):
+                    raise InputError(
+                        f"{scenes / scene}: the annotated box {crop.box} shows nothing of this image of "
+                        f"{image.width} x {image.height} pixels; get the archive again"
+                    )
                 write_image(folder / crop.file, image.crop(crop.box), "JPEG")
                 progress.update()
 

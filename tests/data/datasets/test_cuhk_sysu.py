@@ -121,6 +121,16 @@ def test_other_annotation_is_refused(root):
         prepare("cuhk_sysu", root)
 
 
+@pytest.mark.parametrize("place", [(0, 0, 0, 4), (5, 5, 4, -2), (100000, 0, 4, 4), (-9, 0, 9, 4), (0, np.inf, 4, 4)])
+def test_a_box_that_shows_nothing_is_refused(root, place):
+    """PIL would cut a black image out of it."""
+    file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat"
+    person = {"idname": "p3", "nAppear": 1, "scene": [box("s1.jpg", *place)]}
+    write_old(file, {"Train": cells([structs([person])])})
+    with pytest.raises(InputError, match="s1.jpg|Train.mat"):
+        prepare("cuhk_sysu", root)
+
+
 def test_a_scene_outside_the_folder_is_refused(root):
     file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat"
     person = {"idname": "p3", "nAppear": 1, "scene": [box("../../secret.jpg", 0, 0, 4, 4)]}
