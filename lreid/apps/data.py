@@ -63,7 +63,7 @@ def _require_complete(findings: Sequence[Finding]) -> None:
 
 
 def _cut(args: argparse.Namespace) -> None:
-    choice = Choice(args.every, args.most, args.min_height, args.min_sharpness)
+    choice = Choice(args.every, args.most, args.min_height, args.min_sharpness, args.classes)
     count = from_tracks(list(map(Path, args.names)), args.tracks, args.out, choice, same=args.same_identities)
     print(f"{args.out}: {count} images; train on them by: lreid train {args.out}")
 

@@ -31,9 +31,12 @@ cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
 
 RATE = 25.0  # frames a second where nothing tells
+SLOWEST, FASTEST = 1e-6, 1e6  # frames a second that are believed
+TRUTH = "gt.txt"  # of MOT Challenge
 PEDESTRIAN = 1  # class of MOT16 and later in gt.txt, whose lines have nine values
+LARGEST = 2**53  # frame or track; beyond, floats skip whole numbers
 INSIDE = 0.5  # of a box, at least, must be in the frame
-LISTS = ("gt/gt.txt", "mtsc/mtsc.txt")  # tracks of a MOT or MTMC folder
+LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # tracks of a MOT or MTMC folder
 
 
 class Box(NamedTuple):
@@ -80,12 +83,14 @@ class Choice:
         most: images of a track; of a longer one the stretches are longer.
         height: least height of a box, pixels.
         sharpness: least variance of the Laplacian of a box's grey values, 0 to 255.
+        classes: those of the tracker whose boxes are taken, see :func:`read_tracks`.
     """
 
     every: float = 0.5
     most: int = 20
     height: int = 64
     sharpness: float = 0.0
+    classes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         for option, value in (("every", self.every), ("most", self.most), ("min-height", self.height)):
@@ -126,7 +131,7 @@ def from_tracks(
                 for sequence in sequences:
                     rows += _images(sequence, choice, folder)
                 write_text(folder / LIST, _list(sorted(rows), same))
-            except InputError:
+            except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
     except OSError as error:
@@ -134,15 +139,20 @@ def from_tracks(
     return len(rows)
 
 
-def read_tracks(file: Path) -> list[Box]:
+def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     """The boxes of a file in the format of MOT Challenge, by frame.
 
-    A line holds frame, track, left, top, width, height and perhaps confidence and more, divided by commas or spaces.
-    What has the confidence 0 is to be ignored, and so are other classes than pedestrians where ``gt.txt`` names them.
+    A line holds frame, track, left, top, width, height and perhaps confidence, class and more, divided by commas or
+    spaces. Boxes with the confidence 0 are left out, and so are those of other classes; a log line counts both.
+
+    Args:
+        file: of a tracker, or ``gt.txt`` of MOT Challenge.
+        classes: that are taken. None named takes all that a tracker found, and of the nine values in a line of
+            ``gt.txt`` the pedestrians (1).
 
     Raises:
         InputError: it cannot be read, or a line is faulty: numbers are missing, a frame is before the first one, a box
-            ends before it starts, or a track is in two places at once.
+            ends before it starts, there is no class where some are named, or a track is in two places at once.
     """
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
@@ -151,12 +161,25 @@ def read_tracks(file: Path) -> list[Box]:
         raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
     boxes: list[Box] = []
     places: dict[tuple[int, int], int] = {}
+    taken: Counter[float] = Counter()  # boxes by class
+    left_out: Counter[str] = Counter()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        box = _box(f"{file}:{number}", number, line)
-        if box is None:
+        values = _values(f"{file}:{number}", line)
+        label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
+        if classes and label is None:
+            raise InputError(f"{file}:{number}: has no class, which would be the eighth value; leave out --class")
+        truth = file.name == TRUTH and len(values) == 9 and values[7] > 0
+        if values[6:7] == [0]:
+            left_out["confidence 0"] += 1
             continue
+        if label is not None and (classes or truth) and label not in (classes or [PEDESTRIAN]):
+            left_out[f"class {label:g}"] += 1
+            continue
+        if label is not None:
+            taken[label] += 1
+        box = _box(f"{file}:{number}", number, values)
         if (box.frame, box.track) in places:
             raise InputError(
                 f"{file}:{number}: track {box.track} is in frame {box.frame} on line "
@@ -164,24 +187,39 @@ def read_tracks(file: Path) -> list[Box]:
             )
         places[box.frame, box.track] = number
         boxes.append(box)
+    omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if not boxes:
-        raise InputError(f"{file}: holds no tracks; expected lines of frame,track,left,top,width,height,confidence")
+        found = f" but boxes that are left out ({omitted}; --class N takes a class)" if omitted else ""
+        raise InputError(
+            f"{file}: holds no tracks{found}; expected lines of frame,track,left,top,width,height,confidence"
+        )
+    if omitted:
+        logger.info("%s: boxes left out (%s); --class N takes a class", file, omitted)
+    if len(taken) > 1 and not classes:
+        counts = ", ".join(f"{label:g}: {count}" for label, count in sorted(taken.items()))
+        logger.warning("%s: holds boxes of several classes (%s); --class N takes one of them", file, counts)
     return sorted(boxes, key=lambda box: (box.frame, box.track))
 
 
-def _box(where: str, number: int, line: str) -> Box | None:
-    """A line as a box; None where it is to be ignored."""
+def _values(where: str, line: str) -> list[float]:
+    """The numbers of a line, six or more."""
     try:
         values = [float(value) for value in line.replace(",", " ").split()]
     except ValueError:
         values = []
     if len(values) < 6 or not all(map(math.isfinite, values)):
         raise InputError(f"{where}: no line of frame,track,left,top,width,height; found {line[:60]!r}")
-    frame, track, left, top, width, height, *more = values
-    if (more and more[0] == 0) or (len(values) == 9 and more[1] > 0 and more[1] != PEDESTRIAN):
-        return None
-    if frame < 1 or frame != int(frame) or track != int(track):
-        raise InputError(f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1")
+    return values
+
+
+def _box(where: str, number: int, values: Sequence[float]) -> Box:
+    """A line as a box."""
+    frame, track, left, top, width, height = values[:6]
+    if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
+        raise InputError(
+            f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1; the largest is "
+            "2^53 - 1"
+        )
     if track < 0:
         raise InputError(f"{where}: track {track:g}: these are detections; run a tracker on them and name its file")
     if width <= 0 or height <= 0:
@@ -241,14 +279,22 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells; None where it does not."""
+    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells; None where it does not.
+
+    Raises:
+        InputError: it cannot be read, or the rate is no such number.
+    """
+    file = folder / "seqinfo.ini"
     told = configparser.ConfigParser(interpolation=None)
     try:
-        told.read(folder / "seqinfo.ini", encoding="utf-8-sig")
-        rate = told.getfloat("Sequence", "frameRate", fallback=math.nan)
-    except (configparser.Error, ValueError, OSError):
-        return None
-    return rate if math.isfinite(rate) and rate > 0 else None
+        told.read(file, encoding="utf-8-sig")
+        rate = told.getfloat("Sequence", "frameRate", fallback=None)
+    except (configparser.Error, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{file}: cannot be read ({reason}); correct it, or remove it") from None
+    if rate is not None and not SLOWEST <= rate <= FASTEST:
+        raise InputError(f"{file}: frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
+    return rate
 
 
 def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
@@ -271,6 +317,9 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
             "instance by ffmpeg, or name a folder of its frames"
         )
     rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
+    if not SLOWEST <= rate <= FASTEST:
+        logger.warning("%s: does not say how many frames it has per second; %g are assumed", source, RATE)
+        rate = RATE
 
     def frames() -> Iterator[np.ndarray]:
         try:
@@ -282,7 +331,7 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
         finally:
             video.release()
 
-    return rate if math.isfinite(rate) and rate > 0 else RATE, frames()
+    return rate, frames()
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
@@ -299,13 +348,13 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
     """Writes the images of a video; gives path in the folder, identity, camera and second of each."""
-    boxes = read_tracks(sequence.tracks)
+    boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = _open(sequence)
     stretches = _stretches(boxes, choice, rate)
     waiting = iter(boxes)
     box = next(waiting, None)
     best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, sharpness, frame, pixels
-    number = 0
+    number = cut = 0
 
     def write(track: int) -> tuple[str, str, str, int]:
         _, _, frame, pixels = best.pop(track)
@@ -318,6 +367,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
             pixels, stretch = _crop(frame, box), stretches(box)
             if box.track in best and best[box.track][0] != stretch:
                 yield write(box.track)
+            cut += pixels is None
             if pixels is not None and box.height >= choice.height:
                 sharp = sharpness(pixels)
                 if sharp >= choice.sharpness and (box.track not in best or sharp > best[box.track][1]):
@@ -333,6 +383,8 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
         if beyond == len(boxes):
             raise InputError(f"{sequence.tracks}:{box.line}: {fault}; name the tracks of {sequence.frames}")
         logger.warning("%s: %s", sequence.tracks, fault)
+    if cut:
+        logger.info("%s: %d boxes left out, of which less than half is in the frame", sequence.tracks, cut)
     for track in sorted(best):
         yield write(track)
 
@@ -345,7 +397,7 @@ def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[B
         first.setdefault(box.track, box.frame)
         last[box.track] = box.frame
     length = {
-        track: max(round(choice.every * rate), 1, math.ceil((last[track] - start + 1) / choice.most))
+        track: max(round(min(choice.every * rate, LARGEST)), 1, math.ceil((last[track] - start + 1) / choice.most))
         for track, start in first.items()
     }
     return lambda box: (box.frame - first[box.track]) // length[box.track]
@@ -353,8 +405,10 @@ def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[B
 
 def _crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
     """What a frame (H, W, 3) shows of a box; None where too little of it is in the frame."""
-    top, left = max(round(box.top), 0), max(round(box.left), 0)
-    pixels = frame[top : max(round(box.top + box.height), 0), left : max(round(box.left + box.width), 0)]
+    height, width, _ = frame.shape
+    top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))  # may be infinite
+    left, right = (round(min(max(edge, 0), width)) for edge in (box.left, box.left + box.width))
+    pixels = frame[top:bottom, left:right]
     seen = pixels.shape[0] * pixels.shape[1]
     return pixels.copy() if seen and seen >= INSIDE * box.width * box.height else None
 

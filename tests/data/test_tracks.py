@@ -155,7 +155,9 @@ FAULTS = {
     "a,b,c,d,e,f": "t.txt:1: no line of frame",
     "1,1,nan,5,20,40": "t.txt:1: no line of frame",
     "1,1,5,5,20,40\n\n1,1,9,5,20,40": "t.txt:3: track 1 is in frame 1 on line 1, too",
-    "1,1,5,5,20,40,0": "t.txt: holds no tracks",
+    "1,1,5,5,20,40,0": "t.txt: holds no tracks.*confidence 0: 1",
+    "1,1e300,5,5,20,40": "t.txt:1: frame 1, track 1e[+]300",
+    "1,9007199254740993,5,5,20,40": "t.txt:1: frame 1, track 9.*2.53",
     "": "t.txt: holds no tracks",
 }
 
@@ -165,6 +167,70 @@ def test_faulty_tracks_are_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(text)
     with pytest.raises(InputError, match=FAULTS[text]):
         read_tracks(tmp_path / "t.txt")
+
+
+def nine_columns(*labels: int) -> str:
+    """Of a tracker: track 1 has the first class, and so on; two frames."""
+    return "\n".join(f"{n},{t},{9 * t},5,20,40,0.9,{label},-1" for n in (1, 2) for t, label in enumerate(labels, 1))
+
+
+def test_classes_of_a_tracker_are_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nine values were taken for MOT's ground truth, so that all cars (3) were left out without a word."""
+    caplog.set_level("INFO")
+    file = tmp_path / "t.txt"
+    file.write_text(nine_columns(3, 3))
+    assert [box.track for box in read_tracks(file)] == [1, 2, 1, 2] and not caplog.messages
+    file.write_text(nine_columns(1, 3, 3))
+    assert [box.track for box in read_tracks(file)] == [1, 2, 3] * 2
+    assert "1: 2, 3: 4" in caplog.text
+    assert [box.track for box in read_tracks(file, [3])] == [2, 3] * 2
+    assert "class 1: 2" in caplog.text
+    assert len(read_tracks(file, [1, 3])) == 6
+    with pytest.raises(InputError, match="t.txt: holds no tracks.*class 1: 2, class 3: 4"):
+        read_tracks(file, [2])
+    file.write_text("1,1,5,5,20,40,0.9\n")
+    with pytest.raises(InputError, match="t.txt:1: has no class"):
+        read_tracks(file, [1])
+
+
+def test_what_is_left_out_of_ground_truth_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    file = tmp_path / "gt.txt"
+    file.write_text(nine_columns(1, 3, 7) + "\n3,9,5,5,20,40,0,8,1")
+    assert [box.track for box in read_tracks(file)] == [1, 1]
+    assert "class 3: 2, class 7: 2, confidence 0: 1" in caplog.text
+    assert [box.track for box in read_tracks(file, [3])] == [2, 2]
+    file.write_text(nine_columns(3, 3))
+    with pytest.raises(InputError, match="gt.txt: holds no tracks.*class 3: 4"):
+        read_tracks(file)
+
+
+def test_boxes_beyond_the_range_of_numbers_are_outside(gate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    video, tracks = gate
+    huge = ["1,9,1.7e308,5,1.7e308,80,1", "2,9,5,1.7e308,36,1.7e308,1", "3,9,-1.7e308,0,1e308,80,1"]
+    tracks.write_text("\n".join([*lines(), *huge, "4,9,0,0,1e200,1e200,1"]))
+    assert from_tracks([video], [tracks], tmp_path / "set", Choice(every=1e308)) == 5
+    assert "4 boxes left out" in caplog.text
+
+
+@pytest.mark.parametrize("rate", ["1e-320", "1e-300", "-1", "0", "inf", "nan", "1e300", "fast", ""])
+def test_a_frame_rate_that_cannot_be_is_refused(rate: str, tmp_path: Path) -> None:
+    folder = mot(tmp_path / "north", (1, 2, 3, 4))
+    (folder / "seqinfo.ini").write_text(f"[Sequence]\nframeRate={rate}\n")
+    with pytest.raises(InputError, match="seqinfo.ini"):
+        from_tracks([folder], [], tmp_path / "set")
+    assert not list(tmp_path.glob("set*"))
+
+
+def test_whatever_goes_wrong_leaves_no_folder(gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lreid.data.tracks.sharpness", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        from_tracks([gate[0]], [gate[1]], tmp_path / "set")
+    assert not list(tmp_path.glob("set*"))
 
 
 def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -63,5 +63,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-sharpness", type=float, default=0.0, metavar="V", help="variance of the Laplacian (default: 0)"
     )
     tracks.add_argument(
+        "--class",
+        type=int,
+        action="append",
+        default=[],
+        dest="classes",
+        metavar="N",
+        help="take boxes of this class, the eighth value of a line (repeat it for more; default: all, of gt.txt "
+        "pedestrians)",
+    )
+    tracks.add_argument(
         "--same-identities", action="store_true", help="a number is the same person in all videos, as in MTMC"
     )
