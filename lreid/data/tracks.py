@@ -217,8 +217,8 @@ def _box(where: str, number: int, values: Sequence[float]) -> Box:
     frame, track, left, top, width, height = values[:6]
     if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
         raise InputError(
-            f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1; the largest is "
-            "2^53 - 1"
+            f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1; both must be "
+            "below 2^53"
         )
     if track < 0:
         raise InputError(f"{where}: track {track:g}: these are detections; run a tracker on them and name its file")
