@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor
 
 from lreid.devices import to_device
@@ -249,22 +250,56 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return taken * inside[..., None]
 
 
+def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
+    """A step of a pipeline that an earlier version of albumentations saved, with ``always_apply`` as ``p=1``.
+
+    Args:
+        step: with its arguments, and the steps in it.
+        weighted: it is one of several of which one is drawn, so that its ``p`` is a weight.
+
+    Raises:
+        ValueError: the installed version draws otherwise.
+    """
+    kind = step["__class_fullname__"].rpartition(".")[2]
+    if kind == "SomeOf":
+        raise ValueError("SomeOf drew its steps by their p as weights")
+    changed = {name: value for name, value in step.items() if name != "always_apply"}
+    if step.get("always_apply") and not weighted:
+        changed["p"] = 1.0
+    if "transforms" in step:
+        changed["transforms"] = [_of_version_2(each, weighted=kind == "OneOf") for each in step["transforms"]]
+    return changed
+
+
 def load_pipeline(path: str | Path) -> Any:
     """Reads what ``albumentations.save`` wrote, YAML or JSON.
 
+    Files of versions before 2 are read where they mean the same: of their arguments ``always_apply`` alone is replaced.
+
     Raises:
-        InputError: the file is missing, no pipeline, or holds an unknown transform or argument.
+        InputError: the file is missing, no pipeline, or holds a transform or argument that is unknown, or that another
+            version had.
     """
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no look at the network on import
     albumentations = Extra("albumentations", "albumentations").load()
+    version = ""
     try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))  # JSON is YAML
+        version = str(content["__version__"]) if "__version__" in content else ""
+        if version.startswith(("0.", "1.")):
+            content["transform"] = _of_version_2(content["transform"])
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # an argument that it does not know
-            return albumentations.load(path, data_format="yaml")  # JSON is YAML
+            return albumentations.from_dict(content)
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations looks nothing over before it builds
         reason = " ".join(str(error).split())
+        if version.startswith(("0.", "1.")):
+            raise InputError(
+                f"{path}: was written by albumentations {version}, and {albumentations.__version__} is installed, "
+                f"which differs ({type(error).__name__}: {reason}); write the pipeline for {albumentations.__version__}"
+            ) from None
         raise InputError(
             f"{path}: is no pipeline of albumentations ({type(error).__name__}: {reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from lreid.data.transforms import Augment, erased_box
+from lreid.data.transforms import Augment, erased_box, load_pipeline
 from lreid.data.transforms import Erasing as Erased
 from lreid.errors import InputError
 
@@ -153,6 +154,51 @@ def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
     with pytest.raises(InputError, match=f"mine.yaml: is no pipeline.*{reason}") as error:
         Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
     assert "\n" not in str(error.value)
+
+
+def of_version_1(*steps: dict) -> str:
+    """What albumentations 1.3.1 saved: classes by their full names, and ``always_apply`` in each."""
+    full = [{"always_apply": False, "p": 1.0} | step for step in steps]
+    for step in full:
+        step["__class_fullname__"] = f"albumentations.augmentations.transforms.{step['__class_fullname__']}"
+    compose = {"__class_fullname__": "Compose", "p": 1.0, "transforms": full, "bbox_params": None}
+    more = {"keypoint_params": None, "additional_targets": {}, "is_check_shapes": True}
+    return json.dumps({"__version__": "1.3.1", "transform": compose | more})
+
+
+def test_a_pipeline_of_an_earlier_version_is_read_where_it_means_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    brightness = {"brightness_limit": [-0.2, 0.2], "contrast_limit": [-0.2, 0.2], "brightness_by_max": True}
+    path.write_text(of_version_1({"__class_fullname__": "RandomBrightnessContrast", "p": 0.5} | brightness))
+    images = list(IMAGES[:20])
+    options = {"flip": 0.0, "erasing": False, "mean": MEAN, "std": STD}
+    same = saved(tmp_path, A.RandomBrightnessContrast(p=0.5))
+    np.testing.assert_array_equal(
+        Augment(**options, pipeline=path)(images, seed=3, progress=0),
+        Augment(**options, pipeline=same)(images, seed=3, progress=0),
+    )
+    invert = {"__class_fullname__": "InvertImg", "always_apply": True, "p": 0.0}
+    path.write_text(of_version_1(invert))  # always, whatever p
+    piped = Augment(**options, pipeline=path).piped(images, seed=0)
+    np.testing.assert_array_equal(piped, [255 - image for image in images])
+    choice = [invert, {"__class_fullname__": "VerticalFlip", "p": 1.0}]  # the second always, as p is a weight
+    path.write_text(of_version_1({"__class_fullname__": "OneOf", "transforms": choice}))
+    piped = Augment(**options, pipeline=path).piped(images, seed=0)
+    np.testing.assert_array_equal(piped, [image[::-1] for image in images])
+
+
+@pytest.mark.parametrize(
+    ("step", "differs"),
+    [
+        ({"__class_fullname__": "Rotate", "limit": [-5, 5], "value": None}, "value"),
+        ({"__class_fullname__": "JpegCompression", "quality_lower": 50}, "JpegCompression"),
+        ({"__class_fullname__": "SomeOf", "n": 1, "transforms": []}, "SomeOf"),
+    ],
+)
+def test_what_differs_from_an_earlier_version_is_named(tmp_path: Path, step: dict, differs: str) -> None:
+    (tmp_path / "mine.json").write_text(of_version_1(step))
+    with pytest.raises(InputError, match=f"mine.json: .*1.3.1.*{A.__version__}.*{differs}"):
+        load_pipeline(tmp_path / "mine.json")
 
 
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
