@@ -1,8 +1,9 @@
-"""Data of one's own: a CSV file with the columns ``path,pid,split`` and, if you like, ``camid`` and ``domain``."""
+"""Custom data: a CSV file with the columns ``path,pid,split`` and, if you like, ``camid`` and ``domain``."""
 
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import re
 from collections.abc import Iterable
@@ -14,9 +15,15 @@ from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
 from lreid.identities import JUNK
 
+logger = logging.getLogger("lreid")
+
 COLUMNS = ("path", "pid", "split")
 SPLITS = ("train", "query", "gallery")
 DELIMITERS = ",;\t"  # spreadsheets write ; where the comma is for decimals
+OML, WILDLIFE = "label", "identity"  # what OML and wildlife-datasets call the column pid
+OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide the split validation
+OML_BOX = "x_1"  # column
+TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
 
 
 class Row(NamedTuple):
@@ -44,6 +51,9 @@ def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
     * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two. A domain
       may have no train, or neither query nor gallery.
     * ``domain``: optional; without it the whole file is one data set, named like the file.
+
+    Backslashes in a path divide folders, unless a file has them in its name. Lists of OML and wildlife-datasets are
+    read, too: see :func:`_translate`.
 
     Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers where all of a
     domain are integers, else as text. Records are sorted by path, so that the order of lines does not matter.
@@ -90,7 +100,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
     tested = dict.fromkeys(("query", "gallery"), file) if splits["query"] or splits["gallery"] else {}
     cameras_named = {rank: name for name, rank in camids.items() if name}
     names = Names({rank: name for name, rank in pids.items()}, cameras_named)
-    return require_splits(DataSet(domain, **splits, names=names), tested)
+    return require_splits(DataSet(domain, **splits, names=names, has_cameras=bool(cameras_named)), tested)
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
@@ -114,12 +124,16 @@ def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
         raise InputError(f"{file}: is a folder; name the CSV file in it") from None
     except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
         raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
+    if table:
+        _translate(file, table)
     header = table[0][1] if table else []
     missing = [name for name in COLUMNS if name not in header and (splits or name != "split")]
     if missing:
         raise InputError(
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,camid][,domain], "
             f"found {','.join(header) or 'an empty file'}"
+            + "; a list without split is own:FILE, which divides it"
+            * (missing == ["split"])
         )
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
@@ -128,6 +142,8 @@ def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
     first_line: dict[str, int] = {}
     for line, values in table[1:]:
         row = _row(file, line, header, values)
+        if "\\" in row.path and not os.path.exists(file.parent / row.path):
+            row = row._replace(path=row.path.replace("\\", "/"))  # written on Windows
         path = _path_inside(file, row)
         if path in first_line:
             raise InputError(f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two")
@@ -137,6 +153,48 @@ def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
     if not rows:
         raise InputError(f"{file}: holds no images; write one line for each below the header")
     return rows
+
+
+def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
+    """Gives a list of OML or of wildlife-datasets the columns of lreid, in place; others stay as they are.
+
+    Where there is no column ``pid``, ``label`` (OML) or ``identity`` (wildlife-datasets) is that. Of OML's images of
+    the split ``validation``, ``is_query`` and ``is_gallery`` tell the split. Animals that wildlife-datasets calls
+    ``unknown`` are left out: they are not one animal.
+
+    Args:
+        file: for errors.
+        table: lines with their values, of which the first is the header.
+
+    Raises:
+        InputError: an image is a query and in the gallery, or neither, or OML cuts images to boxes.
+    """
+    header = table[0][1]
+    columns = {name: place for place, name in enumerate(header)}
+    if "pid" in columns or len(found := [name for name in (OML, WILDLIFE) if name in columns]) != 1:
+        return
+    pid = columns[found[0]]
+    header[pid] = "pid"
+    if found == [WILDLIFE]:
+        known = [(line, values) for line, values in table if values[pid : pid + 1] != ["unknown"]]
+        if left_out := len(table) - len(known):
+            logger.warning("%s: %d images of the identity 'unknown' left out", file, left_out)
+        table[:] = known
+        return
+    for line, values in table[1:]:
+        if len(values) != len(header):
+            continue  # an error later on
+        if OML_BOX in columns and values[columns[OML_BOX]]:
+            raise InputError(f"{file}:{line}: has a bounding box ({OML_BOX}); cut the images to their boxes beforehand")
+        if OML_SPLITS.keys() <= columns.keys() and "split" in columns and values[columns["split"]] == "validation":
+            told = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
+            splits = [split for split, value in told.items() if value in TRUE]
+            if len(splits) != 1 or not all(value in (*TRUE, *FALSE) for value in told.values()):
+                raise InputError(
+                    f"{file}:{line}: is_query is {told['query']!r}, is_gallery {told['gallery']!r}; one must be True, "
+                    "the other False, as an image that is both would find itself"
+                )
+            values[columns["split"]] = splits[0]
 
 
 def _delimiter(header: str) -> str:

@@ -52,7 +52,8 @@ class DataSet:
     ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
     :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
     tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``. ``names``
-    are those of data whose identities and cameras are no numbers.
+    are those of data whose identities and cameras are no numbers. ``has_cameras`` says whether cameras are known; the
+    records of a set without have those of :func:`lreid.data.layout.cameras_of_test`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class DataSet:
     held_out: tuple[Record, ...] = ()
     classes: tuple[str, ...] = ()
     names: Names = field(default_factory=Names, compare=False)
+    has_cameras: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,49 @@ def test_one_data_set_a_domain_in_order_of_appearance(write):
     assert short(ark.train) == [("x.jpg", 2, 0)]
 
 
+def test_lists_of_oml_are_read(write):
+    header = "label,path,split,is_query,is_gallery"
+    rows = ["9,a.jpg,train,,", "10,b.jpg,train,True,True", "100,c.jpg,validation,True,0", "100,d.jpg,validation,,1.0"]
+    (data_set,) = csv_dataset.load(write(rows, header=header))
+    assert short(data_set.train) == [("a.jpg", 0, 0), ("b.jpg", 1, 0)]
+    assert short(data_set.query + data_set.gallery) == [("c.jpg", 2, 0), ("d.jpg", 2, 1)]
+    for query, gallery in (("1", "1"), ("", ""), ("yes", "0")):
+        with pytest.raises(InputError, match="shop.csv:4: is_query"):
+            csv_dataset.load(write([*rows[:2], f"100,c.jpg,validation,{query},{gallery}"], header=header))
+    with pytest.raises(InputError, match="shop.csv:3: .*x_1"):
+        csv_dataset.load(write([rows[0] + ",", rows[2] + ",5"], header=header + ",x_1"))
+
+
+def test_lists_of_wildlife_datasets_are_read(write, caplog):
+    rows = ["0,turtle_0,a.jpg,2020-01-01", "1,turtle_0,b.jpg,", "2,turtle_1,c.jpg,", "3,unknown,d.jpg,"]
+    file = write(rows, header="image_id,identity,path,date")
+    assert [(row.pid, row.path) for row in csv_dataset.read_rows(file, splits=False)] == [
+        ("turtle_0", "a.jpg"),
+        ("turtle_0", "b.jpg"),
+        ("turtle_1", "c.jpg"),
+    ]
+    assert "1 images" in caplog.text
+    with pytest.raises(InputError, match="lacks split.*own:"):
+        csv_dataset.load(file)
+    (row,) = csv_dataset.read_rows(write(["a.jpg,7,turtle"], header="path,pid,identity"), splits=False)
+    assert row.pid == "7"
+
+
+def test_paths_that_windows_wrote_are_read(write, tmp_path):
+    expected = csv_dataset.load(write(ROWS))
+    (tmp_path / "im").mkdir()
+    for letter in "abcde":
+        (tmp_path / f"{letter}.jpg").rename(tmp_path / "im" / f"{letter}.jpg")
+    (data_set,) = csv_dataset.load(write([rf"im\{row}" for row in ROWS]))
+    assert [record.path for record in data_set.train] == [str(tmp_path / "im/a.jpg"), str(tmp_path / "im/b.jpg")]
+    assert short(data_set.gallery) == short(expected[0].gallery)
+    with pytest.raises(InputError, match="lies outside"):
+        csv_dataset.load(write([rf"..\{row}" for row in ROWS]))
+    (tmp_path / r"im\a.jpg").touch()  # a file of Linux may have one in its name
+    (data_set,) = csv_dataset.load(write([rf"im\{row}" for row in ROWS]))
+    assert str(tmp_path / r"im\a.jpg") in [record.path for record in data_set.train]
+
+
 @pytest.mark.parametrize("divided_by", [";", "\t"])
 def test_semicolons_and_tabs_divide_columns_as_commas_do(write, divided_by):
     expected = csv_dataset.load(write(ROWS))
