@@ -12,7 +12,7 @@ from jinja2 import Template
 from PIL import Image
 
 from lreid.data.images import read_image
-from lreid.data.records import DataSet, Names, Record
+from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 
 Item = TypeVar("Item")
@@ -34,10 +34,8 @@ def contact_sheet(data_sets: Sequence[DataSet], *, identities: int = 12, images:
         {
             "name": data_set.name,
             "splits": [
-                _split("train", {"train": data_set.train}, data_set.names, identities, images),
-                _split(
-                    "test", {"query": data_set.query, "gallery": data_set.gallery}, data_set.names, identities, images
-                ),
+                _split("train", data_set, ["train"], identities, images),
+                _split("test", data_set, ["query", "gallery"], identities, images),
             ],
         }
         for data_set in data_sets
@@ -45,10 +43,11 @@ def contact_sheet(data_sets: Sequence[DataSet], *, identities: int = 12, images:
     return template.render(data_sets=shown)
 
 
-def _split(name: str, lists: dict[str, Sequence[Record]], names: Names, identities: int, images: int) -> dict[str, Any]:
+def _split(name: str, data_set: DataSet, parts: Sequence[str], identities: int, images: int) -> dict[str, Any]:
+    names = data_set.names
     people: dict[int, list[tuple[str, Record]]] = {}
-    for part, records in lists.items():
-        for record in records:
+    for part in parts:
+        for record in getattr(data_set, part):
             people.setdefault(record.pid, []).append((part, record))
     chosen = [
         {
@@ -57,7 +56,8 @@ def _split(name: str, lists: dict[str, Sequence[Record]], names: Names, identiti
             "images": [
                 {
                     "name": Path(record.path).name,
-                    "caption": f"{part}, camera {names.cameras.get(record.camid, record.camid)}",
+                    "caption": part
+                    + f", camera {names.cameras.get(record.camid, record.camid)}" * data_set.has_cameras,
                     "jpeg": _jpeg(record.path),
                 }
                 for part, record in _spread(people[pid], images)

@@ -99,6 +99,7 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
         held_out=tuple(sorted((*query, *gallery))),
         classes=tuple(sorted(pids, key=pids.__getitem__)),
         names=Names({pid: label for label, pid in pids.items()}),
+        has_cameras=False,
     )
 
 

@@ -78,11 +78,15 @@ def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
 
 
 def counts(data_set: DataSet) -> Counts:
-    """Identities and images of each split, and cameras of all, by the names in :data:`lreid.data.spec.COLUMNS`."""
+    """Identities and images of each split, and cameras of all, by the names in :data:`lreid.data.spec.COLUMNS`.
+
+    Where no cameras are known, there are 0, whatever the records have in their place.
+    """
     splits = {split: getattr(data_set, split) for split in SPLITS}
     found = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
     found |= {f"{split} images": len(records) for split, records in splits.items()}
-    return found | {"cameras": len({record.camid for records in splits.values() for record in records})}
+    cameras = {record.camid for records in splits.values() for record in records}
+    return found | {"cameras": len(cameras) if data_set.has_cameras else 0}
 
 
 def differences(found: Counts, published: Counts) -> list[str]:
@@ -143,7 +147,7 @@ def table(findings: Sequence[Finding]) -> str:
         if finding.data_set is not None:
             found = counts(finding.data_set)
             cells = [f"{found[f'{s} identities']} / {found[f'{s} images']}" for s in SPLITS]
-            cells.append(str(found["cameras"]))
+            cells.append(str(found["cameras"] or "none"))
         splits = splits_of(finding.name)
         rows.append((finding.name, finding.status, *cells, str(splits) if splits > 1 else ""))
     heads = ("data set", "status", "train", "query", "gallery", "cameras", "splits")

@@ -210,4 +210,5 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
             found[split].append(Record(image.path, pids[image.identity], camera))
     records: dict[str, Any] = {split: tuple(each) for split, each in found.items()}
     names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
-    return OwnSet(DataSet(name, **records, names=names), tuple(cameras), tuple(notes))
+    data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
+    return OwnSet(data_set, tuple(cameras), tuple(notes))

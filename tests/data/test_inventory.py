@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import scipy.io
 
+from lreid.data.contact_sheet import contact_sheet
 from lreid.data.datasets import spec_of, specs
 from lreid.data.inventory import counts, differences, faults, look, table
+from lreid.data.own import look_at
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS
 from lreid.errors import InputError
@@ -69,6 +71,27 @@ def test_a_layout_of_the_published_size_is_complete(name, tmp_path):
     text = table([finding])
     for split in ("train", "query", "gallery"):
         assert f"{found[f'{split} identities']} / {found[f'{split} images']}" in text
+
+
+@pytest.mark.parametrize("camera", ["", "camid"])
+def test_cameras_that_nobody_told_are_not_counted(camera, tmp_path):
+    """A list without cameras has numbers in their place, which differ between queries and gallery."""
+    touch(tmp_path, ["a.jpg", "b.jpg"])
+    rows = [f"path,pid,split,{camera or 'remark'}", "a.jpg,7,query,north", "b.jpg,7,gallery,south"]
+    (tmp_path / "shop.csv").write_text("\n".join(rows))
+    (finding,) = look(f"csv:{tmp_path / 'shop.csv'}", tmp_path)
+    assert counts(finding.data_set)["cameras"] == (2 if camera else 0)
+    row = table([finding]).splitlines()[-1].split()
+    assert row[-1] == ("2" if camera else "none")
+    assert ("camera " in contact_sheet([finding.data_set])) == bool(camera)
+
+
+@pytest.mark.parametrize(("names", "cameras"), [("01_{}.png", 0), ("c{}_1.png", 2)])
+def test_the_table_counts_the_cameras_that_a_folder_tells(names, cameras, tmp_path):
+    for person in ("anna", "ben", "carl", "dora"):
+        touch(tmp_path / "shop" / person, [names.format(shot) for shot in (1, 2)])
+    (finding,) = look(f"own:{tmp_path / 'shop'}", tmp_path)
+    assert counts(finding.data_set)["cameras"] == cameras == len(look_at(tmp_path / "shop")[0].cameras)
 
 
 def test_every_difference_is_named(tmp_path):

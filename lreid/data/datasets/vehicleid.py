@@ -59,6 +59,7 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
         train=tuple(train),
         query=tuple(record._replace(camid=query_camera) for record in test if record not in gallery),
         gallery=tuple(record._replace(camid=gallery_camera) for record in test if record in gallery),
+        has_cameras=False,
     )
     return require_splits(data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]})
 
