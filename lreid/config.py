@@ -2,27 +2,31 @@
 
 A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file, or the name
 of one that comes with lreid). Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the
-command line. ``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the method that all sources together choose, so
-that a benchmark trains each method as its paper does. ``build_*`` functions turn the result into plain keyword
-arguments; no class takes a config.
+command line. Files of benchmarks, which set ``BENCHMARK.TRAIN``, are applied before all others. ``{METHOD.RECIPE}`` in
+``_BASE_`` stands for the recipe of the method that all sources together choose, so that a benchmark trains each method
+as its paper does. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import logging
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
 from yacs.config import CfgNode
 
 from lreid.config_keys import KEYS
 from lreid.errors import InputError
+from lreid.files import parse_yaml, read_text
+
+logger = logging.getLogger("lreid")
 
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
@@ -43,6 +47,7 @@ ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for 
 CHOSEN = "what lreid chose"  # the source of keys that come from no file
 
 Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
+Layer = tuple[str, dict[str, Any]]  # a source, as messages name it, and the keys that it sets by their full names
 
 
 def default_config() -> CfgNode:
@@ -58,50 +63,116 @@ def default_config() -> CfgNode:
     return cfg
 
 
-def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> CfgNode:
-    """The defaults, overlaid with config files in order and then with ``KEY VALUE`` pairs.
+def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> CfgNode:
+    """The defaults, overlaid with config files and then with ``KEY VALUE`` pairs.
+
+    Files of benchmarks are applied first, then the others, each kind in the order given.
 
     Args:
         files: YAML files, or names of those that come with lreid; each may name others under ``_BASE_``. Keys that
-            are in no file may stand between them, by their full names.
+            are in no file may stand before them, by their full names.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
+        report: warn where a file changes keys that another one set itself and the command line does not set, and
+            where the command line sets a key to two values.
 
     Returns:
         The resolved, frozen config.
 
     Raises:
-        InputError: a file is missing or no YAML mapping, a key is unknown (the nearest known one is named), a
-            value has the wrong type, or a key has no value.
+        InputError: a file is missing or no YAML mapping, a key is unknown (the nearest known one is named) or stands
+            twice in a file, a value has the wrong type, or a key has no value; or two files name two methods, neither
+            of them is a benchmark, and the command line names none.
     """
     cfg = default_config()
-    for source, keys in layers(files, overrides):
-        _set_all(cfg, keys, source)
+    given = _given(overrides, report=report)
+    stacks = _stacks(files, given)
+    states = []
+    for stack in stacks:
+        for source, keys in stack:
+            _set_all(cfg, keys, source)
+        states.append(dict(leaves(cfg)))
+    benchmarks = {stack[-1][0] for stack in stacks if _is_benchmark(stack)}
+    for later, earlier, changed in _changes(stacks, states):
+        names = [name for name in changed if name not in given]
+        if "METHOD.NAME" in names and earlier not in benchmarks:
+            raise InputError(f"{later}: names another method than {earlier}; leave one of the two files out")
+        if names and report:
+            logger.warning(
+                "%s: changes %s of %s; to be sure of a value, set it on the command line",
+                later,
+                ", ".join(names),
+                earlier,
+            )
+    _set_all(cfg, given, COMMAND_LINE)
     cfg.freeze()
     return cfg
 
 
-def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
     """Each source of :func:`load_config` with the full names and values of the keys that it sets; later ones win.
 
     Raises:
         InputError: a file is missing or no YAML mapping, or a key has no value.
     """
-    chosen = default_config()  # of which nothing but the recipe is looked at
-    for source, keys in _layers(files, overrides, ""):
-        _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
-    yield from _layers(files, overrides, chosen.METHOD.RECIPE)
+    given = _given(overrides, report=False)
+    yield from chain.from_iterable(_stacks(files, given))
+    yield COMMAND_LINE, given
 
 
-def _layers(files: Sequence[Source], overrides: Sequence[str], recipe: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """:func:`layers` for a given recipe; with an empty name, files that are based on one are left out."""
-    for file in files:
-        if isinstance(file, Mapping):
-            yield CHOSEN, dict(file)
-        else:
-            yield from _file_layers(find_config(file), recipe)
+def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
+    """The keys that ``KEY VALUE`` pairs set; of two values of a key the last one."""
     if len(overrides) % 2:
         raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
-    yield COMMAND_LINE, dict(zip(overrides[::2], overrides[1::2], strict=True))
+    given: dict[str, Any] = {}
+    for name, value in zip(overrides[::2], overrides[1::2], strict=True):
+        if report and given.get(name, value) != value:
+            logger.warning(
+                "%s: sets %s to %s and then to %s; leave out one of them", COMMAND_LINE, name, given[name], value
+            )
+        given[name] = value
+    return given
+
+
+def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
+    """The layers of each file, those that it builds on and its own at last, in the order in which they apply."""
+    chosen = default_config()  # of which nothing but the recipe is looked at
+    for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
+        _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
+    return _stacks_for(chosen.METHOD.RECIPE, files)
+
+
+def _stacks_for(recipe: str, files: Sequence[Source]) -> list[list[Layer]]:
+    """:func:`_stacks` for a given recipe; with an empty name, files that are based on one are left out."""
+    stacks = [
+        [(CHOSEN, dict(file))] if isinstance(file, Mapping) else list(_file_layers(find_config(file), recipe))
+        for file in files
+    ]
+    return sorted(stacks, key=_is_benchmark, reverse=True)  # which keeps the order of those of a kind
+
+
+def _is_benchmark(stack: list[Layer]) -> bool:
+    return any(source == CHOSEN or "BENCHMARK.TRAIN" in keys for source, keys in stack)
+
+
+def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
+    """For each file and one before it the keys that the latter set itself and the former changed.
+
+    The method counts as set where a file that it builds on names it.
+
+    Args:
+        stacks: of :func:`_stacks`.
+        states: the values of all keys after each of them.
+    """
+    own: dict[str, tuple[str, Any]] = {}  # which file set a key itself, and to what
+    for stack, state in zip(stacks, states, strict=True):
+        source, names = stack[-1][0], set(stack[-1][1])
+        names |= {"METHOD.NAME"} & set(chain.from_iterable(keys for _, keys in stack))
+        changed: dict[str, list[str]] = {}
+        for name in [name for name, (_, value) in own.items() if state.get(name) != value]:
+            changed.setdefault(own.pop(name)[0], []).append(name)
+        yield from ((source, earlier, sorted(lost)) for earlier, lost in changed.items())
+        if source != CHOSEN:
+            own |= {name: (source, state[name]) for name in names & state.keys()}
 
 
 def find_config(name: str | Path, folder: Path = Path()) -> Path:
@@ -164,8 +235,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
     """
     cfg = default_config()
     _set_all(cfg, dict(leaves(_parsed(text, source))), source)
-    for override_source, keys in layers(overrides=overrides):
-        _set_all(cfg, keys, override_source)
+    _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
     cfg.freeze()
     return cfg
 
@@ -220,20 +290,11 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: nine lines of them can stand for a billion values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
-        return super().compose_node(parent, index)
-
-
-def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterator[Layer]:
     if file.resolve() in seen:
         raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
     try:
-        content = _parsed(file.read_text(encoding="utf-8-sig"), str(file))
+        content = _parsed(read_text(file), str(file))
     except (OSError, ValueError) as error:  # ValueError: not UTF-8
         raise InputError(f"{file}: cannot be read: {error}") from None
     bases = content.pop("_BASE_", [])
@@ -274,11 +335,9 @@ def _placed(name: str, value: Any, folder: Path) -> Any:
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        content = yaml.load(text, _Loader)
-    except RecursionError:
-        raise InputError(f"{source}: not valid YAML: nested too deeply") from None
-    except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
-        raise InputError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+        content = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(f"{source}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise InputError(f"{source}: must hold KEY: value lines, not a {type(content).__name__}")
     return content
@@ -324,7 +383,7 @@ def method_file(name: Any) -> dict[str, Any]:
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}
-    content = dict(leaves(_parsed(file.read_text(encoding="utf-8"), str(file))))
+    content = dict(leaves(_parsed(read_text(file), str(file))))
     return {key: value for key, value in content.items() if (key, value) != ("METHOD.NAME", name)}
 
 

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import filelock
 import torch
+import yaml
 
 from lreid.errors import InputError, NotConfirmed
 
@@ -353,19 +354,120 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
                     path.unlink()
 
 
+def require_regular(path: str | Path) -> None:
+    """Refuses what never ends or may wait for ever when it is read: a FIFO, a socket, a device.
+
+    What is missing or a folder passes; whoever reads it says so.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise InputError(f"{path}: is {kind}, which is not read; save its content in a file and name that")
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What a file holds.
+
+    Raises:
+        InputError: as :func:`require_regular`.
+        OSError: it cannot be read.
+    """
+    require_regular(path)
+    return Path(path).read_bytes()
+
+
+def read_text(path: str | Path, *, errors: str = "strict") -> str:
+    """What a file of UTF-8 text holds, without its byte-order mark.
+
+    Raises:
+        InputError: as :func:`require_regular`.
+        OSError: it cannot be read.
+        ValueError: it is not UTF-8.
+    """
+    require_regular(path)
+    return Path(path).read_text(encoding="utf-8-sig", errors=errors)
+
+
 def read_json(path: Path) -> Any:
     """What a JSON file holds.
 
     Raises:
+        InputError: as :func:`require_regular`.
         OSError: it cannot be read.
-        ValueError: it is no JSON, is nested too deeply, or holds text that cannot be written again.
+        ValueError: it is no JSON, is nested too deeply, holds a key twice, or text that cannot be written again.
     """
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path), object_pairs_hook=_each_once)
         json.dumps(content, ensure_ascii=False).encode()  # no halves of characters (lone surrogates)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     return content
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} stands twice")
+    return content
+
+
+def parse_yaml(text: str, *, aliases: bool = False) -> Any:
+    """What YAML holds: plain values, and no key twice.
+
+    Args:
+        text: YAML.
+        aliases: of values, nine lines of which can stand for a billion values, may be in it.
+
+    Raises:
+        ValueError: it is something else, in one line; of a key that stands twice both lines are named.
+    """
+    try:
+        return yaml.load(text, _Loader if aliases else _NoAliasLoader)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+class _Loader(yaml.SafeLoader):
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        lines: dict[str, int] = {}
+        for name, line in self._names(node, "", set()):
+            if name in lines:
+                raise yaml.YAMLError(f"{name} stands in line {lines[name]} and again in line {line}; keep one of them")
+            lines[name] = line
+        return node
+
+    def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
+        """The full name and the line of every key; ``A.B`` at the top is the same as ``B`` in ``A``."""
+        if id(node) in seen:  # an alias of it
+            return
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            for place, each in enumerate(node.value):
+                yield from self._names(each, f"{name}[{place}]", seen)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
+                last = self.construct_object(key) if plain else key.value  # as it is compared: yes and true are one
+                full = f"{name}.{last}" if name else f"{last}"
+                yield full, key.start_mark.line + 1
+                yield from self._names(value, full, seen)
+
+
+class _NoAliasLoader(_Loader):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
+        return super().compose_node(parent, index)
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:

@@ -14,6 +14,7 @@ from lreid.config import (
     differing_keys,
     find_config,
     layers,
+    leaves,
     load_config,
     method_options,
     method_title,
@@ -179,6 +180,98 @@ def test_base_then_file_then_override(tmp_path: Path) -> None:
     assert cfg.TRAIN.LR == 1.0 and isinstance(cfg.TRAIN.LR, float)
     assert cfg.TRAIN.WEIGHT_DECAY == 1e-3  # a string to YAML
     assert cfg.BENCHMARK.TRAIN == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("method", "benchmark", "keys"),
+    [
+        ("methods/dwopp", "benchmarks/seq-cifar10", {"METHOD.NAME": "dwopp", "STREAM.SEGMENT": 512}),
+        ("methods/lstkc_pp", "market1501-10", {"BATCH.IDENTITIES": 8, "BATCH.IMAGES": 8, "INPUT.HEIGHT": 256}),
+        ("methods/dask", "lreid-order1", {"EVAL.METRIC": "euclidean", "BATCH.IDENTITIES": 32}),
+        ("recipes/cclis", "seq-cifar10", {"METHOD.NAME": "cclis", "TRAIN.LR": 1.0, "EVAL.PROBE_LR": 0.5}),
+        ("recipes/online", "synthetic-domains", {"TRAIN.EPOCHS": 1, "STREAM.SEGMENT": 10}),
+        ("mine.yaml", "shop.yaml", {"TRAIN.EPOCHS": 7, "BATCH.IDENTITIES": 8, "METHOD.ALPHA": 0.5}),
+    ],
+)
+def test_a_method_applies_on_top_of_a_benchmark_in_either_order(
+    method: str, benchmark: str, keys: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("METHOD: {NAME: lstkc_pp, ALPHA: 0.5}\nTRAIN: {EPOCHS: 7}\n")
+    Path("shop.yaml").write_text("BENCHMARK: {TRAIN: ['folder:shop']}\nBATCH: {IDENTITIES: 3}\nTRAIN: {EPOCHS: 2}\n")
+    after, before = load_config([benchmark, method]), load_config([method, benchmark])
+    assert differing_keys(after, before) == []
+    assert {key: value for key, value in leaves(after) if key in keys} == keys
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overrides", "changed"),
+    [
+        ("TRAIN: {EPOCHS: 5, LR: 1.0}", "TRAIN: {EPOCHS: 7}", [], "TRAIN.EPOCHS"),
+        ("TRAIN: {EPOCHS: 5}", "TRAIN: {EPOCHS: 7}", ["TRAIN.EPOCHS", "7"], None),
+        ("TRAIN: {EPOCHS: 5}", "TRAIN: {EPOCHS: 5, LR: 1e-3}", [], None),
+        ("TRAIN: {LR: 1.0e-3}", "TRAIN: {LR: 1e-3}", [], None),  # a number and a string to YAML
+        ("TRAIN: {LR: 1}", "_BASE_: recipes/bot", [], "TRAIN.LR"),
+        ("_BASE_: recipes/bot", "TRAIN: {LR: 1}", [], None),  # which the file inherits
+        ("BATCH: {IDENTITIES: 5}", "METHOD: {NAME: lstkc_pp}", [], "BATCH.IDENTITIES"),  # as its file sets it
+        ("METHOD: {TEMPERATURE: 3.0}", "METHOD: {NAME: dwpp}", [], "METHOD.TEMPERATURE"),  # dropped
+        ("BENCHMARK: {TRAIN: [a]}\nMETHOD: {NAME: er}", "METHOD: {NAME: dwpp}", [], "METHOD.NAME"),
+        ("BENCHMARK: {TRAIN: [a]}\nSEED: 1", "BENCHMARK: {TRAIN: [b]}\nSEED: 2", [], "SEED"),
+    ],
+)
+def test_a_file_that_changes_what_another_one_set_is_reported(
+    one: str, other: str, overrides: list[str], changed: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
+    for file, text in zip(files, (one, other), strict=True):
+        file.write_text(text)
+    load_config(files, overrides)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == (changed is not None)
+    assert all(each in line for line in said for each in (str(files[0]), str(files[1]), str(changed)))
+    if changed:
+        load_config(files, [changed, "dwopp" if changed == "METHOD.NAME" else "3"])
+        assert not any(changed in record.getMessage() for record in caplog.records[1:])
+
+
+def test_two_methods_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("METHOD: {NAME: lwf}")
+    for files in (["methods/dwopp", "methods/lstkc"], ["methods/er", "seq-cifar10", "recipes/cclis"]):
+        for order in (files, files[::-1]):
+            with pytest.raises(InputError) as error:
+                load_config(order)
+            assert all(f"{each}.yaml" in str(error.value) for each in (files[0], files[-1]))
+            assert load_config(order, ["METHOD.NAME", "gdumb"]).METHOD.NAME == "gdumb"
+    with pytest.raises(InputError):
+        load_config([tmp_path / "mine.yaml", "methods/lstkc"])
+
+
+def test_a_key_of_the_command_line_with_two_values_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    assert load_config([], ["SEED", "1", "TRAIN.LR", "1", "SEED", "1"]).SEED == 1 and not caplog.records
+    assert load_config([], ["SEED", "1", "SEED", "2"]).SEED == 2
+    config_from_text("SEED: 5", "config.yaml", ["SEED", "3", "SEED", "4"])
+    assert ["SEED" in record.getMessage() for record in caplog.records] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "again"),
+    [
+        ("TRAIN: {LR: 1}\nSEED: 1\nTRAIN: {EPOCHS: 2}\n", 1, 3),
+        ("TRAIN:\n  LR: 1\n  EPOCHS: 3\n  LR: 2\n", 2, 4),
+        ("TRAIN: {LR: 1}\nTRAIN.LR: 2\n", 1, 2),
+        ("SEED: 1\n'SEED': 2\n", 1, 2),
+        ("_BASE_: market1501-10\nSEED: 1\n_BASE_: veri776-10\n", 1, 3),
+        ("SEED: 1\nINPUT:\n  <<: {HEIGHT: 3,\n    HEIGHT: 4}\n", 3, 4),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_both_lines(text: str, first: int, again: int, tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text(text)
+    (tmp_path / "top.yaml").write_text("_BASE_: twice.yaml")
+    for file in ("twice.yaml", "top.yaml"):
+        with pytest.raises(InputError, match=rf"twice.yaml: .*line {first} .*line {again}\b"):
+            load_config([tmp_path / file])
+    with pytest.raises(InputError, match=rf"config.yaml: .*line {first} .*line {again}\b"):
+        config_from_text(text, "config.yaml")
 
 
 def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from lreid.files import (
     list_folder,
     lock,
     make_folder,
+    read_json,
     read_tensors,
     remove_leftovers,
     require_writable,
@@ -424,3 +425,12 @@ def test_missing_and_foreign_files_are_named(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(InputError, match="holds a list"):
         read_tensors(tmp_path / "list.pt")
+
+
+@pytest.mark.parametrize("text", ['{"seed": 1, "seed": 1}', '[{"a": {"seed": 1, "b": 2, "seed": 3}}]'])
+def test_a_key_that_stands_twice_in_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "twice.json").write_text(text)
+    with pytest.raises(ValueError, match=r"\bseed\b"):
+        read_json(tmp_path / "twice.json")
+    (tmp_path / "twice.json").write_text('[{"seed": 1, "a": {"seed": 2}}, {"seed": 3}]')
+    assert read_json(tmp_path / "twice.json")[0]["a"] == {"seed": 2}

@@ -30,7 +30,7 @@ PAGE = """\
 # Configuration
 
 Every key of a config, with its default and the values that it may have. A run takes them from config files
-(`--config`, several, later ones win) and from `KEY VALUE` pairs of the command line, which win over files.
+(`--config`, several) and from `KEY VALUE` pairs of the command line, which win over files.
 
 * `--config`, and `_BASE_` in a file, which names files that it builds on, take a path or the name of a file that comes
   with lreid: `configs/benchmarks/vehicles.yaml`, `benchmarks/vehicles`, or `vehicles`.
@@ -40,6 +40,10 @@ Every key of a config, with its default and the values that it may have. A run t
   in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
   chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
   run shows what came out.
+* Files that set `BENCHMARK.TRAIN`, benchmarks, are applied first, so that the file of a method may stand before or after
+  them. Then the other files are applied in the order given. A file that changes a key which another one set itself
+  causes a warning with both names and the key, unless the command line sets that key. Two files that name two methods
+  are refused, unless one of them is a benchmark. A key that stands twice in a file is refused.
 * `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before. A
   method that follows a joint method's file is refused until `BENCHMARK.JOINT` is set as well.
 * A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
@@ -68,7 +72,7 @@ def options_text(method: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> CfgNode:
+def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> CfgNode:
     """:func:`lreid.config.load_config` for a run: keys that its method ignores are refused.
 
     Benchmarks that come with lreid are meant for all methods and not looked at. Nor are the keys of EPISODE and BATCH
@@ -77,7 +81,7 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = ())
     Raises:
         InputError: such a key is set, or as for ``load_config``.
     """
-    cfg = load_config(files, overrides)
+    cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
         ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
         if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):

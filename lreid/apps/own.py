@@ -62,7 +62,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     notes: list[str] = []
     old = before and finished_task(before)
     keys, known = _inherited(old, notes) if old else ({}, set())
-    wanted = load_config([keys, *files], overrides)
+    wanted = load_config([keys, *files], overrides, report=False)
     given = {key for _, each in layers(files, overrides) for key in each}
     name = source_of(path)
     own = look_at(Path(name.removeprefix(PREFIX)), cameras=wanted.BENCHMARK.CAMERAS) if name.startswith(PREFIX) else []
@@ -90,7 +90,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
         # A method may want fewer than the tasks have, and never gets more.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
-        cfg = load_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)])
+        cfg = load_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)], report=False)
     return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
 
 

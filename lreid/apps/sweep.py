@@ -29,7 +29,7 @@ from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.config_keys import is_key
 from lreid.errors import InputError, Stopped, naming_keys
-from lreid.files import write_atomically, write_text
+from lreid.files import read_text, write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
 from lreid.report import comparison_table, learning_curve, sensitivity_curve
@@ -119,7 +119,7 @@ class PlannedRun:
     @property
     def cfg(self) -> CfgNode:
         """The resolved config."""
-        return with_method_defaults(load_run_config(self.files, self.overrides))
+        return with_method_defaults(load_run_config(self.files, self.overrides, report=False))
 
     @property
     def command(self) -> list[str]:
@@ -134,7 +134,7 @@ class PlannedRun:
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
         results = read_run(self.folder)
-        changed = changed_keys(self.cfg, saved.read_text(encoding="utf-8", errors="replace"), saved)
+        changed = changed_keys(self.cfg, read_text(saved, errors="replace"), saved)
         return len(results["mAP"]) == len(results["tasks"]) and not changed
 
 
@@ -156,7 +156,7 @@ def plan(
         methods: names of methods.
         seeds: seeds.
         files: config files of all runs, as for :func:`lreid.config.load_config`.
-        benchmarks: config files of which each run takes one, over those.
+        benchmarks: config files of which each run takes one, with those.
         vary: values by key; every value of a key meets every value of the others. Keys joined by commas vary
             together: ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.

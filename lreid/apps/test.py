@@ -380,9 +380,8 @@ def _test_config(
     Raises:
         InputError: a value is out of range, or the checkpoints were made for different benchmarks.
     """
-    configs = {
-        path: load_config(files, overrides) if files else model_config(path, overrides) for path in checkpoints.values()
-    }
+    named = load_config(files, overrides) if files else None
+    configs = {path: named or model_config(path, overrides) for path in checkpoints.values()}
     (first, cfg), *others = configs.items()
     groups = ("EVAL.",) if own_images else ("BENCHMARK.", "SYNTHETIC.", "EVAL.")
     for path, other in others:

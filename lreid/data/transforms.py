@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from lreid.devices import to_device
 from lreid.errors import InputError
 from lreid.extras import Extra
+from lreid.files import parse_yaml, read_text
 
 cv2 = Extra("cv2", "opencv")
 
@@ -284,13 +284,15 @@ def load_pipeline(path: str | Path) -> Any:
     albumentations = Extra("albumentations", "albumentations").load()
     version = ""
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))  # JSON is YAML
+        content = parse_yaml(read_text(path), aliases=True)  # JSON is YAML
         version = str(content["__version__"]) if "__version__" in content else ""
         if version.startswith(("0.", "1.")):
             content["transform"] = _of_version_2(content["transform"])
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # an argument that it does not know
             return albumentations.from_dict(content)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations looks nothing over before it builds

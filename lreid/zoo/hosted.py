@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pooch
-import yaml
 
 from lreid.errors import InputError
-from lreid.files import write_text
+from lreid.files import parse_yaml, read_text, write_text
 from lreid.zoo.download import Download
 from lreid.zoo.state_dicts import read_state_dict
 
 logger = logging.getLogger("lreid")
 
+FILE = Path(__file__).with_suffix(".yaml")
 IMAGENET_TERMS = "starts from ImageNet, whose terms allow research only; whether weights inherit them is unsettled"
 
 
@@ -90,7 +90,7 @@ class Published:
 def published() -> dict[str, Published]:
     """All of them by name, in the order of the families."""
     known = {}
-    for family in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):
+    for family in parse_yaml(read_text(FILE)):
         entries = family.pop("entries")
         for name, own in entries.items():
             keys = family | own
@@ -122,7 +122,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     """
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
-    known = memory.read_text().strip() if memory.exists() else entry.sha256
+    known = read_text(memory).strip() if memory.exists() else entry.sha256
     fresh = not file.exists()
     if fresh:
         addresses = [entry.url, *entry.mirrors]

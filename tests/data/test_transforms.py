@@ -201,6 +201,15 @@ def test_what_differs_from_an_earlier_version_is_named(tmp_path: Path, step: dic
         load_pipeline(tmp_path / "mine.json")
 
 
+@pytest.mark.parametrize(
+    "text", ["transform: {__class_fullname__: A,\n p: 1,\n p: 2}\n", '{"transform": {\n"p": 1,\n"p": 0.5}}']
+)
+def test_a_key_that_stands_twice_in_a_pipeline_is_refused_with_both_lines(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"mine.yaml: .*\bp .*line 2 .*line 3\b"):
+        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
+
+
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none.yaml: cannot be read as a pipeline"):
         Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "none.yaml")

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="config files of which each run takes one, on top of --config",
+        help="config files of which each run takes one, together with --config",
     )
     parser.add_argument(
         "--methods",
