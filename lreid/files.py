@@ -95,11 +95,11 @@ def is_stream(path: Path) -> bool:
     kind = os.stat(path).st_mode if path.exists() else 0
     if stat.S_ISCHR(kind) or stat.S_ISFIFO(kind):
         return True
-    require_regular(path)
+    require_replaceable(path)
     return False
 
 
-def require_regular(path: Path) -> None:
+def require_replaceable(path: Path) -> None:
     """Refuses a path that no file may take, since what is there is not a regular file.
 
     Raises:
@@ -156,7 +156,7 @@ def write_atomically(
         make_folder(path.parent)
         remove_leftovers(path.parent, path.name)
         if previous is not None:
-            require_regular(previous)
+            require_replaceable(previous)
         with unfinished(path, private=private) as file:
             write(file)
             finish(file, path)

@@ -40,7 +40,7 @@ Every key of a config, with its default and the values that it may have. A run t
   in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
   chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
   run shows what came out.
-* Files that set `BENCHMARK.TRAIN`, benchmarks, are applied first, so that the file of a method may stand before or after
+* Benchmarks, files that set `BENCHMARK.TRAIN`, are applied first, so that a method's file may stand before or after
   them. Then the other files are applied in the order given. A file that changes a key which another one set itself
   causes a warning with both names and the key, unless the command line sets that key. Two files that name two methods
   are refused, unless one of them is a benchmark. A key that stands twice in a file is refused.

@@ -13,7 +13,7 @@ from typing import IO, Any
 from PIL import Image
 
 from lreid.errors import InputError
-from lreid.files import files_below, list_folder, require_regular
+from lreid.files import files_below, list_folder, require_replaceable
 
 logger = logging.getLogger("lreid")
 
@@ -60,7 +60,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        require_regular(path)
+        require_replaceable(path)
         with open(part, "wb") as file:
             write(file)
         os.replace(part, path)

@@ -409,8 +409,10 @@ class Gallery:
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]
             raise InputError(f"{PLURAL[what]}: those of the gallery are integers, {text!r} is text; give integers")
-        strange = given[~np.isin(given, [UNKNOWN, *names])] if given.dtype == np.int64 and names else ()
-        if len(strange) and all(number == hash_of(name) for number, name in names.items()):
+        if given.dtype == object or not names or any(number != hash_of(name) for number, name in names.items()):
+            return
+        strange = given[~np.isin(given, [UNKNOWN, *names])]
+        if len(strange):
             text = next(iter(names.values()))
             raise InputError(
                 f"{PLURAL[what]}: those of the gallery are text such as {text!r}, {strange[0]} is a number; give text"

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import alone, make_folder, require_regular, sync_folder
+from lreid.files import alone, make_folder, require_replaceable, sync_folder
 
 logger = logging.getLogger("lreid")
 
@@ -73,7 +73,7 @@ class Download:
             if not address.startswith(SCHEMES):
                 raise InputError(f"{address}: not an address; it must begin with {', '.join(SCHEMES)}")
         try:
-            require_regular(file)
+            require_replaceable(file)
             make_folder(file.parent)
             with alone(file.parent):
                 if file.exists():

@@ -81,8 +81,9 @@ def weights_in_place(file: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):
-        keys = None
-    sha256 = str(keys.get("sha256")) if isinstance(keys, dict) else ""
+        keys = {}
+    keys = keys if isinstance(keys, dict) else {}
+    sha256 = str(keys.get("sha256"))
     if not re.fullmatch("[0-9a-f]{64}", sha256) or keys.get("name") != file.stem:
         raise InputError(f"{file}: is not a card of lreid, so it is not replaced; choose another name or --out")
     return {f"{file.stem}-{sha256[:12]}.safetensors": sha256, f"{file.stem}.safetensors": sha256}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import leftovers, real_path, remove_leftovers, require_regular, second_name, sync_folder
+from lreid.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
 from lreid.gallery.faiss.gallery_file import (
     COLUMNS,
     Stamp,
@@ -264,7 +264,7 @@ class FilePlace:
         ``seen`` None says that there is no file here. Of a file that is not a gallery the name is not taken.
         """
         try:
-            require_regular(self.path)
+            require_replaceable(self.path)
             if aside.exists():
                 require_gallery(aside)
             remove_leftovers(self.path.parent, self.path.name)

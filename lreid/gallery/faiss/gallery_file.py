@@ -18,7 +18,16 @@ from typing import IO, Any
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import finish, hold, make_folder, misfit, remove_leftovers, require_regular, sync_folder, unfinished
+from lreid.files import (
+    finish,
+    hold,
+    make_folder,
+    misfit,
+    remove_leftovers,
+    require_replaceable,
+    sync_folder,
+    unfinished,
+)
 from lreid.gallery.faiss.index import keys_in, require_kind
 from lreid.retrieval.index import KINDS, import_faiss
 
@@ -105,7 +114,7 @@ def write_gallery(
             was there before stays. Or "done, but": it is written, and the disk does not confirm it.
     """
     try:
-        require_regular(path)
+        require_replaceable(path)
         if seen is None:  # otherwise its folder was there, and is not made again if it was renamed or deleted
             make_folder(path.parent)
         for version in ("", ".next", ".previous"):
