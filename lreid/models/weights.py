@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.models import packages
 from lreid.models.norms import input_norm, put_norms
 from lreid.zoo import PREFIX, find, read_state, read_state_dict
@@ -16,6 +17,7 @@ from lreid.zoo import PREFIX, find, read_state, read_state_dict
 logger = logging.getLogger("lreid")
 
 HEADS = "heads."  # of fast-reid
+SHOWN = 3  # names of tensors in a message
 FOREIGN = {"base.": "", "image_encoder.": "visual."}  # what TransReID and CLIP-ReID call their networks, and timm
 
 
@@ -53,11 +55,13 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
         "of another shape": {key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape},
     }
     told = [
-        f"{len(names)} tensors {what} ({min(names)} …)"
+        f"{counted(len(names), 'tensor')} {what} ({_some(names)})"
         for what, all_names in misfits.items()
         if (names := all_names & needed)
     ]
     if told:
+        if misfits["missing"] & needed:
+            told.append(f"the file holds {_some(misfits['left out'] or state.keys())}")
         raise InputError(
             f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for, "
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
@@ -69,6 +73,11 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     network.load_state_dict(fitting, strict=False)
     if plain:
         put_norms(network, norm)
+
+
+def _some(names: Collection[str]) -> str:
+    """The first names in alphabetical order, as many as a message has room for."""
+    return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
 def load_neck(neck: nn.Module, weights: str) -> None:
@@ -92,11 +101,12 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
-    state = _state(weights)
-    of_a_model = any(key.startswith("backbone.") for key in state)
-    of_fast_reid = any(key.startswith(HEADS) for key in state)  # whose layers are called as torchvision's are
-    if of_a_model and not of_fast_reid:
+    state, inner = _state(weights), getattr(network, "inner", "")
+    if any(f"backbone.{key}" in state for key in network.state_dict() if inner):  # of a model of lreid
         return {key.removeprefix("backbone."): value for key, value in state.items()}
+    prefix = _prefix(weights, state, network, inner)
+    outside = {key: value for key, value in state.items() if not key.startswith(prefix)}
+    state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
     for theirs, timms in FOREIGN.items():
         inside = {timms + key.removeprefix(theirs): value for key, value in state.items() if key.startswith(theirs)}
         if inside and not any(key.startswith(theirs) for key in network.state_dict()):
@@ -110,7 +120,37 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
             raise InputError(
                 f"{weights}: does not fit this backbone ({reason}); take the backbone that it was made for"
             ) from None
-    return {getattr(network, "inner", "") + key.removeprefix("backbone."): value for key, value in state.items()}
+    return outside | {inner + key.removeprefix("backbone."): value for key, value in state.items()}
+
+
+def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
+    """What stands before the names of a network in a state dict, as ``model.`` or ``student.backbone.``; else nothing.
+
+    Kernels and matrices decide, whose names are the same with every kind of norm.
+
+    Raises:
+        InputError: several networks in it fit.
+    """
+    adapted = hasattr(network, "adapted")  # which resamples embeddings
+    wanted = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
+    wanted = {key: shape for key, shape in wanted.items() if "classifier" not in key}
+    first = next(iter(wanted), "")
+
+    def fits(prefix: str) -> bool:
+        found = [state.get(prefix + key) for key in wanted]
+        return all(each is not None for each in found) and (
+            adapted or all(each.shape == shape for each, shape in zip(found, wanted.values(), strict=True))
+        )
+
+    known = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []
+    prefixes = [prefix for prefix in known if fits(prefix)]
+    if "" in prefixes or not prefixes:
+        return ""
+    if len(prefixes) > 1:
+        raise InputError(
+            f"{weights}: holds {len(prefixes)} networks that fit, under {' and '.join(prefixes)}; save one of them"
+        )
+    return prefixes[0]
 
 
 def _state(weights: str) -> dict[str, Tensor]:

@@ -25,7 +25,9 @@ NUMPY_SCALARS: list[Any] = [
 
 
 def read_state_dict(file: str | Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, on the CPU, without the ``module.`` of a network of several devices.
+    """The tensors of a file by name, on the CPU.
+
+    The ``module.`` of a network of several devices and the ``_orig_mod.`` of a compiled one are left out of the names.
 
     Raises:
         InputError: it is missing or damaged, or holds no tensors by name.
@@ -36,13 +38,19 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
         with torch.serialization.safe_globals(NUMPY_SCALARS):
             content = read_tensors(file)
         # A checkpoint of a run or of fast-reid, one of torchreid, or a plain state dict.
-        layouts = (content.get("model"), content.get("state_dict"), content)
+        layouts = [content.get("model"), content.get("state_dict"), content]
+        inner = {key: each for key, each in content.items() if _is_state_dict(each)}
+        if len(inner) == 1:
+            layouts += inner.values()
         state = next((each for each in layouts if _is_state_dict(each)), {})
+        if not state and inner:
+            raise InputError(f"{file}: holds tensors under {', '.join(inner)}; save those of one network alone")
         if not state:
             raise InputError(
                 f"{file}: holds no tensors by name, neither itself nor under model or state_dict; name a state dict"
             )
-    return {re.sub(r"^(module\.)+", "", key): value for key, value in state.items() if isinstance(value, Tensor)}
+    bare = {key: re.sub(r"^(module\.)+", "", re.sub(r"(?<![^.])_orig_mod\.", "", key)) for key in state}
+    return {bare[key]: value for key, value in state.items() if isinstance(value, Tensor)}
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:

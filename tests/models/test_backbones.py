@@ -95,6 +95,50 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
     assert told() == {"left out: resnet.fc.bias, resnet.fc.weight", "missing: resnet.bn1.num_batches_tracked"}
 
 
+PREFIXES = ("_orig_mod.", "model.", "module.", "backbone.", "student.", "net.", "encoder.", "module._orig_mod.")
+
+
+@pytest.mark.parametrize("prefix", [*PREFIXES, "_orig_mod.module.", "model.student.backbone.", "net._orig_mod."])
+@pytest.mark.parametrize("name", ["small", "resnet18"])
+def test_any_one_prefix_before_the_names_is_stripped(tmp_path: Path, prefix: str, name: str) -> None:
+    """Of a bare network, and of a model of lreid, beside tensors of other parts."""
+    source = build_backbone(name)
+    inner = getattr(source, "inner", "")
+    bare = {key.removeprefix(inner): value for key, value in source.state_dict().items()}
+    for state in (bare, {f"backbone.{inner}{key}": value for key, value in bare.items()}):
+        named = {f"{prefix}{key}": value for key, value in state.items()} | {"head.weight": torch.zeros(2, 2)}
+        torch.save(named, tmp_path / "weights.pth")
+        network = build_backbone(name, str(tmp_path / "weights.pth"))
+        for key, value in network.state_dict().items():
+            assert torch.equal(value, source.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("key", ["net", "student"])
+def test_weights_under_any_one_key(tmp_path: Path, key: str) -> None:
+    source = build_backbone("small")
+    torch.save({key: source.state_dict(), "epoch": 3}, tmp_path / "weights.pth")
+    network = build_backbone("small", str(tmp_path / "weights.pth"))
+    assert all(value.equal(source.state_dict()[name]) for name, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_two_networks_in_a_file_are_refused(tmp_path: Path, nested: bool) -> None:
+    state = build_backbone("small").state_dict()
+    both: dict[str, object] = {"student": state, "teacher": state}
+    if not nested:
+        both = {f"{who}.{key}": value for who in both for key, value in state.items()}
+    torch.save(both, tmp_path / "weights.pth")
+    with pytest.raises(InputError, match="weights.pth: holds .*student.*teacher"):
+        build_backbone("small", str(tmp_path / "weights.pth"))
+
+
+def test_a_misfit_shows_what_the_file_holds(tmp_path: Path) -> None:
+    torch.save({f"net.other{number}.weight": torch.zeros(2, 2) for number in range(9)}, tmp_path / "weights.pth")
+    with pytest.raises(InputError, match=r"missing \(.*holds .*net.other0.weight, .*net.other2.weight …") as error:
+        build_backbone("small", str(tmp_path / "weights.pth"))
+    assert "other3" not in str(error.value)
+
+
 @pytest.mark.parametrize("name", ["small", {"name": "small"}, {0: torch.zeros(1)}, None])
 def test_weights_beside_the_name_of_their_model(tmp_path: Path, name: object) -> None:
     source = build_backbone("small")
@@ -117,7 +161,7 @@ def test_a_misfit_is_told_in_one_line(tmp_path: Path, told: Callable[[], set[str
     state["conv1.weight"] = torch.zeros(64, 4, 7, 7)
     torch.save(state, tmp_path / "r18.pth")
     with pytest.raises(
-        InputError, match=r"1 tensors missing \(resnet.bn1.weight …\); 1 tensors of another shape \(resnet.conv1"
+        InputError, match=r"1 tensor missing \(resnet.bn1.weight\); 1 tensor of another shape \(resnet.conv1"
     ):
         build_backbone("resnet18", str(tmp_path / "r18.pth"))
     assert told() == set()  # as it says how many, and which is the first

@@ -108,7 +108,7 @@ def test_a_model_of_lreid_is_a_start_at_its_own_size(tmp_path: Path) -> None:
     same = Embedder(TimmFeatures(vit((128, 32)), (128, 32)), str(tmp_path / "task-01.pt"), height=128, width=32)
     assert torch.equal(same.backbone.network.pos_embed, model.backbone.network.pos_embed)
     with pytest.raises(
-        InputError, match=r"of another shape \(network.pos_embed .*made for, with its norm and input size"
+        InputError, match=r"of another shape \(network.pos_embed.*made for, with its norm and input size"
     ):
         Embedder(TimmFeatures(vit((64, 32)), (64, 32)), str(tmp_path / "task-01.pt"), height=64, width=32)
 
