@@ -195,7 +195,7 @@ def require_writable(path: str | Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Writes UTF-8 text with :func:`write_atomically`; bytes of file names that are no text come out as ``\udcff``."""
+    r"""Writes UTF-8 text with :func:`write_atomically`; halves of characters come out as of :func:`escaped`."""
     write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
@@ -394,20 +394,35 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
     return Path(path).read_text(encoding="utf-8-sig", errors=errors)
 
 
+def escaped(value: Any) -> Any:
+    r"""Plain data whose text can be written as UTF-8: halves of characters (lone surrogates) are text like ``\udcff``.
+
+    Python has them for bytes of file names that are no UTF-8, such as those of names in GBK.
+
+    Args:
+        value: text, numbers, None, and lists, tuples and dicts of them; text that is whole stays as it is.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, (list, tuple)):
+        return [escaped(each) for each in value]
+    if isinstance(value, dict):
+        return {escaped(key): escaped(each) for key, each in value.items()}
+    return value
+
+
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """What a JSON file holds, :func:`escaped`.
 
     Raises:
         InputError: as :func:`require_regular`.
         OSError: it cannot be read.
-        ValueError: it is no JSON, is nested too deeply, holds a key twice, or text that cannot be written again.
+        ValueError: it is no JSON, is nested too deeply, or holds a key twice.
     """
     try:
-        content = json.loads(read_bytes(path), object_pairs_hook=_each_once)
-        json.dumps(content, ensure_ascii=False).encode()  # no halves of characters (lone surrogates)
+        return escaped(json.loads(read_bytes(path), object_pairs_hook=_each_once))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return content
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -188,7 +188,11 @@ def _discard(stream: Any) -> None:
 
 
 def one_line(message: str) -> str:
-    """A message as one line, whatever the names and values in it hold: line ends, terminal codes, megabytes."""
+    r"""A message as one line, whatever the names and values in it hold: line ends, terminal codes, megabytes.
+
+    Bytes of file names that are no text come out as ``\udcff``.
+    """
+    message = message.encode(errors="backslashreplace").decode()
     if len(message) > LONGEST:
         message = f"{message[: LONGEST // 2]} … {message[-LONGEST // 2 :]}"
     return " ".join("".join(each if each.isprintable() else " " for each in message).split())

@@ -134,7 +134,7 @@ class DiskCache:
                 state = os.stat(unrotated(record.path))
             except OSError:
                 return None
-            digest.update(f"\n{_absolute(record.path)}\0{state.st_size} {state.st_mtime_ns}".encode())
+            digest.update(os.fsencode(f"\n{_absolute(record.path)}\0{state.st_size} {state.st_mtime_ns}"))
         return Path(self.folder) / f"{digest.hexdigest()[:32]}.images"
 
 

@@ -16,7 +16,7 @@ from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_
 from lreid.data.records import DataSet, Names, Record
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
-from lreid.files import alone
+from lreid.files import alone, escaped
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels
@@ -44,7 +44,7 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
             "test/CLASS"
         )
     files = {split: _images(home / split) for split in LEAST}
-    return of_classes(home.resolve().name, home, files["train"], files["test"], cameras=cameras)
+    return of_classes(escaped(home.resolve().name), home, files["train"], files["test"], cameras=cameras)
 
 
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
@@ -148,6 +148,6 @@ def _images(folder: Path) -> dict[str, list[Path]]:
     if not classes:
         raise InputError(f"{folder}: holds no folder; put the images of each class into one")
     others: Counter[str] = Counter()
-    files = {each.name: visible_images(each, others) for each in classes}
+    files = {escaped(each.name): visible_images(each, others) for each in classes}
     warn_of_others(folder, others)
     return files

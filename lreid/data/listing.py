@@ -14,6 +14,7 @@ from lreid.data import csv_dataset
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
+from lreid.files import escaped
 from lreid.identities import DISTRACTOR, JUNK
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
@@ -117,7 +118,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
     depth = int(bool(tops) and all(CAMERA.fullmatch(top) for top in tops))  # 1: cam1/anna/0001.jpg
     listed = []
     for file, (*above, name) in zip(files, inside, strict=True):
-        identity = above[depth] if len(above) > depth else None
+        identity = escaped(above[depth]) if len(above) > depth else None
         camera = camera_in("/".join([*above[:depth], *above[depth + 1 :], name]))
         listed.append(Listed(str(file), identity, camera))
     return listed
@@ -204,7 +205,8 @@ def folders_test(query: Path, gallery: Path) -> OwnTest:
         InputError: a folder without images, see :func:`named_as_market`, or see :func:`own_test`.
     """
     by_name = named_as_market([*image_files(query), *image_files(gallery)])
-    return own_test(gallery.resolve().name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name))
+    name = escaped(gallery.resolve().name)
+    return own_test(name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name))
 
 
 def csv_tests(file: Path) -> list[OwnTest]:

@@ -25,7 +25,7 @@ from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import list_folder, write_text
+from lreid.files import escaped, list_folder, write_text
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
@@ -253,14 +253,14 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
             folder = source.is_dir()
             inside = _frames_in(source) if folder else source
             name, rate = (source.resolve().name, _rate_in(source)) if folder else (source.stem, None)
-            found.append(Tracked(name, inside or source, tracks[place], rate))
+            found.append(Tracked(escaped(name), inside or source, tracks[place], rate))
             continue
         folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
         known = [(each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))]
         if not known:
             told = f" ({describe_folder(source)})" if source.is_dir() else ""
             raise InputError(f"{source}: no tracks beside its frames{told}; name a tracker's file by --tracks")
-        found += [Tracked(each.resolve().name, frames, file, _rate_in(each)) for each, frames, file in known]
+        found += [Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in known]
     twice = [name for name, count in Counter(each.name for each in found).items() if count > 1]
     if twice:
         raise InputError(f"two videos are called {twice[0]}; rename one, as names tell cameras apart")
@@ -310,7 +310,7 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
             raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # of FFmpeg's own lines about damaged videos: none
-    video = cv2.VideoCapture(str(source))
+    video = cv2.VideoCapture(os.fsencode(source))  # text with bytes that are no UTF-8 crashes it
     if not video.isOpened():
         raise InputError(
             f"{source}: cannot be read as a video (damaged, or of a kind that OpenCV does not know); convert it, for "

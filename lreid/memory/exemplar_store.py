@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -105,7 +106,7 @@ class ExemplarStore:
     def nbytes(self) -> int:
         """Size of the images as they are kept, in bytes: of pixels or of paths. Labels and extras are left out."""
         if isinstance(self._images, ImagePaths):
-            return sum(len(path.encode()) for path in self._images.paths[: len(self)])
+            return sum(len(os.fsencode(path)) for path in self._images.paths[: len(self)])
         return self._images[: len(self)].nbytes
 
     def state_dict(self) -> dict[str, Any]:

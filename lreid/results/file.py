@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import misfit, read_json, write_text
+from lreid.files import escaped, misfit, read_json, write_text
 from lreid.results.content import SCHEMA, Results, names_of
 from lreid.results.metrics import METRICS
 
@@ -57,8 +57,8 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Writes ``results.json``, atomically."""
-    write_text(path, json.dumps(results) + "\n")
+    """Writes ``results.json``, atomically, :func:`~lreid.files.escaped`, so that :func:`read` gives the same."""
+    write_text(path, json.dumps(escaped(results)) + "\n")
 
 
 def read(run: str | Path) -> Results:

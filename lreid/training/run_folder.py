@@ -89,7 +89,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.require_ours()
         write_text(self.path / "config.yaml", config)
         with self._ours():
-            self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8")
+            self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8", errors="backslashreplace")
             self.loggers = [LOGGERS[name](self.path, keys) for name in dict.fromkeys(loggers)]
         self.handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(self.handler)

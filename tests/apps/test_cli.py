@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.apps.cli import COMMANDS, run_tool
+from lreid.apps.cli import COMMANDS, one_line, run_tool
 from lreid.errors import InputError, Stopped
 
 
@@ -55,6 +55,10 @@ def test_names_do_not_command_the_terminal(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr("sys.argv", ["tool.py"])
     assert run_tool(argparse.ArgumentParser(), tool) == 0
     assert capsys.readouterr().out == "caf\\udce9 \\x1b[31m\\u202eann\tis\nhere\n"
+
+
+def test_names_in_errors_are_escaped() -> None:
+    assert one_line("caf\udce9.jpg: \x1b gone\n") == r"caf\udce9.jpg: gone"
 
 
 def test_bugs_and_debug_show_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,14 @@ def test_images_are_those_of_the_files_in_order(records: list[Record], folder: P
             loaded[0][:] = 0
 
 
+def test_file_names_need_be_no_text(tmp_path: Path, folder: Path, read: list[str]) -> None:
+    path = tmp_path / "caf\udce9.png"
+    save(path, 0)
+    for _ in range(2):
+        assert_same(load([Record(str(path), 0, 0)], folder, keep=True))
+    assert len(os.listdir(folder)) == 1 and len(read) == 3  # once for the cache, twice to compare
+
+
 def test_a_task_is_decoded_once_and_leaves_no_file(records: list[Record], folder: Path, read: list[str]) -> None:
     loaded = load(records, folder)
     assert len(read) == 5 and os.listdir(folder) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def short(records):
 def build(root, tasks=2, name="folder:digits", **changes):
     chosen = {"train": [name], "root": root, "tasks_per_dataset": tasks}
     return build_benchmark("bench", **PLAIN | chosen | changes)
+
+
+def test_names_of_classes_that_are_no_text_are_escaped(tmp_path, make_images):
+    gbk = os.fsdecode("张三".encode("gbk"))
+    make_images(tmp_path / gbk / "train", [f"{gbk}/0.png", "ben/0.png"])
+    make_images(tmp_path / gbk / "test", [f"{name}/{number}.png" for name in (gbk, "ben") for number in range(2)])
+    data_set = image_folder.load(tmp_path / gbk)
+    assert data_set.name == r"\udcd5\udcc5\udcc8\udcfd" and set(data_set.classes) == {data_set.name, "ben"}
+    assert all(os.path.exists(record.path) for record in (*data_set.train, *data_set.query, *data_set.gallery))
 
 
 def test_classes_by_value_and_every_second_test_image_a_query(home):

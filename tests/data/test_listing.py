@@ -54,6 +54,17 @@ def test_a_camera_is_a_whole_field_of_a_path(path: str, camera: str | None) -> N
     assert camera_in(path) == camera
 
 
+def test_names_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+    """Chinese names in GBK, as Linux tells them: results and lists are written in UTF-8 and read again."""
+    gbk = os.fsdecode("张三".encode("gbk"))
+    touch(tmp_path, f"{gbk}/cam1_0.jpg", "ben/cam2_0.jpg")
+    ben, zhang = list_folder(tmp_path)
+    assert zhang.identity == r"\udcd5\udcc5\udcc8\udcfd" and ben.identity == "ben"
+    assert os.path.exists(zhang.path)
+    own = folders_test(touch(tmp_path / "q", f"{gbk}/1.jpg"), touch(tmp_path / gbk, f"{gbk}/2.jpg"))
+    assert own.test.name == zhang.identity and own.test.names.identities == {1: zhang.identity}
+
+
 def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.heic", "ben/3.HEIC", "ben/4", "Thumbs.db")
     assert [Path(image.path).name for image in list_folder(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]

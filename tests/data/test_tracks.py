@@ -115,6 +115,13 @@ def test_folders_of_mot_are_cameras_with_people_of_their_own(tmp_path: Path) -> 
     assert {row["domain"] for row in table(tmp_path / "one")} == {"south"}
 
 
+def test_names_of_videos_need_be_no_text(gate, tmp_path: Path) -> None:
+    video = gate[0].rename(tmp_path / "caf\udce9.avi")
+    from_tracks([video], [gate[1]], tmp_path / "set")
+    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    assert data_set.name == r"caf\udce9" and all(Path(record.path).is_file() for record in data_set.train)
+
+
 def test_with_the_same_people_everywhere_cameras_tell_them_apart(tmp_path: Path) -> None:
     for camera in ("c001", "c002"):
         mot(tmp_path / "S01" / camera, COLOURS, end="1,-1,-1,-1")

@@ -48,6 +48,12 @@ def test_paths_give_the_pixels_that_images_give(fill: Callable[..., ExemplarStor
     assert other.images.paths == paths.images.paths and np.array_equal(other.images[:], pixels.images)
 
 
+def test_file_names_need_be_no_text() -> None:
+    memory = StreamMemory(5, seed=1)
+    memory.add(ImagePaths(["caf\udce9.png"], 16, 8), LABELS[:1])
+    assert memory.nbytes == 8  # the byte that is no text counts once
+
+
 def test_no_paths_are_no_pixels() -> None:
     assert ImagePaths(PATHS, 16, 8)[np.array([], int)].shape == (0, 16, 8, 3)
 

@@ -1,16 +1,32 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from lreid import results as ledger
 from lreid.errors import InputError
+from lreid.results import file
 from lreid.results import read as read_results
 
 
 def test_reads_a_run_folder_or_its_file(results, run_folder):
     folder = run_folder(results())
     assert read_results(folder) == read_results(folder / "results.json") == results()
+
+
+def test_names_that_are_no_text_can_be_read_again(results, tmp_path):
+    """Of people in folders named in GBK: such a run trained and could never finish."""
+    gbk = os.fsdecode("张三".encode("gbk"))
+    escaped = r"\udcd5\udcc5\udcc8\udcfd"
+    names = {"identity_names": {"gate": {"0": gbk, "1": "张三"}}, "skipped": [f"/people/{gbk}/0.jpg"]}
+    file.write(tmp_path / "results.json", results(**names, command=f"lreid train {gbk}"))
+    found = read_results(tmp_path)
+    assert found["identity_names"] == {"gate": {"0": escaped, "1": "张三"}}
+    assert found["skipped"] == [f"/people/{escaped}/0.jpg"] and found["command"] == f"lreid train {escaped}"
+    json.loads((tmp_path / "results.json").read_text())["skipped"][0].encode()  # other programs can write it, too
+    (tmp_path / "results.json").write_text(json.dumps(results(**names)))  # as earlier versions did
+    assert read_results(tmp_path)["identity_names"] == found["identity_names"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import too_few, verdict
 from lreid.apps.search.own_images import list_images, who
 from lreid.errors import naming_keys
+from lreid.files import escaped
 from lreid.gallery import Filter
 
 
@@ -54,7 +55,7 @@ def _add(args: argparse.Namespace) -> None:
 
 
 def _remove(args: argparse.Namespace) -> None:
-    removed = commands.remove(args.gallery, args.images, args.identity, everywhere=args.everywhere)
+    removed = commands.remove(args.gallery, args.images, escaped(args.identity), everywhere=args.everywhere)
     print(f"{args.gallery}: {removed} images removed")
 
 
@@ -85,8 +86,8 @@ def _query(args: argparse.Namespace) -> None:
         only=Filter(
             args.only_camera or None,
             args.not_camera,
-            args.only_identity or None,
-            args.not_identity,
+            escaped(args.only_identity) or None,
+            escaped(args.not_identity),
             args.since,
             args.until,
         ),

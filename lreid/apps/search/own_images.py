@@ -17,6 +17,7 @@ from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError, naming_keys
+from lreid.files import escaped
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
 from lreid.models import Embedder
@@ -57,7 +58,7 @@ def list_images(
     images: dict[str, OwnImage] = {}
     for source in sources:
         for image in _listed(source, split, named=identities and identity is None):
-            path, name = absolute(image.path), identity or image.identity
+            path, name = absolute(image.path), escaped(identity) or image.identity
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
                 raise InputError(
