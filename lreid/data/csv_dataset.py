@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
-from lreid.identities import JUNK
+from lreid.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
 
 logger = logging.getLogger("lreid")
 
@@ -31,8 +31,8 @@ class Row(NamedTuple):
 
     line: int  # number, from 1
     path: str
-    pid: str
-    camid: str  # empty where no column tells it
+    pid: str  # empty where it is not known
+    camid: str  # empty where it is not known: no column tells it, the cell is empty or -1
     split: str  # empty where no column tells it
     domain: str
     time: str  # anything; empty where there is none
@@ -45,9 +45,9 @@ def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
     ignored.
 
     * ``path``: relative to the folder of the CSV file, or absolute; in that folder or below it.
-    * ``pid``: identity, any text; ``-1`` is junk and dropped. Identities of different domains have nothing
-      to do with each other.
-    * ``camid``: optional; camera, any text.
+    * ``pid``: identity, any text; ``-1``, also ``-1.0``, is junk and dropped. Identities of different domains have
+      nothing to do with each other.
+    * ``camid``: optional; camera, any text. An empty cell and ``-1`` are not known; a domain knows all cameras or none.
     * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two. A domain
       may have no train, or neither query nor gallery.
     * ``domain``: optional; without it the whole file is one data set, named like the file.
@@ -60,7 +60,7 @@ def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: of queries and gallery where there is no ``camid``, see :func:`lreid.data.layout.cameras_of_test`.
+        cameras: of queries and gallery where no ``camid`` is known, see :func:`lreid.data.layout.cameras_of_test`.
 
     Raises:
         InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has one of query
@@ -86,7 +86,16 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
                 f"{file}:{row.line}: identity {row.pid!r} is in {row.split} here and in train on line "
                 f"{trained[row.pid]}; test on identities that are not trained on"
             )
+    unknown = next((row.line for row in rows if not row.camid), None)
+    known = next((row.line for row in rows if row.camid), None)
+    if known is not None and unknown is not None:
+        raise InputError(
+            f"{file}:{unknown}: camid is not known here, but on line {known} it is; fill in all of them, or remove the "
+            "column"
+        )
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
+    for name, labels in (("pid", pids), ("camid", camids)):
+        warn_of_spellings(labels, f"{file}: {name}")
     query, gallery = cameras_of_test(cameras)
     untold = {"train": query, "query": query, "gallery": gallery}
     splits: dict[str, Any] = {
@@ -111,8 +120,14 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(distinct)}
 
 
-def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
-    """All rows but junk, checked one by one; without ``splits`` there may be no such column, and all are empty."""
+def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Row]:
+    """All rows but junk, checked one by one.
+
+    Args:
+        file: the CSV file.
+        splits: whether there must be such a column; without it all are empty.
+        named: whether all identities must be known.
+    """
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
@@ -141,14 +156,14 @@ def read_rows(file: Path, *, splits: bool = True) -> list[Row]:
     rows: list[Row] = []
     first_line: dict[str, int] = {}
     for line, values in table[1:]:
-        row = _row(file, line, header, values)
+        row = _row(file, line, header, values, named=named)
         if "\\" in row.path and not os.path.exists(file.parent / row.path):
             row = row._replace(path=row.path.replace("\\", "/"))  # written on Windows
         path = _path_inside(file, row)
         if path in first_line:
             raise InputError(f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two")
         first_line[path] = line
-        if row.pid != str(JUNK):
+        if not is_junk(row.pid):
             rows.append(row)
     if not rows:
         raise InputError(f"{file}: holds no images; write one line for each below the header")
@@ -214,7 +229,7 @@ def _path_inside(file: Path, row: Row) -> str:
     return path
 
 
-def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
+def _row(file: Path, line: int, header: list[str], values: list[str], *, named: bool) -> Row:
     if len(values) != len(header):
         raise InputError(
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
@@ -222,9 +237,17 @@ def _row(file: Path, line: int, header: list[str], values: list[str]) -> Row:
         )
     told = dict(zip(header, values, strict=True))
     cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **told}
-    empty = [name for name in (*COLUMNS, "camid", "domain") if told.get(name) == ""]
+    empty = [name for name in (*COLUMNS, "domain") if told.get(name) == "" and (named or name != "pid")]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
+    for name in ("pid", "camid"):
+        if cells[name] in WRITTEN_MISSING:
+            raise InputError(
+                f"{file}:{line}: {name} is {cells[name]!r}, as programs write a missing value; fill it in, leave it "
+                "empty if it is not known, or rename it if somebody is called so"
+            )
+    if is_junk(cells["camid"]):
+        cells["camid"] = ""
     if "split" in told and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Row(line, *(cells[name] for name in Row._fields[1:]))

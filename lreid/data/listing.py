@@ -15,7 +15,7 @@ from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
 from lreid.files import escaped
-from lreid.identities import DISTRACTOR, JUNK
+from lreid.identities import DISTRACTOR, JUNK, warn_of_spellings
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")
@@ -247,6 +247,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
     images = [*query, *gallery]
     pids = numbered(image.identity for image in images)
     cameras = numbered(image.camera for image in images)
+    for what, names_of in (("identities", pids), ("cameras", cameras)):
+        warn_of_spellings(names_of, f"{name}: {what}")
     has_cameras = all(image.camera is not None for image in images)
     twice = [image for image in query if os.path.realpath(image.path) in identity_of]
     for image in twice:

@@ -14,6 +14,7 @@ from lreid.data.layout import CameraPolicy, cameras_of_test
 from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
+from lreid.identities import warn_of_spellings
 
 PREFIX = "own:"
 TESTED = 1 / 4  # of the identities, about
@@ -180,6 +181,7 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
     for image in images:
         if image.identity is not None:
             numbers[image.identity] = numbers.get(image.identity, 0) + 1
+    warn_of_spellings(numbers, f"{path}: identities")
     several, notes = sum(count > 1 for count in numbers.values()), list(notes)
     if len(numbers) < 2:
         raise InputError(

@@ -137,9 +137,8 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
     first = next(iter(wanted), "")
 
     def fits(prefix: str) -> bool:
-        found = [state.get(prefix + key) for key in wanted]
-        return all(each is not None for each in found) and (
-            adapted or all(each.shape == shape for each, shape in zip(found, wanted.values(), strict=True))
+        return all(
+            prefix + key in state and (adapted or state[prefix + key].shape == shape) for key, shape in wanted.items()
         )
 
     known = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []

@@ -10,6 +10,7 @@ from lreid.data import csv_dataset
 from lreid.data.images import read_image
 from lreid.errors import InputError
 
+MISSING = ("nan", "NaN", "<NA>", "NaT", "None", "NA")
 ROWS = [
     "b.jpg,10,left,train",
     "a.jpg,9,right,train",
@@ -41,6 +42,27 @@ def test_relabels_integers_by_value_and_drops_junk(write, tmp_path):
     assert short(data_set.query) == [("c.jpg", 2, 0)]
     assert short(data_set.gallery) == [("d.jpg", 2, 1)]
     assert data_set.train[0].path == str(tmp_path / "a.jpg")
+
+
+@pytest.mark.parametrize("junk", ["-1.0", "-01", " -1 ", "-1.", '"-1.00"'])
+def test_junk_is_dropped_however_it_is_spelled(write, junk):
+    assert csv_dataset.load(write([*ROWS[:4], ROWS[4].replace("-1", junk)])) == csv_dataset.load(write(ROWS))
+
+
+@pytest.mark.parametrize("unknown", ["", "-1", "-1.0", " "])
+def test_cameras_that_are_not_known_are_none(write, unknown):
+    """As without the column: every match counts, or with the same camera for all none."""
+    told = [row.replace("left", unknown).replace("right", unknown) for row in ROWS]
+    without = [row.replace(",left", "").replace(",right", "") for row in ROWS]
+    for cameras in ("apart", "same"):
+        expected = csv_dataset.load(write(without, header="path,pid,split"), cameras=cameras)
+        assert csv_dataset.load(write(told), cameras=cameras) == expected
+
+
+def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(write, caplog):
+    (data_set,) = csv_dataset.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
+    assert len({record.pid for record in data_set.gallery}) == 2
+    assert "'0100'" in caplog.text and "'100'" in caplog.text and len(caplog.records) == 1
 
 
 def test_relabels_other_ids_as_text(write):
@@ -193,7 +215,11 @@ FAULTS = {
     "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg lies outside"),
     "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .* lies outside"),
     "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
-    "empty camera": (["a.jpg,1,,train"], "csv:2: camid is empty"),
+    "camera that is not known beside others": ([*ROWS[1:], "b.jpg,10,,train"], "csv:6: camid .* line 2"),
+    "camera -1 beside others": (["b.jpg,10,-1.0,train", *ROWS[1:]], "csv:2: camid .* line 3"),
+    "identity of blanks": (['a.jpg,"  ",left,train', *ROWS[2:]], "csv:2: pid is empty"),
+    **{f"identity {text}": ([f"a.jpg,{text},left,train", *ROWS[2:]], f"csv:2: pid is '{text}'") for text in MISSING},
+    **{f"camera {text}": ([f"a.jpg,9,{text},train", *ROWS[2:]], f"csv:2: camid is '{text}'") for text in MISSING},
     "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
     "no rows": ([], "holds no images"),
     "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: none of the images exists, .*images/b.jpg"),

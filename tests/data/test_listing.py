@@ -201,6 +201,21 @@ def test_csv_by_domain(tmp_path: Path) -> None:
         csv_tests(file)
 
 
+def test_junk_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
+    file = tmp_path / "index.csv"
+    file.write_text("path,pid,camid,split\nq.jpg,0.0,1.0,query\ng.jpg,0.0,2.0,gallery\nj.jpg,-1.0,2.0,gallery\n")
+    (own,) = csv_tests(file)
+    assert own.test.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),) and own.has_cameras
+    file.write_text(file.read_text().replace("2.0", "-1.0"))
+    assert not csv_tests(file)[0].has_cameras
+
+
+def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(tmp_path: Path, caplog) -> None:
+    own = folders_test(touch(tmp_path / "q", "007/1.jpg"), touch(tmp_path / "g", "007/2.jpg", "7/3.jpg"))
+    assert own.test.names.identities == {1: "007", 2: "7"}
+    assert len(caplog.records) == 1 and "'007'" in caplog.text and "'7'" in caplog.text
+
+
 def test_numbers_are_sorted_as_numbers() -> None:
     assert numbered(["10", "9", None, "9"]) == {"9": 1, "10": 2}
     assert numbered(["10", "9", "x"]) == {"10": 1, "9": 2, "x": 3}

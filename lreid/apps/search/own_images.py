@@ -19,7 +19,7 @@ from lreid.data.records import Record
 from lreid.errors import InputError, naming_keys
 from lreid.files import escaped
 from lreid.gallery.store import hash_of
-from lreid.identities import UNKNOWN
+from lreid.identities import UNKNOWN, warn_of_spellings
 from lreid.models import Embedder
 
 logger = logging.getLogger("lreid")
@@ -104,7 +104,9 @@ def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[
         Numbers from 1 to 2^63 - 1, of the names given.
     """
     numbers = {name: number for number, name in known.items()}
-    return {name: numbers[name] if name in numbers else hash_of(name) for name in names if name is not None}
+    names = [name for name in dict.fromkeys(names) if name is not None]
+    warn_of_spellings({*names, *numbers}, "names")
+    return {name: numbers[name] if name in numbers else hash_of(name) for name in names}
 
 
 def read_images(
@@ -191,11 +193,11 @@ def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
     if source.is_dir():
         return [Listed(str(file), None, camera_in(str(file.relative_to(source)))) for file in image_files(source)]
     if source.suffix.lower() == ".csv":
-        wanted = [row for row in read_rows(source, splits=False) if row.split in ("", split)]
+        wanted = [row for row in read_rows(source, splits=False, named=False) if row.split in ("", split)]
         if not wanted:
             raise InputError(f"{source}: has no image of the split {split}; add some")
         return [
-            Listed(str(source.parent / row.path), row.pid if named else None, row.camid or None, row.time)
+            Listed(str(source.parent / row.path), (row.pid if named else "") or None, row.camid or None, row.time)
             for row in wanted
         ]
     if not (source.exists() or is_address(str(source))):

@@ -39,6 +39,16 @@ def test_a_list_in_a_folder_tells_more_than_its_folders(tmp_path: Path) -> None:
         list_images([tmp_path], "train")
 
 
+def test_who_is_not_known_may_be_in_a_list(tmp_path: Path) -> None:
+    lines = ["path,pid,camid", "a.jpg,,2", "b.jpg,anna,", "c.jpg,anna,-1.0", "d.jpg,-1.0,2"]
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    images = list_images([tmp_path / "list.csv"], "gallery")
+    assert told(images) == [("a.jpg", None, "2"), ("b.jpg", "anna", None), ("c.jpg", "anna", None)]
+    (tmp_path / "list.csv").write_text("\n".join([*lines, "e.jpg,nan,2"]))
+    with pytest.raises(InputError, match="list.csv:6: pid is 'nan'"):
+        list_images([tmp_path / "list.csv"], "gallery")
+
+
 def test_the_folder_of_one_person_and_single_files_name_nobody_by_themselves(tmp_path: Path) -> None:
     sources = [touch(tmp_path / "anna", "1.jpg", "2.jpg"), touch(tmp_path, "cam7_03.jpg") / "cam7_03.jpg"]
     images = list_images(sources, "gallery")
