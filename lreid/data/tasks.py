@@ -16,6 +16,7 @@ from lreid.data.datasets import load_datasets, splits_of
 from lreid.data.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
 from lreid.errors import ArgumentError
+from lreid.identities import UNKNOWN
 
 BEFORE = "before"  # the task that stands for all that was learned before a run
 Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
@@ -217,7 +218,8 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
         records = [*data_set.train, *data_set.query, *data_set.gallery]
         for split, merged in splits.items():
             merged += [
-                Record(path, pid + pid_offset, camid + camid_offset) for path, pid, camid in getattr(data_set, split)
+                Record(path, pid + pid_offset, camid if camid == UNKNOWN else camid + camid_offset)
+                for path, pid, camid in getattr(data_set, split)
             ]
         names = names.behind(data_set.names, pid_offset, camid_offset)
         pid_offset += max(record.pid for record in records) + 1

@@ -183,6 +183,8 @@ def test_faults_of_a_protocol():
     assert notes[0] == "1 identities are in train and in query, for instance 5"
     assert notes[1] == "1 of 3 queries have no image of their identity in the gallery"
     assert notes[2].startswith("1 of 3 queries have a match by their own camera only")
+    nowhere = [tuple(record._replace(camid=-1) for record in records) for records in (query[:1], gallery[:1])]
+    assert faults(DataSet("x", (), *nowhere)) == []  # cameras that are not known leave out no match
     assert faults(DataSet("x", train, query[:1], gallery[2:]), renumbered=True) == [
         "1 of 1 queries have no image of their identity in the gallery"
     ]

@@ -317,6 +317,8 @@ def test_pool_offsets():
     assert pooled.train == (("a", 4, 1), ("a", 12, 4))
     assert pooled.query == (("b", 7, 2), ("b", 15, 5))
     assert pooled.gallery == (("c", 7, 0), ("c", 15, 3))
+    nowhere = replace(one, query=(Record("b", 7, -1),))  # by a camera that is not known
+    assert pool_data_sets("both", [one, nowhere]).query == (("b", 7, 2), ("b", 15, -1))
 
 
 def test_names_of_data_sets_come_along():

@@ -128,6 +128,8 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
     ):
         evaluator(same)
     evaluator(same, camera_filter=False)
+    nowhere = tuple(r._replace(camid=-1) for r in test_set.gallery)  # by cameras that are not known
+    evaluator(replace(same, gallery=nowhere, query=tuple(r._replace(camid=-1) for r in test_set.query)))
     others = replace(test_set, query=tuple(r._replace(pid=10**6) for r in test_set.query))
     for camera_filter in (True, False):
         with pytest.raises(InputError, match="campus: not one identity of the queries is in the gallery"):

@@ -116,6 +116,21 @@ def test_rows_are_those_of_the_whole_gallery_when_there_are_splits() -> None:
     assert (hard.query, hard.rows, easy.query, easy.rows) == (0, [1, 2], 1, [3, 2])
 
 
+def test_an_unknown_camera_leaves_no_image_out() -> None:
+    """Figures, open set and rankings are those of cameras that are all different."""
+    unknown = images((1, -1), (2, -1), (3, -1), (4, -1)), images(
+        (1, -1), (9, -1), (1, 3), (2, -1), (1, -1), (-1, -1), (3, -1)
+    )  # fmt: skip
+    apart = images((1, 11), (2, 12), (3, 13), (4, 14)), GALLERY
+    results = []
+    for query, gallery in (unknown, apart):
+        test = QueryGallery("circle", "unseen", query.records, gallery.records)
+        results.append(score(test, (query, gallery), FEATURES, **PROTOCOL))
+        rankings = hardest_rankings(test, (query, gallery), FEATURES, **PROTOCOL, count=5)
+        results[-1]["rankings"] = [each.rows for each in rankings]
+    assert results[0] == results[1] and results[0]["num_filtered"] == 0
+
+
 def test_no_match_at_all_is_an_error() -> None:
     test = QueryGallery("circle", "unseen", QUERY.records[2:3], GALLERY.records)
     with pytest.raises(InputError, match="camera filter removed them all"):
