@@ -29,8 +29,8 @@ import numpy as np
 import torch
 
 from lreid import results
-from lreid.errors import InputError
-from lreid.files import list_folder, misfit, read_tensors, write_atomically
+from lreid.errors import InputError, NewerFormat
+from lreid.files import list_folder, misfit, read_tensors, require_not_newer, write_atomically
 
 logger = logging.getLogger("lreid")
 
@@ -63,9 +63,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Reads a checkpoint on the CPU.
 
     Raises:
+        NewerFormat: a later version of lreid wrote it.
         InputError: it is missing, damaged, or no checkpoint of lreid.
     """
     state = read_tensors(path)
+    require_not_newer(path, state.get("format"), FORMAT, "not a checkpoint of this version of lreid")
     if state.get("format") != FORMAT or "model" not in state:
         raise InputError(f"{path}: not a checkpoint of lreid (format {FORMAT}); use one that lreid train wrote")
     if fault := misfit(state, {"model": dict, "config?": str}):
@@ -98,6 +100,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """The newest checkpoint of a run that is whole, with its path; None where the run has none yet.
 
     Raises:
+        NewerFormat: a later version of lreid wrote one.
         InputError: there are some, but not one is whole.
     """
     faults = []
@@ -105,6 +108,8 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         try:
             checkpoint = load_checkpoint(path)
             _require_whole(checkpoint, path)
+        except NewerFormat:
+            raise
         except InputError as fault:
             faults.append(fault)
             continue
@@ -118,7 +123,10 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
     """Looks whether a run can go on from a checkpoint; what its method remembers only that method can tell."""
-    fault = misfit(state, FORM | {"config": str}) or results.fault(state["results"])
+    fault = misfit(state, FORM | {"config": str})
+    if fault is None:
+        require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
+        fault = results.fault(state["results"])
     if fault is None:
         done, at = len(state["results"]["mAP"]), state["position"]
         if at["task"] != done or min(at.values()) < 0:

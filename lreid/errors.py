@@ -20,6 +20,10 @@ class NotConfirmed(InputError):
     """A change that was made, which the disk does not confirm to be lasting; the message says "done, but"."""
 
 
+class NewerFormat(InputError):
+    """A file that a later version of lreid wrote, which is neither damaged nor to be replaced."""
+
+
 class ArgumentError(InputError):
     """An argument of a function or class that is wrong; the message begins with its name.
 

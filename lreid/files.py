@@ -21,7 +21,7 @@ import filelock
 import torch
 import yaml
 
-from lreid.errors import InputError, NotConfirmed
+from lreid.errors import InputError, NewerFormat, NotConfirmed
 
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # of file systems without; NFS: EBADF for folders
@@ -371,6 +371,24 @@ def require_regular(path: str | Path) -> None:
         raise InputError(f"{path}: is {kind}, which is not read; save its content in a file and name that")
 
 
+def require_not_newer(path: str | Path, found: Any, known: int, fault: str) -> None:
+    """Tells a file of a later version of lreid from a damaged one.
+
+    Args:
+        path: named in the error.
+        found: the number of its format.
+        known: the largest one that this version reads.
+        fault: what the file is not, in words.
+
+    Raises:
+        NewerFormat: it is larger.
+    """
+    if isinstance(found, (int, float)) and found > known:
+        raise NewerFormat(
+            f"{path}: {fault}: a later one wrote it (format {found}, this version reads {known}); update lreid"
+        )
+
+
 def read_bytes(path: str | Path) -> bytes:
     """What a file holds.
 
@@ -534,6 +552,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, cut short, or holds something else.
     """
+    require_regular(path)
     try:
         _compare_checksums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -549,7 +568,29 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
+    if fault := _not_all_there(content):
+        raise InputError(f"{path}: {fault}; save tensors of plain numbers (torch.Tensor.contiguous) where it was made")
     return content
+
+
+def _not_all_there(content: Any) -> str | None:
+    """The first tensor that stands for more numbers than the file holds of it, in words; None where there is none.
+
+    A few bytes can stand for any number of them, as an expanded tensor, a sparse one or one without content, which
+    fill the memory as soon as they are worked with.
+    """
+    waiting = [("", content)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            plain = value.layout == torch.strided and value.device.type == "cpu"
+            if not plain or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+                return f"{name.lstrip('.')} has shape {tuple(value.shape)}, but fewer numbers are in the file"
+        elif isinstance(value, dict):
+            waiting += [(f"{name}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(f"{name}.{place}", each) for place, each in enumerate(value)]
+    return None
 
 
 def _reason(error: Exception) -> str:

@@ -23,6 +23,13 @@ import pytest
 import torch
 from power_cuts import Disk
 
+from lreid.checkpoint import load_checkpoint
+from lreid.config import load_config
+from lreid.data.datasets import load_datasets
+from lreid.data.images import read_image
+from lreid.data.prepare import unpack
+from lreid.data.tracks import read_tracks
+from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError
 from lreid.files import (
     alone,
@@ -39,7 +46,11 @@ from lreid.files import (
     write_atomically,
     write_text,
 )
+from lreid.gallery import Gallery
+from lreid.loading import load_model
+from lreid.results import read as read_results
 from lreid.zoo import read_state_dict
+from lreid.zoo.card import read_card
 
 
 @pytest.fixture
@@ -434,3 +445,72 @@ def test_a_key_that_stands_twice_in_json_is_refused(tmp_path: Path, text: str) -
         read_json(tmp_path / "twice.json")
     (tmp_path / "twice.json").write_text('[{"seed": 1, "a": {"seed": 2}}, {"seed": 3}]')
     assert read_json(tmp_path / "twice.json")[0]["a"] == {"seed": 2}
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "a.pt": read_tensors,
+    "b.pt": load_model,
+    "c.safetensors": read_state_dict,
+    "c.onnx": load_model,
+    "c.gallery": Gallery.load,
+    "c.csv": lambda path: load_datasets(f"csv:{path}", path.parent, {}),
+    "c.yaml": lambda path: load_config([path]),
+    "d.yaml": load_pipeline,
+    "results.json": read_results,
+    "card.json": read_card,
+    "c.jpg": read_image,
+    "c.zip": lambda path: unpack(path, path.parent / "out"),
+    "c.txt": read_tracks,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    fifo, device, there = tmp_path / name, tmp_path / "device" / name, tmp_path / "socket" / name
+    os.mkfifo(fifo)
+    for link in (device, there):
+        link.parent.mkdir()
+    device.symlink_to("/dev/zero")
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{tmp_path}/s")
+            there.symlink_to(tmp_path / "s")
+            for path in (fifo, device, there):
+                signal.alarm(10)
+                with pytest.raises(InputError, match="a FIFO|a device|a socket"):
+                    READERS[name](path)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.ones(4).expand(10**11, 4),
+        torch.ones(5, dtype=torch.uint8).as_strided((10**6, 5), (0, 1)),
+        torch.ones(4, device="meta"),
+        torch.eye(4).to_sparse(),
+    ],
+)
+def test_a_tensor_of_more_numbers_than_the_file_holds_is_refused(tmp_path: Path, value: torch.Tensor) -> None:
+    for content in (
+        {"model": {"w": value}},
+        {"w": value},
+        {"format": 1, "model": {}, "method": {"memory": [(value,)]}},
+    ):
+        torch.save(content, tmp_path / "a.pt")
+        for read in (read_tensors, read_state_dict, lambda path: load_checkpoint(Path(path))):
+            with pytest.raises(InputError, match="a.pt: "):
+                read(tmp_path / "a.pt")
+
+
+def test_views_and_shared_numbers_are_read(tmp_path: Path) -> None:
+    whole = torch.arange(12.0)
+    views = {"a": whole[2:5], "b": whole.view(3, 4).T, "c": whole, "d": whole[:1].expand(1, 1), "e": torch.empty(0, 9)}
+    torch.save(views, tmp_path / "a.pt")
+    assert all(value.equal(views[name]) for name, value in read_tensors(tmp_path / "a.pt").items())

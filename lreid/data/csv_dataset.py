@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
+from lreid.files import require_regular
 from lreid.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
 
 logger = logging.getLogger("lreid")
@@ -128,6 +129,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Ro
         splits: whether there must be such a column; without it all are empty.
         named: whether all identities must be known.
     """
+    require_regular(file)
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))

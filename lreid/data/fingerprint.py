@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from lreid.data.addresses import is_address
 from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import unrotated
+from lreid.errors import InputError
+from lreid.files import read_bytes
 
 SAMPLE = 1000  # files whose content counts
 
@@ -72,8 +74,8 @@ def content_fingerprint(records: Sequence[Record]) -> str:
         try:
             digest.update(str(os.stat(unrotated(path)).st_size).encode())
             if place % stride == 0:
-                digest.update(hashlib.sha256(Path(unrotated(path)).read_bytes()).digest())
-        except (OSError, ValueError):  # no such file, or none can have such a name
+                digest.update(hashlib.sha256(read_bytes(unrotated(path))).digest())
+        except (InputError, OSError, ValueError):  # no such file, no file, or none can have such a name
             digest.update(b"missing")
     return digest.hexdigest()[:12]
 

@@ -24,6 +24,7 @@ from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError
+from lreid.files import require_regular
 from lreid.progress import images_done
 
 REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
@@ -228,6 +229,7 @@ def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | I
 
 
 def _require_file(path: str | Path) -> None:
+    require_regular(path)
     try:
         size = os.stat(path).st_size
     except (OSError, ValueError) as error:  # a NUL in the path

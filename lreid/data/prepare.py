@@ -26,6 +26,7 @@ from lreid.data.layout import describe_folder
 from lreid.data.spec import Spec
 from lreid.data.writing import write_file
 from lreid.errors import InputError
+from lreid.files import require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -143,6 +144,7 @@ def _members(archive: Path) -> Iterator[list[Member]]:
     """The files of an open archive, without its folders."""
     if archive.is_dir():
         raise InputError(f"{archive}: is a folder; name the zip or tar file")
+    require_regular(archive)
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as content:
             yield [

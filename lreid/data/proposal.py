@@ -15,6 +15,7 @@ from PIL import Image
 
 from lreid.data.records import DataSet
 from lreid.errors import ArgumentError
+from lreid.files import require_regular
 
 LARGEST, FEWEST = 24, 2  # identities a batch
 IMAGES = (2, 5)  # of an identity in a batch, least and most
@@ -118,6 +119,7 @@ def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
 def _size(path: str) -> list[Size]:
     """That of an image, rotated upright; nothing where it cannot be read."""
     try:
+        require_regular(path)
         with Image.open(path) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION) in TURNED

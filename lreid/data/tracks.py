@@ -25,7 +25,7 @@ from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import escaped, list_folder, write_text
+from lreid.files import escaped, list_folder, read_text, require_regular, write_text
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
@@ -155,7 +155,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
             ends before it starts, there is no class where some are named, or a track is in two places at once.
     """
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_text(file).splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
@@ -287,7 +287,7 @@ def _rate_in(folder: Path) -> float | None:
     file = folder / "seqinfo.ini"
     told = configparser.ConfigParser(interpolation=None)
     try:
-        told.read(file, encoding="utf-8-sig")
+        told.read_string(read_text(file) if file.exists() else "")
         rate = told.getfloat("Sequence", "frameRate", fallback=None)
     except (configparser.Error, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
@@ -310,6 +310,7 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
             raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # of FFmpeg's own lines about damaged videos: none
+    require_regular(source)
     video = cv2.VideoCapture(os.fsencode(source))  # text with bytes that are no UTF-8 crashes it
     if not video.isOpened():
         raise InputError(

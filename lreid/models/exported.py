@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import misfit
+from lreid.files import misfit, read_bytes
 from lreid.models.embedder import Embedder
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
@@ -161,7 +161,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_bytes(file)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"{file}: no such file") from None
     except OSError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import escaped, misfit, read_json, write_text
+from lreid.files import escaped, misfit, read_json, require_not_newer, write_text
 from lreid.results.content import SCHEMA, Results, names_of
 from lreid.results.metrics import METRICS
 
@@ -79,6 +79,8 @@ def read(run: str | Path) -> Results:
         raise InputError(f"{path}: cannot be read: {error}") from None
     except ValueError as error:
         raise InputError(f"{path}: not valid JSON ({error}); go on with --resume to write it anew") from None
+    if isinstance(results, dict):
+        require_not_newer(path, results.get("schema"), SCHEMA, f"not a results file of schema {SCHEMA}")
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a results file of schema {SCHEMA}")
     rename_old_keys(results)

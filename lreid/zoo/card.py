@@ -146,9 +146,9 @@ def read_card(file: Path) -> Card:
         keys = ADDED | keys
     if not isinstance(keys, dict) or keys.keys() != wanted.keys():
         differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
-        raise InputError(
-            f"{file}: not a card of this version of lreid ({', '.join(differing[:3])}); publish the model again"
-        )
+        later = isinstance(keys, dict) and keys.keys() > wanted.keys()
+        remedy = "update lreid, as a later version wrote it" if later else "publish the model again"
+        raise InputError(f"{file}: not a card of this version of lreid ({', '.join(differing[:3])}); {remedy}")
     for key, hint in wanted.items():
         kind = typing.get_origin(hint) or hint
         if type(keys[key]) is not kind:

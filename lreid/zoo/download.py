@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import alone, make_folder, require_replaceable, sync_folder
+from lreid.files import alone, make_folder, require_regular, require_replaceable, sync_folder
 
 logger = logging.getLogger("lreid")
 
@@ -76,6 +76,8 @@ class Download:
             require_replaceable(file)
             make_folder(file.parent)
             with alone(file.parent):
+                require_regular(file)
+                require_regular(file.with_name(f"{file.name}.part"))
                 if file.exists():
                     if pooch.file_hash(str(file)).startswith(sha256):
                         return

@@ -16,7 +16,7 @@ from typing import Any
 import pooch
 
 from lreid.errors import InputError
-from lreid.files import parse_yaml, read_text, write_text
+from lreid.files import parse_yaml, read_text, require_regular, write_text
 from lreid.zoo.download import Download
 from lreid.zoo.state_dicts import read_state_dict
 
@@ -123,6 +123,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
     known = read_text(memory).strip() if memory.exists() else entry.sha256
+    require_regular(file)
     fresh = not file.exists()
     if fresh:
         addresses = [entry.url, *entry.mirrors]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.files import read_tensors
+from lreid.files import read_tensors, require_regular
 
 # torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
 _scalar = np.float64(0).__reduce__()[0]
@@ -59,6 +59,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     Raises:
         InputError: it is missing or damaged.
     """
+    require_regular(file)
     try:
         return safetensors.torch.load_file(file)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ import pooch
 from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import alone, make_folder, read_json, remove_leftovers, write_atomically
+from lreid.files import alone, make_folder, read_json, remove_leftovers, require_regular, write_atomically
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file
@@ -135,6 +135,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
         return published_file(entry, cache_folder(), download=download)
     card = entry
     beside = _beside(card)
+    require_regular(beside)
     try:
         if pooch.file_hash(str(beside)) == card.sha256:
             return beside

@@ -16,7 +16,7 @@ import pytest
 from galleries import child, names, small, vectors
 from power_cuts import Disk
 
-from lreid.errors import InputError
+from lreid.errors import InputError, NewerFormat
 from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
@@ -126,7 +126,7 @@ def test_of_two_writers_the_second_is_told(tmp_path):
 BUILD = """
 import sys
 import numpy as np
-from lreid.errors import InputError
+from lreid.errors import InputError, NewerFormat
 from lreid.gallery import Gallery
 
 gallery = Gallery.build(np.eye(8), [f"{sys.argv[2]}{i}" for i in range(8)], model="a1", at=sys.argv[1])
@@ -585,3 +585,26 @@ def test_a_part_that_is_no_array_is_damage(tmp_path):
                     archive.writestr(each, b"no array" if each == name else content)
         with pytest.raises(InputError, match=r"people.gallery: not a gallery, or cut short \(\w+ is no array\)"):
             Gallery.load(file)
+
+
+def test_a_gallery_of_a_later_version_is_refused_as_such(tmp_path, monkeypatch):
+    monkeypatch.setattr("lreid.gallery.faiss.gallery_file.FORMAT", 2)
+    small().save(tmp_path / "g")
+    monkeypatch.undo()
+    before = (tmp_path / "g").read_bytes()
+    with pytest.raises(NewerFormat, match="g: "):
+        Gallery.load(tmp_path / "g")
+    assert (tmp_path / "g").read_bytes() == before
+
+
+def test_a_compressed_gallery_is_refused(tmp_path):
+    """A few bytes of it could stand for any number of images."""
+    small().save(tmp_path / "g")
+    content = (tmp_path / "g").read_bytes()
+    with open(tmp_path / "g", "rb") as file, np.lib.npyio.NpzFile(file) as archive:
+        arrays, end = dict(archive), min(part.header_offset for part in archive.zip.infolist())
+    with open(tmp_path / "g", "wb") as file:
+        file.write(content[:end])
+        np.savez_compressed(file, **arrays)
+    with pytest.raises(InputError, match="g: "):
+        Gallery.load(tmp_path / "g")

@@ -104,9 +104,9 @@ def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[
         Numbers from 1 to 2^63 - 1, of the names given.
     """
     numbers = {name: number for number, name in known.items()}
-    names = [name for name in dict.fromkeys(names) if name is not None]
-    warn_of_spellings({*names, *numbers}, "names")
-    return {name: numbers[name] if name in numbers else hash_of(name) for name in names}
+    wanted = [name for name in dict.fromkeys(names) if name is not None]
+    warn_of_spellings({*wanted, *numbers}, "names")
+    return {name: numbers[name] if name in numbers else hash_of(name) for name in wanted}
 
 
 def read_images(

@@ -24,6 +24,8 @@ from lreid.files import (
     make_folder,
     misfit,
     remove_leftovers,
+    require_not_newer,
+    require_regular,
     require_replaceable,
     sync_folder,
     unfinished,
@@ -176,15 +178,22 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
     """
     import_faiss()  # not having it must not look like damage
     try:
+        require_regular(path)
         seen = stamp(path)
         with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
+                raise ValueError("it is compressed, so that a few bytes could fill the memory")
             arrays = {name: archive[name] for name in archive.files}
             if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
                 raise ValueError(f"{strange[0]} is no array")  # numpy gives the bytes of what it does not know
+            header = json.loads(arrays.pop("header").tobytes())
+            if isinstance(header, dict):
+                require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
             end = min(part.header_offset for part in archive.zip.infolist())  # of the index
             checksum = int(arrays.pop(CHECKSUM))
             whole = memory_map or checksum == _crc32(file, end)
-        header = json.loads(arrays.pop("header").tobytes())
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
     except Exception as error:  # zipfile and numpy report damage in a dozen ways

@@ -21,7 +21,7 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import hold
+from lreid.files import hold, require_regular
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
 PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses
@@ -278,7 +278,9 @@ def _require_free(path: str) -> None:
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
     if Path(path).is_file():
         raise InputError(f"{path}: is a file, and the database of Milvus Lite 3 is a folder; name another one")
+    require_regular(path)
     lock = Path(path, "LOCK")
+    require_regular(lock)
     if not lock.exists():
         return
     with open(lock) as file:

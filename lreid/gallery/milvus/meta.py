@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError
+from lreid.files import require_not_newer
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.store import About, hash_of
 
@@ -86,6 +87,7 @@ class Meta:
                 names.setdefault(value["names"], {}).update(value["of"])
             else:
                 pieces.setdefault(value["extra"], {})[value["part"]] = value["data"]
+        require_not_newer(where, header.get("format"), FORMAT, "a gallery of another version of lreid")
         if header.pop("format", None) != FORMAT:
             raise InputError(f"{where}: a gallery of another version of lreid; build it again")
         extras = {extra: _decoded("".join(parts[n] for n in sorted(parts))) for extra, parts in pieces.items()}
