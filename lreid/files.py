@@ -13,6 +13,7 @@ import secrets
 import shutil
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -427,6 +428,22 @@ def escaped(value: Any) -> Any:
     if isinstance(value, dict):
         return {escaped(key): escaped(each) for key, each in value.items()}
     return value
+
+
+def sealed(content: bytes) -> bytes:
+    """The content with its CRC-32 behind it, as four bytes."""
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def unsealed(content: bytes) -> bytes:
+    """What :func:`sealed` was given.
+
+    Raises:
+        ValueError: it has been changed or cut since.
+    """
+    if sealed(content[:-4]) != content:
+        raise ValueError("its checksum is wrong")
+    return content[:-4]
 
 
 def read_json(path: Path) -> Any:

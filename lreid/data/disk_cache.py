@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import mmap
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -19,16 +21,55 @@ from lreid.data.addresses import is_address
 from lreid.data.records import Record
 from lreid.data.rotated import unrotated
 from lreid.errors import InputError
-from lreid.files import remove_leftovers, write_atomically
+from lreid.files import remove_leftovers, require_regular, sealed, unsealed, write_atomically
 
 logger = logging.getLogger("lreid")
 
-Mapped = tuple[np.ndarray, list[int]]  # images (n, H, W, 3) uint8, read-only, and their positions in the records
+
+@dataclass(frozen=True)
+class Mapped:
+    """Images in a mapped file, each of which is compared with its checksum when it is first used.
+
+    So damage is seen before it counts, and a start reads nothing of a file of many GiB. Processes that are forked from
+    this one share what was compared.
+
+    Attributes:
+        path: named in warnings.
+        images: (n, H, W, 3) uint8, read-only.
+        kept: their positions in the records.
+        checksums: CRC-32 of each image (n,) uint32; empty where nothing needs to be compared.
+    """
+
+    path: str | Path
+    images: np.ndarray
+    kept: list[int]
+    checksums: np.ndarray
+    _whole: np.ndarray = field(init=False, repr=False)  # (n,) bool
+
+    def __post_init__(self) -> None:
+        shared = np.frombuffer(mmap.mmap(-1, len(self.images)), np.bool_)
+        shared[:] = not len(self.checksums)
+        object.__setattr__(self, "_whole", shared)
+
+    def is_whole(self, index: int | slice) -> bool:
+        """Whether one image, or all of a slice, are as they were stored; warns where they are not."""
+        if self._whole[index].all():
+            return True
+        rows = np.atleast_1d(np.arange(len(self.images))[index])
+        for row in rows[~self._whole[rows]]:
+            self._whole[row] = zlib.crc32(self.images[row]) == self.checksums[row]
+        if damaged := np.count_nonzero(~self._whole[rows]):
+            logger.warning(
+                "%s: %d of its images are damaged and decoded again; delete the file to have it made again",
+                self.path,
+                damaged,
+            )
+        return not damaged
 
 
 @dataclass(frozen=True)
 class DiskCache:
-    """A folder for the decoded images of lists of records.
+    """A folder for the decoded images of lists of records, which none but the user can read.
 
     The file of a list has no name: the operating system frees it as soon as the last process that works with it
     lets go of it or is killed, so that nothing of a past task stays. With ``keep`` it is called by a fingerprint of
@@ -46,15 +87,20 @@ class DiskCache:
     keep: bool = False
 
     def find(self, records: Sequence[Record], *, height: int, width: int) -> Mapped | None:
-        """What an earlier run left of these images; None where that is nothing, or they have changed since."""
+        """What an earlier run left of these images; None where that is nothing, damaged, or they have changed since."""
         path = self._path(records, height, width)
-        if path is None:
+        if path is None or not path.exists():
             return None
+        require_regular(path)
         try:
             with open(path, "rb") as file:
-                return _map(file, height, width)
+                mapped = _map(file, path, height, width)
         except OSError:
             return None
+        if mapped is None or mapped.kept[-1] >= len(records):
+            logger.warning("%s: is damaged; its images are decoded again", path)
+            return None
+        return mapped
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes may be added; warns where they may not."""
@@ -99,18 +145,20 @@ class DiskCache:
         """
 
         def write(file: IO[bytes]) -> None:
-            kept = []
+            kept, checksums = [], []
             for index, image in decoded:
-                file.write(np.ascontiguousarray(image).data)
+                pixels = np.ascontiguousarray(image).data
+                file.write(pixels)
                 kept.append(index)
-            file.write(np.array(kept, np.int64).data)
+                checksums.append(zlib.crc32(pixels))
+            file.write(sealed(np.array(kept, np.int64).tobytes() + np.array(checksums, np.uint32).tobytes()))
             file.flush()
 
         path = self._path(records, height, width)
         if path is not None:
-            write_atomically(path, write)
+            write_atomically(path, write, private=True)
             with open(path, "rb") as named:
-                mapped = _map(named, height, width)
+                mapped = _map(named, path, height, width)
         else:
             mapped = self._unnamed(write, height, width)
         assert mapped is not None  # at least one image was written
@@ -120,7 +168,7 @@ class DiskCache:
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 write(file)
-                return _map(file, height, width)
+                return _map(file, "", height, width)
         except OSError as error:
             raise _unwritable(self.folder, error) from None
 
@@ -128,7 +176,7 @@ class DiskCache:
         """The file of these images as they are now; None where it shall have no name."""
         if not self.folder or not self.keep or any(is_address(record.path) for record in records):
             return None
-        digest = hashlib.sha256(f"2 {height} {width}".encode())  # 2: how images are decoded and resized
+        digest = hashlib.sha256(f"2 {height} {width} crc32".encode())  # 2: how images are decoded and resized
         for record in records:
             try:
                 state = os.stat(unrotated(record.path))
@@ -143,15 +191,23 @@ def _absolute(path: str) -> str:
     return path.replace(unrotated(path), os.path.abspath(unrotated(path)))
 
 
-def _map(file: IO[bytes], height: int, width: int) -> Mapped | None:
-    """Images, then their positions as int64. Pages are shared by all processes and read when they are needed."""
+def _map(file: IO[bytes], path: str | Path, height: int, width: int) -> Mapped | None:
+    """Images, their positions as int64, their checksums as uint32, and the checksum of these two; None of damage.
+
+    Pages are shared by all processes and read when they are needed. What has no path no other process can change.
+    """
     each = height * width * 3
-    count, rest = divmod(os.fstat(file.fileno()).st_size, each + 8)
+    count, rest = divmod(os.fstat(file.fileno()).st_size - 4, each + 8 + 4)
     if rest or count == 0:
         return None
     images = np.memmap(file, np.uint8, "r", shape=(count, height, width, 3))
     file.seek(count * each)
-    return images.view(np.ndarray), np.frombuffer(file.read(), np.int64).tolist()
+    try:
+        end = unsealed(file.read())
+    except ValueError:
+        return None
+    kept, checksums = np.frombuffer(end, np.int64, count), np.frombuffer(end, np.uint32, offset=count * 8)
+    return Mapped(path, images.view(np.ndarray), kept.tolist(), checksums[: count if path else 0])
 
 
 def _unwritable(folder: str | Path, error: OSError) -> InputError:

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from lreid.data.addresses import is_address
-from lreid.data.disk_cache import DiskCache
+from lreid.data.disk_cache import DiskCache, Mapped
 from lreid.data.records import Record
 from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
@@ -124,6 +124,7 @@ class Images(Sequence[np.ndarray]):
     ) -> None:
         self.height, self.width = height, width
         self._cache: np.ndarray | None = None  # (n, H, W, 3) uint8
+        self._mapped: Mapped | None = None  # the file that they are in
         self.cached_gib = 0.0
         size = {"height": height, "width": width}
         shape = (len(records), height, width, 3)
@@ -137,10 +138,11 @@ class Images(Sequence[np.ndarray]):
             self._cache = self._cache[: len(kept)]
             self._cache.flags.writeable = False
             self.cached_gib = self._cache.nbytes / 2**30
-        elif (found := disk.find(records, **size)) is not None and (skip_bad or len(found[1]) == len(records)):
-            self._cache, kept = found
+        elif (found := disk.find(records, **size)) is not None and (skip_bad or len(found.kept) == len(records)):
+            self._mapped, self._cache, kept = found, found.images, found.kept
         elif disk.has_room(math.prod(shape)):
-            self._cache, kept = disk.store(decoded, records, **size)
+            self._mapped = disk.store(decoded, records, **size)
+            self._cache, kept = self._mapped.images, self._mapped.kept
         elif skip_bad:
             kept = [index for index, _ in decoded]
         else:
@@ -165,7 +167,7 @@ class Images(Sequence[np.ndarray]):
 
     def __getitem__(self, index: int | slice) -> np.ndarray:
         """The image of ``records[index]``, (H, W, 3) uint8, RGB; (n, H, W, 3) for a slice."""
-        if self._cache is not None:
+        if self._cache is not None and (self._mapped is None or self._mapped.is_whole(index)):
             return self._cache[index]
         if isinstance(index, slice):
             rows = range(len(self))[index]

@@ -5,16 +5,19 @@ Source of the task: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-ind
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import write_atomically
+from lreid.files import read_bytes, sealed, unsealed, write_atomically
 
 
 class PastGalleries:
     """Features of the galleries after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
+
+    A checksum stands at the end of each, and only its owner can read it, as features are of people.
 
     Args:
         folder: made where it does not exist.
@@ -25,7 +28,9 @@ class PastGalleries:
 
     def keep(self, task: int, test: int, features: np.ndarray) -> None:
         """Those (G, D) of a test set after a task, both from 0."""
-        write_atomically(self._path(task, test), lambda file: np.save(file, features))
+        content = BytesIO()
+        np.save(content, features)
+        write_atomically(self._path(task, test), lambda file: file.write(sealed(content.getvalue())), private=True)
 
     def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
         """What :meth:`keep` was given.
@@ -35,8 +40,8 @@ class PastGalleries:
         """
         path = self._path(task, test)
         try:
-            features = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            features = np.load(BytesIO(unsealed(read_bytes(path))), allow_pickle=False)
+        except (OSError, ValueError, EOFError, MemoryError) as error:
             reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
             raise InputError(
                 f"{path}: {reason}; every model searches the galleries of earlier tasks: put the file back, or "

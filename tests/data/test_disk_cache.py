@@ -150,6 +150,43 @@ def test_a_damaged_cache_is_not_used(records: list[Record], folder: Path, read: 
         assert len(read) == 5 + 5  # the second five by the comparison
 
 
+@pytest.mark.parametrize("place", [0, 0.3, 0.99, -1, -5, -12, -50])
+def test_noise_in_a_cache_is_never_used(
+    records: list[Record], folder: Path, place: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Among the pixels of the first image and of the last, checksums, positions, and at the very end."""
+    load(records, folder, keep=True)
+    (file,) = folder.iterdir()
+    content = bytearray(file.read_bytes())
+    content[int(place * 5 * 16 * 8 * 3) if place >= 0 else place] ^= 1
+    file.write_bytes(content)
+    loaded = load(records, folder, keep=True)
+    for _ in range(2):
+        assert_same(loaded)
+        np.testing.assert_array_equal(loaded[:], np.stack([read_image(record.path, **SIZE) for record in records]))
+    assert str(file) in caplog.text
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 12, 60, 64, 16 * 8 * 3 + 12, 5 * 16 * 8 * 3])
+def test_a_cache_of_another_size_is_made_again(
+    records: list[Record], folder: Path, cut: int, read: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    load(records, folder, keep=True)
+    (file,) = folder.iterdir()
+    whole = file.read_bytes()
+    for content in (whole[:-cut], whole + whole[:cut]):
+        file.write_bytes(content)
+        read.clear()
+        caplog.clear()
+        load(records, folder, keep=True)
+        assert len(read) == 5 and str(file) in caplog.text and file.read_bytes() == whole
+
+
+def test_nobody_else_reads_the_images(records: list[Record], folder: Path) -> None:
+    load(records, folder, keep=True)
+    assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_folder_is_bounded(
     records: list[Record], folder: Path, keep: bool, read: list[str], caplog: pytest.LogCaptureFixture

@@ -12,6 +12,7 @@ from tiny import broken_off, tiny_config
 from lreid.apps.test import score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import PastGalleries
+from lreid.files import sealed
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
 from lreid.training.run import train
@@ -70,7 +71,16 @@ def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
     file = tmp_path / "task-01-test-2.npy"
     with pytest.raises(InputError, match=f"^{re.escape(str(file))}: holds features of another gallery or network"):
         past.read(0, 1, (3, 4))
-    for content in (b"half a fi", np.lib.format.magic(1, 0)):
+    whole = file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    noisy = [whole[:place] + bytes([whole[place] ^ 8]) + whole[place + 1 :] for place in (0, 20, 130, len(whole) - 1)]
+    vast = (
+        np.lib.format.magic(1, 0)
+        + b"\x76\0"
+        + str({"descr": "<f4", "fortran_order": False, "shape": (2**60,)}).encode()
+    )
+    cut = [whole[:length] for length in (0, 3, 4, 128, len(whole) - 1)]
+    for content in (b"half a fi", np.lib.format.magic(1, 0), sealed(vast), whole + b"\0", *noisy, *cut):
         file.write_bytes(content)
         with pytest.raises(InputError, match=r"task-01-test-2.npy: cannot be read \("):
             past.read(0, 1, (3, 2))
