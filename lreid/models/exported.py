@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from lreid.models.embedder import Embedder
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # of images
 PROPERTIES = 14  # number of the field of an ONNX model that holds its properties
-ELSEWHERE = b"\n\x08location\x12"  # how a weight begins that lies in another file
 
 
 class OnnxEmbedder(Embedder):
@@ -169,14 +169,32 @@ def _read(file: Path) -> bytes:
 
 
 def _session(content: bytes, name: str) -> Any:
-    onnxruntime = Extra("onnxruntime", "export").load()
-    if ELSEWHERE in content:
+    onnxruntime, onnx = Extra("onnxruntime", "export").load(), Extra("onnx", "export").load()
+    try:
+        model = onnx.ModelProto.FromString(content)
+    except Exception as error:  # of whichever library of Protocol Buffers is installed
+        raise _unreadable(name, error) from None
+    if _elsewhere(model, onnx.TensorProto):
         raise InputError(f"{name}: its weights are in other files; make one file with lreid export")
+    del model  # the session takes the content
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors; they are raised anyway
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions share no base
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{name}: cannot be read as ONNX: damaged or of another kind ({reason})") from None
+        raise _unreadable(name, error) from None
+
+
+def _elsewhere(message: Any, tensor: Any) -> bool:
+    """Whether the numbers of a tensor anywhere in a message of ONNX are in another file, which can be exchanged."""
+    if isinstance(message, tensor):
+        return bool(message.external_data) or message.data_location == tensor.EXTERNAL
+    values = [value for field, value in message.ListFields() if field.message_type is not None]
+    inner = chain.from_iterable([value] if hasattr(value, "ListFields") else value for value in values)
+    return any(_elsewhere(each, tensor) for each in inner)
+
+
+def _unreadable(name: str, error: Exception) -> InputError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return InputError(f"{name}: cannot be read as ONNX: damaged or of another kind ({reason})")

@@ -190,6 +190,39 @@ def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None
         )
 
 
+@pytest.mark.parametrize("where", ["initializer", "sparse", "attribute", "subgraph", "function"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_weights_in_another_file_are_seen_wherever_they_are_named(
+    where: str, swapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protocol Buffers may have the fields of a message in any order."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.bin").write_bytes(bytes(16))
+    weight = onnx.numpy_helper.from_array(np.ones(4, np.float32), "w")
+    onnx.external_data_helper.set_external_data(weight, "w.bin")
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    graph, model = onnx.GraphProto(name="g"), onnx.ModelProto(ir_version=8)
+    if where == "initializer":
+        graph.initializer.append(weight)
+    elif where == "sparse":
+        graph.sparse_initializer.add().values.CopyFrom(weight)
+    elif where == "attribute":
+        graph.node.append(onnx.helper.make_node("Constant", [], ["w"], value=weight))
+    elif where == "subgraph":
+        inner = onnx.GraphProto(name="inner", initializer=[weight])
+        graph.node.append(onnx.helper.make_node("If", ["c"], ["w"], then_branch=inner))
+    else:
+        nodes = [onnx.helper.make_node("Constant", [], ["w"], value=weight)]
+        model.functions.append(onnx.helper.make_function("d", "f", [], ["w"], nodes, []))
+    model.graph.CopyFrom(graph)
+    content = model.SerializeToString()
+    key, value = b"\n\x08location", b"\x12\x05w.bin"
+    assert key + value in content
+    with pytest.raises(InputError, match="in other files"):
+        OnnxEmbedder(content.replace(key + value, value + key) if swapped else content)
+
+
 @pytest.mark.slow
 def test_the_config_travels_along(files: Path) -> None:
     assert flips(files / "raw.onnx")
