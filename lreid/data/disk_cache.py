@@ -26,7 +26,7 @@ from lreid.files import remove_leftovers, require_regular, sealed, unsealed, wri
 logger = logging.getLogger("lreid")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mapped:
     """Images in a mapped file, each of which is compared with its checksum when it is first used.
 
@@ -45,26 +45,24 @@ class Mapped:
     kept: list[int]
     checksums: np.ndarray
     _whole: np.ndarray = field(init=False, repr=False)  # (n,) bool
+    _warned: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        shared = np.frombuffer(mmap.mmap(-1, len(self.images)), np.bool_)
-        shared[:] = not len(self.checksums)
-        object.__setattr__(self, "_whole", shared)
+        self._whole = np.frombuffer(mmap.mmap(-1, len(self.images)), np.bool_)
+        self._whole[:] = not len(self.checksums)
 
     def is_whole(self, index: int | slice) -> bool:
-        """Whether one image, or all of a slice, are as they were stored; warns where they are not."""
+        """Whether one image, or all of a slice, are as they were stored; the first time that they are not, warns."""
         if self._whole[index].all():
             return True
         rows = np.atleast_1d(np.arange(len(self.images))[index])
         for row in rows[~self._whole[rows]]:
             self._whole[row] = zlib.crc32(self.images[row]) == self.checksums[row]
-        if damaged := np.count_nonzero(~self._whole[rows]):
-            logger.warning(
-                "%s: %d of its images are damaged and decoded again; delete the file to have it made again",
-                self.path,
-                damaged,
-            )
-        return not damaged
+        whole = bool(self._whole[rows].all())
+        if not (whole or self._warned):
+            self._warned = True
+            logger.warning("%s: has damaged images, decoded again; delete it to have it made again", self.path)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class DiskCache:
     def find(self, records: Sequence[Record], *, height: int, width: int) -> Mapped | None:
         """What an earlier run left of these images; None where that is nothing, damaged, or they have changed since."""
         path = self._path(records, height, width)
-        if path is None or not path.exists():
+        if path is None or not os.path.exists(path):
             return None
         require_regular(path)
         try:
