@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-NAMED = ("open", "link", "replace", "rename", "unlink", "rmdir", "listdir", "mkdir")  # of os, which take a path first
+NAMED = ("open", "link", "replace", "rename", "unlink", "rmdir", "listdir", "scandir", "mkdir")  # of os, path first
 OPENED = ("fsync", "fchmod", "fchown")  # which take a file that is open
 BUFFER = 1 << 16  # bytes that files collect before they are written
 
@@ -28,7 +28,7 @@ class Faults:
         root: calls on other files are not counted; of those on open files all are.
         number: which call, from 0; None counts only.
         fault: "kill" ends the process by SIGKILL; "EIO" fails this call; "ENOSPC" this one and all later ones that need
-            space. What is written at this moment is written by half.
+            space. What is written at this moment is written by half; what is closed is closed.
         calls: names of the calls so far.
         failed: names of those that failed.
     """
@@ -60,6 +60,7 @@ class Faults:
                 patch.setattr(os, name, self._counted(name, getattr(os, name), always=True))
             for where in (builtins, io):
                 patch.setattr(where, "open", counted_open)
+            patch.setattr(os, "close", self._counted_close(os.close))
             self._count_faiss(patch)
             yield self
 
@@ -76,6 +77,15 @@ class Faults:
             return original(*args, **more)
 
         return call
+
+    def _counted_close(self, original: Callable[[int], None]) -> Callable[[int], None]:
+        def close(descriptor: int) -> None:
+            link = f"/proc/self/fd/{descriptor}"
+            if os.path.islink(link) and self._counts(os.readlink(link)):
+                self._step("close", lambda: original(descriptor))  # one that fails has closed it, too
+            original(descriptor)
+
+        return close
 
     def _step(self, name: str, half: Callable[[], Any] | None = None, *, creates: bool = False) -> None:
         number = len(self.calls)
@@ -100,6 +110,13 @@ class Faults:
                 view = memoryview(data).cast("B")
                 faults._step("write", lambda: super(Counted, self).write(view[: len(view) // 2]), creates=True)
                 return super().write(view)
+
+            def close(self) -> None:
+                try:
+                    if not self.closed:
+                        faults._step("close")
+                finally:
+                    super().close()
 
         raw = Counted(os.dup(file.fileno()), mode.replace("b", "").replace("t", "").replace("x", "w"))
         raw.name = file.name

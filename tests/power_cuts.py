@@ -26,7 +26,8 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 class Disk:
     """A folder whose operations are recorded, and the states that a power cut may leave it in.
 
-    Names are kept when their folder was synchronised, contents when their file was. A name that points to a file whose
+    Names are kept when their folder was synchronised, contents when their file was; with the name of a folder that was
+    made goes all that is in it. A name that points to a file whose
     content was not shows an empty one.
 
     Args:
@@ -62,14 +63,16 @@ class Disk:
         synced = {folder: place for place, (kind, folder, _) in enumerate(log) if kind == "folder"}
         contents = {number: b"" for _, _, number in log if isinstance(number, int)} | self.contents
         contents |= {number: content for kind, number, content in log if kind == "file"}
-        names = [(place, each) for place, each in enumerate(log) if each[0] in ("name", "rename", "unlink")]
+        kinds = ("name", "rename", "unlink", "mkdir")
+        names = [(place, each) for place, each in enumerate(log) if each[0] in kinds]
         pending = [place for place, (_, name, _) in names if place > synced.get(os.path.dirname(self._first(name)), -1)]
         for lost in itertools.chain.from_iterable(
             itertools.combinations(pending, count) for count in range(len(pending) + 1)
         ):
             there = dict(self.start)
+            gone = tuple(f"{name}/" for place, (kind, name, _) in names if kind == "mkdir" and place in lost)
             for place, (kind, name, number) in names:
-                if place in lost:
+                if place in lost or kind == "mkdir":
                     continue
                 if kind == "name":
                     there[name] = number
@@ -78,7 +81,7 @@ class Disk:
                 else:
                     there.pop(name[0], None)
                     there[name[1]] = number
-            yield {name: contents[number] for name, number in there.items()}
+            yield {name: contents[number] for name, number in there.items() if not name.startswith(gone)}
 
     def every_state(self) -> Iterator[tuple[bool, dict[str, bytes]]]:
         """Of cuts at every moment; and whether all operations were over by then."""
@@ -98,7 +101,7 @@ class Disk:
         return name if isinstance(name, str) else name[0]
 
     def _event(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in ("open", "os.rename", "os.link", "os.remove") or isinstance(args[0], int):
+        if event not in ("open", "os.rename", "os.link", "os.remove", "os.mkdir") or isinstance(args[0], int):
             return
         name = os.fspath(args[0])
         if not str(name).startswith(str(self.folder)):
@@ -113,6 +116,8 @@ class Disk:
         elif event == "os.link" and os.fspath(args[1]) not in self.now:
             self.now[os.fspath(args[1])] = self.now[name]
             self.log.append(("name", os.fspath(args[1]), self.now[name]))
+        elif event == "os.mkdir" and os.path.isdir(os.path.dirname(name)) and not os.path.exists(name):
+            self.log.append(("mkdir", str(name), None))
         elif event == "os.remove" and name in self.now:
             del self.now[name]
             self.log.append(("unlink", name, None))

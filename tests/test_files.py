@@ -341,7 +341,7 @@ def test_a_folder_that_the_disk_does_not_confirm_is_told(tmp_path: Path, monkeyp
 
 def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     """When the call has returned, the new one; also in folders that were made for it."""
-    for number, (name, old) in enumerate([("a", "old"), ("new", None)]):
+    for number, (name, old) in enumerate([("a", "old"), ("new", None), ("runs/new/a", None)]):
         folder = tmp_path / str(number)
         folder.mkdir()
         if old is not None:

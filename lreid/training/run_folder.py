@@ -127,7 +127,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             InputError: it was renamed, deleted or replaced.
         """
         with suppress(OSError):
-            if os.path.samestat(os.stat(self.path / ".lock"), self.locked):
+            if not self.writes or os.path.samestat(os.stat(self.path / ".lock"), self.locked):
                 return
         raise InputError(
             f"{self.path}: was renamed, deleted or replaced during the run, so no more is saved; "

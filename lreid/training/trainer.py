@@ -245,6 +245,7 @@ class Trainer:
 
     def _evaluate(self, task: Task, trained: Sequence[TestFigures] = ()) -> None:
         started = time.perf_counter()
+        self.folder.require_ours()  # features of galleries are kept in it
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
         if self.accuracy is not None:
             ledger.add_accuracies(self.results, self.accuracy.evaluate(self.method, self._readable(task)))

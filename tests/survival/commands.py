@@ -121,20 +121,28 @@ def call(words: list[str], folder: Path) -> tuple[int, str]:
     return status, err.getvalue()
 
 
-def galleries(folder: Path) -> Any:
-    """Paths, identities and model of every version of every gallery in a folder, as they are found when opened."""
-    found = {}
+def versions(folder: Path) -> Iterator[NamedGallery]:
+    """Every version of every gallery in a folder, opened."""
     for name in ("people.gallery", "copy.gallery"):
         place = place_of(folder / name)
-        if not place.exists():
-            with contextlib.suppress(InputError):  # there is none; but it was opened
-                place.load()
         for version in [place, *place.others()] if place.exists() else []:
-            named = NamedGallery.load(version, unfinished=True)
-            labels, about = named.gallery.store.labels(), named.gallery.about
-            rows = sorted(zip(labels.paths, labels.ids.tolist(), strict=True))
-            found[Path(str(version)).name] = (about.model, about.whole, about.threshold, tuple(rows))
+            yield NamedGallery.load(version, unfinished=True)
+
+
+def galleries(folder: Path) -> Any:
+    """Paths, identities and model of every version of every gallery in a folder."""
+    found = {}
+    for named in versions(folder):
+        labels, about = named.gallery.store.labels(), named.gallery.about
+        rows = sorted(zip(labels.paths, labels.ids.tolist(), strict=True))
+        found[Path(named.where).name] = (about.model, about.whole, about.threshold, tuple(rows))
     return found
+
+
+def rewritten(folder: Path) -> None:
+    """Saves every version of every gallery as it is."""
+    for named in versions(folder):
+        named.gallery.save()
 
 
 def trained(folder: Path) -> Any:
@@ -172,8 +180,8 @@ class Command:
         state: what is there, told by what opens it; an InputError is damage.
         parts: it changes several things one after the other, each as a whole.
         resumes: its interrupted work is taken up by the same command, and part of it may stay until then.
-        opens: whether ``state`` opens what it looks at as the program does, which removes leftovers; else the same
-            command does when it is given again.
+        rewrite: writes what is there once more, by which leftovers go; None where the same command does.
+        orphans: files that may stay for good when it was killed, since nothing proves whose they are.
     """
 
     words: list[str]
@@ -181,7 +189,8 @@ class Command:
     state: Callable[[Path], Any]
     parts: bool = False
     resumes: bool = False
-    opens: bool = True
+    rewrite: Callable[[Path], Any] | None = None
+    orphans: frozenset[str] = frozenset()
 
 
 def commands(world: World) -> dict[str, Command]:
@@ -220,53 +229,69 @@ def commands(world: World) -> dict[str, Command]:
             world.search("build", "people.gallery", there / "g", "--checkpoint", there / "model.pt", *device),
             lambda: None,
             galleries,
+            rewrite=rewritten,
         ),
         "add": Command(
             world.search("add", "people.gallery", there / "more", *device),
             lambda: world.build("people.gallery"),
             galleries,
+            rewrite=rewritten,
         ),
         "remove": Command(
             world.search("remove", "people.gallery", "--identity", somebody, "--everywhere"),
             with_versions,
             galleries,
             parts=True,
+            rewrite=rewritten,
         ),
         "calibrate": Command(
             world.search("calibrate", "people.gallery", there / "q", *device),
             lambda: world.build("people.gallery"),
             galleries,
+            rewrite=rewritten,
         ),
         "query": Command(
             world.search("query", "people.gallery", there / "q", "--out", "matches", *device),
             lambda: world.build("people.gallery"),
             queried,
             parts=True,
-            opens=False,
         ),
         "reindex": Command(
             world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", *device),
             lambda: world.build("people.gallery"),
             galleries,
             resumes=True,
+            rewrite=rewritten,
         ),
-        "rollback": Command(world.search("rollback", "people.gallery"), reindexed, galleries, resumes=True),
+        "rollback": Command(
+            world.search("rollback", "people.gallery"), reindexed, galleries, resumes=True, rewrite=rewritten
+        ),
         "migrate": Command(
-            world.search("migrate", "people.gallery", "copy.gallery"), lambda: world.build("people.gallery"), galleries
+            world.search("migrate", "people.gallery", "copy.gallery"),
+            lambda: world.build("people.gallery"),
+            galleries,
+            rewrite=rewritten,
         ),
-        "publish": Command(["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"], published, entry),
-        "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True, opens=False),
+        "publish": Command(
+            ["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"],
+            published,
+            entry,
+            orphans=frozenset({"zoo/mine.safetensors"}),
+        ),
+        "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True),
         "report": Command(
             ["report", "run", "--html", "compared.html"],
             with_results,
             files("run/report.html", "compared.html"),
             parts=True,
-            opens=False,
         ),
-        "train": Command(
-            ["train", "--resume", "--out", "run", *keys], lambda: None, trained, resumes=True, opens=False
-        ),
+        "train": Command(["train", "--resume", "--out", "run", *keys], lambda: None, trained, resumes=True),
     }
+
+
+# Files of the user beside those of lreid, whose names are like theirs; no command may touch them.
+STRANGERS = ("mine-0123456789ab.safetensors", "mine.json.orig", "people.gallery.old", "notes.part", "last.pt")
+STRANGERS += (".people.gallery.0123abcd.lreid.txt", "people.gallery.unfinished")
 
 
 @dataclass
@@ -288,6 +313,9 @@ class Trial:
         self.template.mkdir(parents=True)
         with within(self.template):
             self.command.prepare()
+        for folder, name in itertools.product((self.template, self.template / "zoo"), STRANGERS):
+            if folder.is_dir():
+                (folder / name).write_text(f"what a user calls {name}")
         done = self._copy("after")
         with Faults(done, None).patched() as faults:
             status, err = call(self.command.words, done)
@@ -296,6 +324,7 @@ class Trial:
         self.before, self.after = self.command.state(self.template), self.command.state(done)
         assert self.before != self.after
         self.names = names_in(self.template), names_in(done)
+        self.strangers = [name for name in self.names[0] if Path(name).name in STRANGERS]
 
     def run(self, step: int = 1) -> Counts:
         """Each call, or every so many-th, is once the last one of its process, and fails once."""
@@ -329,15 +358,19 @@ class Trial:
             counts.wrong("tracebacks", about)
         if not self._is_sound(here, counts, about):
             return
+        names = names_in(here)
         found = command.state(here)
+        if names_in(here) != names:
+            counts.wrong("lost", f"{about}; reading changed {sorted(names_in(here) ^ names)}")
         if not killed:
             several = command.parts or command.resumes  # of which a message names one
             done = status == 0 or "done, but" in err
             if done != (found == self.after) and (status == 0 or not several):
                 counts.wrong("told otherwise than done", about)
-        if command.opens:
-            self._count_leftovers(here, self.names[0] | self.names[1], counts, about, resumes=command.resumes)
-        if found != self.after or not command.opens:
+        if found == self.after and command.rewrite:
+            command.rewrite(here)
+            self._count_leftovers(here, self.names[1], counts, about)
+        else:
             wait(start(lambda: act(None)))
             status, err, _ = json.loads(told.read_text())
             if status != 0:
@@ -347,7 +380,7 @@ class Trial:
                 return
             if command.state(here) != self.after:
                 counts.wrong("resumes not bit-equal" if self.name == "train" else "lost", about)
-            self._count_leftovers(here, self.names[1], counts, about)
+            self._count_leftovers(here, self.names[1] | command.orphans, counts, about)
         told.unlink(missing_ok=True)
 
     def _is_sound(self, here: Path, counts: Counts, about: str) -> bool:
@@ -357,6 +390,10 @@ class Trial:
         except InputError as error:
             counts.wrong("damaged", f"{about}: {error}")
             return False
+        for path in self.strangers:
+            if not (here / path).is_file() or (here / path).read_bytes() != (self.template / path).read_bytes():
+                counts.wrong("lost", f"{about}; {path} is not what it was")
+                return False
         whole = found in (self.before, self.after)
         if self.command.parts or (self.command.resumes and isinstance(found, dict)):
             keys = {"people.gallery"} if self.name in ("reindex", "rollback") else {*self.before, *self.after}
@@ -365,12 +402,8 @@ class Trial:
             counts.wrong("lost", about)
         return whole
 
-    def _count_leftovers(
-        self, here: Path, expected: set[str], counts: Counts, about: str, *, resumes: bool = False
-    ) -> None:
-        unfinished = leftovers_in(here)
-        strange = unfinished if resumes else unfinished | (names_in(here) - expected)
-        if strange:
+    def _count_leftovers(self, here: Path, expected: set[str], counts: Counts, about: str) -> None:
+        if strange := leftovers_in(here) | (names_in(here) - expected):
             counts.wrong("leftovers", f"{about}: {sorted(strange)}")
 
 

@@ -42,6 +42,7 @@ def test_a_command_that_is_killed_or_fails_leaves_all_as_it_was_or_as_it_shall_b
     counts = trial.run(step=max(1, len(trial.calls) // 3))
     nothing_wrong(counts)
     assert counts.numbers["kills"] >= 3 and counts.numbers["failures"] >= 3
+    assert "close" in trial.calls and trial.strangers
 
 
 @pytest.mark.parametrize("title", ["er_ace", "drift of dwopp", "accuracy"])
