@@ -12,7 +12,7 @@ from lreid.config import method_options
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation import AccuracyEvaluator, Evaluator, PastGalleries
 from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
@@ -48,6 +48,8 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
         return None
     try:
         theirs = model_config(weights).INPUT
+    except OutOfMemory:
+        raise
     except InputError:  # loading them says what they lack, if they lack anything
         return None
     return theirs.MEAN, theirs.STD

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from lreid import results
-from lreid.errors import InputError, NewerFormat
+from lreid.errors import InputError, NewerFormat, OutOfMemory, refuse_out_of_memory
 from lreid.files import list_folder, misfit, read_tensors, require_not_newer, write_atomically
 
 logger = logging.getLogger("lreid")
@@ -108,7 +108,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         try:
             checkpoint = load_checkpoint(path)
             _require_whole(checkpoint, path)
-        except NewerFormat:
+        except (NewerFormat, OutOfMemory):  # it may be whole, and a run from the one before would overwrite it
             raise
         except InputError as fault:
             faults.append(fault)
@@ -153,6 +153,7 @@ def fitting(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # the parts are anything that can be stored
+        refuse_out_of_memory(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
             f"{path}: its parts do not fit together ({reason}); remove it to go on from the checkpoint before"

@@ -35,6 +35,7 @@ COMMAND_LINE = "command line"  # what errors call the source of overrides
 ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for lreid.errors.naming_keys
     "accuracy": "EVAL.ACCURACY",
     "backbone": "MODEL.BACKBONE",
+    "batch_size": "EVAL.BATCH_SIZE",
     "cache_gib": "DATA.CACHE_GIB",
     "camera_filter": "EVAL.CAMERA_FILTER",
     "cameras": "BENCHMARK.CAMERAS",

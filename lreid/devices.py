@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.float32 import full_precision, tf32
 
 # Of mallopt(3), by glibc's malloc.h.
@@ -42,6 +42,7 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # ``meta`` has no numbers
     except (RuntimeError, AssertionError) as error:
+        refuse_out_of_memory(error, "device")
         reason = str(error).splitlines()[0]
         raise ArgumentError("device", f"is {name!r}, which cannot be used ({reason}); use auto or cpu") from None
     return device

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
 
+MOST_WORDS = 160  # characters of a library's message that are shown
+
 
 class InputError(Exception):
     """Bad input: a file, a key or a value that the user can put right.
@@ -22,6 +24,39 @@ class NotConfirmed(InputError):
 
 class NewerFormat(InputError):
     """A file that a later version of lreid wrote, which is neither damaged nor to be replaced."""
+
+
+class OutOfMemory(InputError):
+    """Memory, or what the system allows of it, ran out: the input may be whole."""
+
+
+# What libraries say of it in errors of other kinds: torch, CUDA, cuBLAS and cuDNN, C++, the loader of Linux.
+NO_MEMORY = re.compile(
+    r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|ALLOC_FAILED|bad_alloc|"
+    r"can't start new thread|failed to map segment|Unable to allocate",
+    re.IGNORECASE,
+)
+
+
+def refuse_out_of_memory(
+    error: BaseException, where: object = "", remedy: str = "close other programs and try again"
+) -> None:
+    """To be called with an error before it is taken for damage of a file, or for a mistake.
+
+    Args:
+        error: any.
+        where: what the message begins with, if anything: a file or a key.
+        remedy: what to do.
+
+    Raises:
+        OutOfMemory: the error says that memory ran out.
+    """
+    if isinstance(error, OutOfMemory):
+        raise error
+    words = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or NO_MEMORY.search(words):
+        beginning, reason = f"{where}: " if where else "", words[:MOST_WORDS] or type(error).__name__
+        raise OutOfMemory(f"{beginning}memory ran out ({reason}); {remedy}") from None
 
 
 class ArgumentError(InputError):

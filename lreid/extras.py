@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 
 
 class Extra:
@@ -30,6 +30,7 @@ class Extra:
         try:
             return import_module(self._module)
         except ImportError as error:
+            refuse_out_of_memory(error, self._module)
             raise InputError(
                 f"{self._module} cannot be imported ({error}); install it with: pip install 'lreid[{self._extra}]'"
             ) from None

@@ -22,7 +22,7 @@ import filelock
 import torch
 import yaml
 
-from lreid.errors import InputError, NewerFormat, NotConfirmed
+from lreid.errors import InputError, NewerFormat, NotConfirmed, refuse_out_of_memory
 
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # of file systems without; NFS: EBADF for folders
@@ -165,6 +165,7 @@ def write_atomically(
                 path.replace(previous)
             os.replace(file.name, path)
     except (OSError, RuntimeError) as error:
+        refuse_out_of_memory(error, path)
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
             reason = f"the write broke off; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
@@ -483,6 +484,7 @@ def parse_yaml(text: str, *, aliases: bool = False) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
+        refuse_out_of_memory(error)
         raise ValueError(" ".join(str(error).split())) from None
 
 
@@ -580,6 +582,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     except InputError:
         raise
     except Exception as error:  # torch reports damage in a dozen ways
+        refuse_out_of_memory(error, path)
         raise InputError(
             f"{path}: cannot be loaded as tensors: damaged or of another kind ({_reason(error)})"
         ) from None

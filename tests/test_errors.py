@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import errno
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from lreid.config import ARGUMENTS
 from lreid.config_keys import GROUPS, KEYS
-from lreid.errors import ArgumentError, InputError, NotConfirmed, naming_keys
+from lreid.errors import ArgumentError, InputError, NotConfirmed, OutOfMemory, naming_keys, refuse_out_of_memory
 
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
 # Rooms that know the config, and files whose messages are about one.
@@ -88,3 +92,35 @@ def test_no_message_of_the_library_names_a_key(repository: Path) -> None:
         path = file.relative_to(package)
         if path.parts[0] not in KNOWING and path.as_posix() not in ABOUT_CONFIGS:
             assert not [text for text in texts(file) if KEY.search(text)], path
+
+
+def raised_by(function: Callable[[], object]) -> Exception:
+    with pytest.raises((MemoryError, RuntimeError)) as error:
+        function()
+    return error.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        raised_by(lambda: np.ones(2**55)),
+        raised_by(lambda: torch.ones(2**50)),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("can't start new thread"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        ImportError("libx.so: failed to map segment from shared object"),
+    ],
+)
+def test_what_says_that_memory_ran_out_is_one_line(error: Exception) -> None:
+    with pytest.raises(OutOfMemory, match="^a.pt: ") as told:
+        refuse_out_of_memory(error, "a.pt")
+    assert "\n" not in str(told.value)
+    with pytest.raises(OutOfMemory, match=re.escape(str(told.value))):  # and not once more around it
+        refuse_out_of_memory(told.value, "b.pt")
+
+
+def test_other_errors_are_left_alone() -> None:
+    for error in (RuntimeError("size mismatch"), OSError(errno.ENOSPC, "No space left on device"), ValueError()):
+        refuse_out_of_memory(error)

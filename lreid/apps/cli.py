@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lreid import __version__
-from lreid.errors import InputError, Stopped
+from lreid.errors import InputError, Stopped, refuse_out_of_memory
 
 LONGEST = 2000  # characters of an error that are shown
 
@@ -116,7 +116,12 @@ def _run_tool(
     logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
     try:
-        tool(args)
+        try:
+            tool(args)
+        except Exception as error:
+            if not args.debug:
+                refuse_out_of_memory(error)
+            raise
     except InputError as error:
         if args.debug:
             raise

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import list_folder, write_atomically
 from lreid.loading import load_model, model_config
@@ -145,6 +145,7 @@ def write_traced(
         content, exported = convert(program)
         difference = difference_of(network, exported, [images(number) for number in (1, 5)])
     except Exception as error:  # tracing, converting and running raise nearly anything
+        refuse_out_of_memory(error, file)
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{file}: not written, as the network cannot be exported ({reason})") from None
     if not difference <= TOLERANCE:

@@ -318,7 +318,9 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
     if process.returncode == 0:
         return ""
     if process.returncode < 0:
-        return f"killed by {signal.Signals(-process.returncode).name}"
+        killer = signal.Signals(-process.returncode)
+        hint = " (by the system, where memory is short: lower --jobs)" if killer is signal.SIGKILL else ""
+        return f"killed by {killer.name}{hint}"
     lines = told.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")
 

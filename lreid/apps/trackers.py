@@ -30,7 +30,7 @@ from lreid.apps.export import (
 )
 from lreid.config import config_from_text
 from lreid.data.writing import folder_at_once
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import write_atomically, write_text
 from lreid.models import Embedder
@@ -166,6 +166,7 @@ def _for_reid(model: Embedder, out: Path, config: str, source: str) -> float:
                 return _write_reid(model, state, architecture, out, config, source, difference)
             reason = "its features are others, as pooling or strides are, which weights do not tell"
     except RuntimeError as error:  # of shapes
+        refuse_out_of_memory(error, out)
         reason = " ".join(str(error).split())[:200]
     raise InputError(
         f"{out}: not written: what reid builds as {architecture} is not this network ({reason}); use --for boxmot"

@@ -24,7 +24,7 @@ from lreid.data.addresses import is_address
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.devices import pick_device
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.files import write_text
 from lreid.loading import load_model, model_config
@@ -368,6 +368,8 @@ def from_imagenet(weights: str) -> bool:
     if Path(weights).is_file():
         try:
             return from_imagenet(model_config(weights).MODEL.WEIGHTS)
+        except OutOfMemory:
+            raise
         except InputError:  # no model of lreid
             return False
     return weights == "imagenet" or weights.startswith("package:")

@@ -23,7 +23,7 @@ from lreid.data.records import Record
 from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
-from lreid.errors import InputError
+from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
 from lreid.files import require_regular
 from lreid.progress import images_done
 
@@ -226,6 +226,8 @@ def _decoded(
 def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | InputError:
     try:
         return read_image(record.path, height=height, width=width)
+    except OutOfMemory:  # the image may be whole
+        raise
     except InputError as fault:
         return fault
 
@@ -235,6 +237,7 @@ def _require_file(path: str | Path) -> None:
     try:
         size = os.stat(path).st_size
     except (OSError, ValueError) as error:  # a NUL in the path
+        refuse_out_of_memory(error, path)
         reason = getattr(error, "strerror", error)
         raise InputError(f"{path}: image cannot be opened ({reason}); {REMEDY}") from None
     if size == 0:
@@ -248,9 +251,8 @@ def _decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
             with contextlib.suppress(Exception):  # a damaged EXIF block leaves the pixels as they lie
                 ImageOps.exif_transpose(image, in_place=True)
             return _rgb(image)
-    except MemoryError:
-        raise
     except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+        refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); {REMEDY}") from None
 

@@ -25,7 +25,7 @@ from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
 from lreid.data.spec import Spec
 from lreid.data.writing import write_file
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import require_regular
 
 logger = logging.getLogger("lreid")
@@ -112,8 +112,10 @@ def unpack(archive: Path, folder: Path) -> None:
     except FileNotFoundError:
         raise InputError(f"{archive}: no such archive; check the path") from None
     except RuntimeError as error:  # how zipfile reports a password
+        refuse_out_of_memory(error, archive)
         raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it by hand into {folder}") from None
     except Exception as error:  # damage shows in the many ways of two kinds of archives
+        refuse_out_of_memory(error, archive)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
 

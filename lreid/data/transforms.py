@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lreid.devices import to_device
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import parse_yaml, read_text
 
@@ -296,6 +296,7 @@ def load_pipeline(path: str | Path) -> Any:
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations looks nothing over before it builds
+        refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split())
         if version.startswith(("0.", "1.")):
             raise InputError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import read_bytes, sealed, unsealed, write_atomically
 
 
@@ -42,6 +42,7 @@ class PastGalleries:
         try:
             features = np.load(BytesIO(unsealed(read_bytes(path))), allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError) as error:
+            refuse_out_of_memory(error, path)
             reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
             raise InputError(
                 f"{path}: {reason}; every model searches the galleries of earlier tasks: put the file back, or "

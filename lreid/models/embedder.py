@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import fit_image, read_image
 from lreid.devices import to_device
-from lreid.errors import ArgumentError, InputError, require
+from lreid.errors import ArgumentError, InputError, refuse_out_of_memory, require
 from lreid.float32 import full_precision, tf32
 from lreid.models.backbones import build_backbone, normalisation
 from lreid.models.eval_mode import evaluating
@@ -225,6 +225,9 @@ class Embedder(nn.Module):
                     _require_pixels(batch, start)
                     rows.append(self._features(batch, flip).float().cpu().numpy())
                     bar.update(len(rows[-1]))
+        except Exception as error:
+            refuse_out_of_memory(error, f"batch_size={batch_size}", "lower it, or close other programs")
+            raise
         finally:
             self.precision = precision
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)

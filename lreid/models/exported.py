@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import misfit, read_bytes
 from lreid.models.embedder import Embedder
@@ -183,6 +183,7 @@ def _session(content: bytes, name: str) -> Any:
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions share no base
+        refuse_out_of_memory(error, name)
         raise _unreadable(name, error) from None
 
 

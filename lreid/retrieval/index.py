@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
 from lreid.retrieval.scores import ExactScores, Metric, blocks
@@ -83,6 +83,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
             faiss.ParameterSpace().set_index_parameters(index, parameters)
         index.train(vectors)
     except RuntimeError as error:
+        refuse_out_of_memory(error, "index")
         raise ArgumentError(
             "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {reason_of(error)}"
         ) from None

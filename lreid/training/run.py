@@ -27,10 +27,10 @@ from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, naming_keys, refuse_out_of_memory
 from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
 from lreid.memory import StreamMemory
-from lreid.methods import Method
+from lreid.methods import Method, method_class
 from lreid.models.precision import has_instructions
 from lreid.results import Results
 from lreid.training.batches import Batching
@@ -82,7 +82,12 @@ def train(
         how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
             return _train(cfg, folder, resume, observers, stop, before)
-    except RuntimeError as error:
+    except (MemoryError, OSError, RuntimeError) as error:
+        refuse_out_of_memory(
+            error,
+            remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
+            "EVAL.BATCH_SIZE, DATA.WORKERS or DATA.CACHE_GIB, or set TRAIN.PRECISION bf16",
+        )
         if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
             raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
         if distributed.world() == 1 or not LOST.search(str(error)):
@@ -92,6 +97,13 @@ def train(
         ) from None
     finally:
         distributed.leave()
+
+
+def _batch_key(cfg: CfgNode) -> str:
+    """The key that says how many images a batch has."""
+    if method_class(cfg.METHOD.NAME).batches == "episodes":
+        return "EPISODE.IDENTITIES"
+    return "STREAM.SEGMENT" if cfg.STREAM.SEGMENT else "BATCH.IDENTITIES"
 
 
 def _train(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pooch
 
-from lreid.errors import InputError
+from lreid.errors import InputError, OutOfMemory
 from lreid.files import parse_yaml, read_text, require_regular, write_text
 from lreid.zoo.download import Download
 from lreid.zoo.state_dicts import read_state_dict
@@ -145,6 +145,8 @@ def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bo
     """Keeps the SHA-256 of a file that was never seen before, if it holds tensors by name at all."""
     try:
         read_state_dict(file)
+    except OutOfMemory:
+        raise
     except InputError as error:
         if fresh:
             file.unlink()

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import read_tensors, require_regular
 
 # torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
@@ -65,6 +65,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except Exception as error:  # its header is trusted where it names types and sizes
+        refuse_out_of_memory(error, file)
         raise InputError(f"{file}: cannot be loaded as safetensors ({error}); fetch it again") from None
 
 

@@ -30,6 +30,7 @@ def tool_that(error: BaseException | None) -> object:
     [
         (None, 0, ""),
         (InputError("a.yaml: is not there; name another"), 2, "tool.py: a.yaml: is not there; name another\n"),
+        (MemoryError("no"), 2, "tool.py: memory ran out (no); close other programs and try again\n"),
         (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
         (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, give the same command again to go on\n"),
     ],

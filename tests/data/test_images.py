@@ -12,7 +12,7 @@ from lreid.data import images
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.layout import SUFFIXES
 from lreid.data.records import Record
-from lreid.errors import InputError
+from lreid.errors import InputError, OutOfMemory
 
 
 def noise(seed, height=24, width=12):
@@ -245,3 +245,17 @@ def test_no_thread_is_just_about_to_end_when_a_loader_process_may_be_forked(reco
     for _ in range(40):
         Images(records, height=16, width=8)
         assert set(os.listdir("/proc/self/task")) <= before
+
+
+def test_an_image_is_not_damaged_where_memory_ran_out(tmp_path, monkeypatch):
+    """Neither is it skipped: it may be whole."""
+    path = tmp_path / "a.png"
+    Image.new("RGB", (8, 16)).save(path)
+
+    def load(self):
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    for skip_bad in (True, False):
+        with pytest.raises(OutOfMemory, match="a.png: memory ran out"):
+            Images([Record(str(path), 0, 0)], height=16, width=8, skip_bad=skip_bad)

@@ -9,6 +9,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -18,14 +20,15 @@ from typing import Any
 import pytest
 import torch
 from processes import start, wait
-from tiny import tiny_config
+from tiny import FEW, broken_off, tiny_config
 from yacs.config import CfgNode
 
 from lreid import checkpoint as checkpoint_module
-from lreid.errors import InputError, Stopped
+from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
 from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
+from lreid.models import Embedder
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
@@ -402,3 +405,73 @@ def test_the_folders_of_a_run_are_forced_to_disk_with_those_above(
     with RunFolder(tmp_path / "runs" / "new"):
         pass
     assert {str(tmp_path), str(tmp_path / "runs"), str(tmp_path / "runs" / "new")} <= set(synced)
+
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    torch.OutOfMemoryError("CUDA out of memory."),
+    RuntimeError("can't start new thread"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+@pytest.mark.parametrize(
+    ("keys", "where", "named"),
+    [
+        ({}, "loss", "EPISODE.IDENTITIES"),
+        ({"METHOD__NAME": "bot_ft"}, "loss", "BATCH.IDENTITIES"),
+        ({"METHOD__NAME": "bot_ft", "STREAM__SEGMENT": 4}, "loss", "STREAM.SEGMENT"),
+        ({}, "forward", "EVAL.BATCH_SIZE"),
+    ],
+)
+def test_out_of_memory_names_the_keys_to_lower(
+    error: Exception, keys: dict[str, Any], where: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Embedder.forward
+
+    def out_of_memory(self: Any, images: Any) -> Any:
+        if where == "loss" or not self.training:
+            raise error
+        return forward(self, images)
+
+    monkeypatch.setattr(Embedder, "forward", out_of_memory)
+    with pytest.raises(OutOfMemory, match=named) as told:
+        train(config(FEW, TRAIN__EPOCHS=1, **keys), tmp_path / "run")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_a_checkpoint_is_not_damaged_where_memory_ran_out(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the run taken up from the one before, which would overwrite it."""
+    broken_off(config(FEW), tmp_path / "run", 5)
+    before = {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert len(before) >= 2
+
+    def fails_once(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        raise error
+
+    monkeypatch.setattr(torch, "load", fails_once)
+    with pytest.raises(OutOfMemory, match=r"last\.pt: memory ran out"):
+        train(config(FEW), tmp_path / "run", resume=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()} == before
+
+
+def test_memory_that_a_system_does_not_give_ends_a_run_with_one_line(tmp_path: Path) -> None:
+    code = f"""
+import resource, sys, torch._dynamo, cv2, albumentations
+from lreid.apps import cli, train
+import lreid.methods.bot_ft
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (4096 * pages + (900 << 20),) * 2)
+keys = "METHOD.NAME bot_ft INPUT.HEIGHT 512 INPUT.WIDTH 256 BATCH.IDENTITIES 24 BATCH.IMAGES 8 DEVICE cpu"
+keys += " SYNTHETIC.TRAIN_IDENTITIES 24 SYNTHETIC.IMAGES_PER_IDENTITY 3 SYNTHETIC.TEST_IDENTITIES 2 TRAIN.EPOCHS 1"
+keys += " BENCHMARK.TASKS_PER_DATASET 1 SYNTHETIC.DISTRACTORS 0"
+sys.exit(cli.run_command("train", ["--out", "{tmp_path / "run"}", *keys.split()], prog="lreid train"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2 and "BATCH.IDENTITIES" in done.stderr, done
+    assert done.stderr.count("\n") == 1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from render import shaders
 from render.assets import POSED, Assets, Part, normals
@@ -92,6 +92,7 @@ class Renderer:
             options: dict[str, Any] = {"backend": "egl"}  # its types know no backends
             gl: Any = moderngl.create_context(standalone=True, **options)
         except Exception as error:  # of many kinds, some of them without a word
+            refuse_out_of_memory(error, "OpenGL")
             raise InputError(
                 f"OpenGL cannot be had through EGL ({error}); on Debian: apt-get install libegl1 libgl1-mesa-dri"
             ) from None
@@ -326,6 +327,7 @@ def _read_texture(path: Path, side: int) -> np.ndarray:
         with Image.open(path) as image:
             return np.asarray(image.convert("RGBA").resize((side, side)))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # damage is told in many ways
+        refuse_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be read as an image ({error}); {WHERE}") from None
 
 

@@ -16,7 +16,7 @@ from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.files import escaped
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN, warn_of_spellings
@@ -141,8 +141,8 @@ def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) 
     try:
         with naming_keys(skip_bad="when indexing, --skip-bad"):
             return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
-    except InputError:
-        if not skip_bad:
+    except InputError as error:
+        if not skip_bad or isinstance(error, OutOfMemory):
             raise
         none = Images([], height=model.height, width=model.width)  # not one can be read
         none.skipped = [record.path for record in records]

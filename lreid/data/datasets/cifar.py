@@ -25,7 +25,7 @@ from lreid.data.image_folder import Unpacked, unpacked
 from lreid.data.layout import CameraPolicy, describe_folder
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 
 PIXELS = 3 * 32 * 32  # of an image: a plane a colour
 # What arrays are made of in the pickles of all versions of numpy; nothing else is run.
@@ -147,6 +147,7 @@ def _unpickled(file: Path) -> dict[str, Any]:
             content = _Plain(stream, encoding="bytes").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except Exception as error:  # damage shows in many ways
+        refuse_out_of_memory(error, file)
         raise InputError(f"{file}: is no batch of CIFAR as it is released ({error}); get the archive again") from None
 
 

@@ -38,7 +38,7 @@ from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
 from lreid.data.spec import Conversion, Layout, Spec, published
 from lreid.data.writing import folder_at_once, write_image
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 
 CROPS = "cuhksysu4reid"
 HOMES = ("cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu")  # of the release
@@ -145,6 +145,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
                 with Image.open(scenes / scene, formats=FORMATS) as image:
                     image = image.convert("RGB")
             except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+                refuse_out_of_memory(error, scenes / scene)
                 raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
             for crop in in_scene:
                 left, top, right, bottom = crop.box

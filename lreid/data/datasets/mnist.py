@@ -23,7 +23,7 @@ from lreid.data.image_folder import Unpacked, unpacked
 from lreid.data.layout import CameraPolicy, describe_folder
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 
 SPLITS = {"train": "train", "test": "t10k"}
 CLASSES = 10
@@ -62,6 +62,7 @@ def _idx(home: Path, name: str, axes: int) -> np.ndarray:
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (OSError, EOFError, ValueError) as error:
+        refuse_out_of_memory(error, file)
         raise InputError(f"{file}: cannot be read ({error}); get it again") from None
     head = 4 + 4 * axes
     if len(content) < head or content[:4] != bytes([0, 0, 8, axes]):

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import (
     finish,
     hold,
@@ -138,6 +138,7 @@ def write_gallery(
                 with unchanged(path, seen):
                     os.replace(file.name, path)
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
+        refuse_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be written ({error}); what was saved before is whole") from None
     sync_folder(path.parent, path)
     return written
@@ -197,6 +198,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
     except Exception as error:  # zipfile and numpy report damage in a dozen ways
+        refuse_out_of_memory(error, path)
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
     if isinstance(header, dict) and header.pop("format", None) != FORMAT:
         raise InputError(f"{path}: a gallery of another version of lreid; build it again")
@@ -215,7 +217,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         if len({index.d for index in indexes}) > 1:
             raise ValueError("its parts have different widths")
         keys = [keys_in(index, kind) for index in indexes]
-    except Exception:  # faiss reports damage as errors of any kind, MemoryError among them
+    except Exception as error:  # faiss reports damage as errors of any kind
+        refuse_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None
     if stamp(path) != seen:
         return read_gallery(path, memory_map)  # index and labels may be of two files; the new one is whole

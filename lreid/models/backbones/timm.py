@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.models.eval_mode import evaluating
 
@@ -129,6 +129,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     try:
         network = made(False)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        refuse_out_of_memory(error, f"timm:{name}")
         raise ArgumentError(
             "backbone",
             f"timm:{name} cannot be made for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
@@ -143,6 +144,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         try:
             network.load_state_dict(made(True).state_dict())
         except Exception as error:  # whatever a download may raise
+            refuse_out_of_memory(error, f"timm:{name}")
             raise ArgumentError("weights", f"is hub, but {_to_fetch(name, how, error)}") from None
     return features
 
