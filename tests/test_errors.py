@@ -15,7 +15,15 @@ import torch
 
 from lreid.config import ARGUMENTS
 from lreid.config_keys import GROUPS, KEYS
-from lreid.errors import ArgumentError, InputError, NotConfirmed, OutOfMemory, naming_keys, refuse_out_of_memory
+from lreid.errors import (
+    ArgumentError,
+    InputError,
+    NotConfirmed,
+    OutOfMemory,
+    counted,
+    naming_keys,
+    refuse_out_of_memory,
+)
 
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
 # Rooms that know the config, and files whose messages are about one.
@@ -124,3 +132,11 @@ def test_what_says_that_memory_ran_out_is_one_line(error: Exception) -> None:
 def test_other_errors_are_left_alone() -> None:
     for error in (RuntimeError("size mismatch"), OSError(errno.ENOSPC, "No space left on device"), ValueError()):
         refuse_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    ("noun", "several"),
+    [("task", "tasks"), ("identity", "identities"), ("query", "queries"), ("class", "classes"), ("day", "days")],
+)
+def test_a_number_with_its_noun(noun: str, several: str) -> None:
+    assert [counted(count, noun) for count in (0, 1, 2)] == [f"0 {several}", f"1 {noun}", f"2 {several}"]

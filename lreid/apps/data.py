@@ -15,7 +15,7 @@ from lreid.data.own import source_of
 from lreid.data.prepare import prepare
 from lreid.data.records import DataSet
 from lreid.data.tracks import Choice, from_tracks
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.files import write_text
 
 
@@ -65,7 +65,7 @@ def _require_complete(findings: Sequence[Finding]) -> None:
 def _cut(args: argparse.Namespace) -> None:
     choice = Choice(args.every, args.most, args.min_height, args.min_sharpness, args.classes)
     count = from_tracks(list(map(Path, args.names)), args.tracks, args.out, choice, same=args.same_identities)
-    print(f"{args.out}: {count} images; train on them by: lreid train {args.out}")
+    print(f"{args.out}: {counted(count, 'image')}; train on them by: lreid train {args.out}")
 
 
 def _there(findings: Sequence[Finding]) -> list[DataSet]:

@@ -20,7 +20,7 @@ from lreid.data.listing import first_few
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import Proposal, propose, typical_size
 from lreid.data.records import DataSet
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, counted, naming_keys
 from lreid.methods import method_class
 from lreid.results import Results
 from lreid.zoo import PEOPLE, SMALL_PEOPLE
@@ -109,8 +109,8 @@ def finished_task(run: Path) -> Path:
     tasks = load_checkpoint(last)["results"].get("tasks", [])
     if max(checkpoints) < len(tasks):
         raise InputError(
-            f"{run}: {max(checkpoints)} of {len(tasks)} tasks are done; finish it with --resume first, or name a "
-            f"checkpoint, {last}"
+            f"{run}: {max(checkpoints)} of {counted(len(tasks), 'task')} done; finish it with --resume first, or "
+            f"name a checkpoint, {last}"
         )
     return last
 
@@ -190,10 +190,14 @@ def _told(
     lines: list[tuple[str, str, str]] = []
     for number, each in enumerate(data_sets):
         cameras = own[number].cameras if own else ()
-        seen = f", {len(cameras)} cameras" if cameras else ", no cameras known" * bool(own)
+        seen = f", {counted(len(cameras), 'camera')}" if cameras else ", no cameras known" * bool(own)
         train, test = {record.pid for record in each.train}, {record.pid for record in each.query}
-        lines.append(("train", f"{each.name}: {len(train)} identities, {len(each.train)} images{seen}", ""))
-        tested = f"{len(test)} others: {len(each.query)} queries, {len(each.gallery)} gallery images"
+        lines.append(
+            ("train", f"{each.name}: {counted(len(train), 'identity')}, {counted(len(each.train), 'image')}{seen}", "")
+        )
+        tested = (
+            f"{len(test)} others: {counted(len(each.query), 'query')}, {counted(len(each.gallery), 'gallery image')}"
+        )
         how = "a CSV file says who: docs/custom_data.md" if own else ""
         lines.append(("test", tested if test else "nobody, so there will be no figures", how))
     bench, batch = cfg.BENCHMARK, cfg.BATCH
@@ -203,7 +207,7 @@ def _told(
         cut = "BENCHMARK.POOL True makes one of all sets"
     lines.append(("tasks", f"{tasks}, one after the other" if tasks > 1 else "1, all together", cut))
     if before:
-        lines.append(("goes on", f"from {before}, {bench.LEARNED_IDENTITIES} identities", "--from"))
+        lines.append(("goes on", f"from {before}, {counted(bench.LEARNED_IDENTITIES, 'identity')}", "--from"))
     else:
         lines.append(("starts", f"{cfg.MODEL.WEIGHTS}, {cfg.MODEL.BACKBONE}", "MODEL.BACKBONE resnet50: from ImageNet"))
     fewest = min(len({record.pid for record in each.train}) for each in data_sets)
@@ -213,12 +217,13 @@ def _told(
         ("input", f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH} pixels{found}", "INPUT.HEIGHT, INPUT.WIDTH"),
         (
             "batch",
-            f"{batch.IDENTITIES} identities x {batch.IMAGES} images" + "; the smallest set has no more" * small,
+            f"{counted(batch.IDENTITIES, 'identity')} x {counted(batch.IMAGES, 'image')}"
+            + "; the smallest set has no more" * small,
             "EPISODE.* or BATCH.*, see configuration.md",
         ),
         (
             "method",
-            f"{cfg.METHOD.NAME}, {cfg.TRAIN.EPOCHS} epochs a task, learning rate {cfg.TRAIN.LR:g}",
+            f"{cfg.METHOD.NAME}, {counted(cfg.TRAIN.EPOCHS, 'epoch')} a task, learning rate {cfg.TRAIN.LR:g}",
             "--method, --epochs, TRAIN.LR",
         ),
     ]
@@ -240,7 +245,7 @@ def aftermath(results: Results) -> str:
         changes = np.subtract(*(results["identity_ap"][gallery["name"]]["ap"][row] for row in (-1, 0)))
         lines.append(
             f"{gallery['name']} ({who}): mAP {first:.1f} before, {last:.1f} now, Rank-1 {rank1}; "
-            f"of {len(changes)} identities {int((changes > CLEAR).sum())} are found better now and "
+            f"of {counted(len(changes), 'identity')} {int((changes > CLEAR).sum())} found better now and "
             f"{int((changes < -CLEAR).sum())} worse, by {CLEAR:g} points of AP or more"
         )
     return "\n".join(lines)

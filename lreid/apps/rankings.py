@@ -9,6 +9,7 @@ import numpy as np
 
 from lreid.data.images import Images, read_image
 from lreid.data.records import QueryGallery, Record
+from lreid.errors import counted
 from lreid.evaluation.scoring import Ranking
 from lreid.identities import DISTRACTOR
 from lreid.report import ranked
@@ -79,7 +80,8 @@ def page_section(
     height, width = read_image(shown.query[0].path).shape[:2]
     told = ", ".join(f"Rank-{k} {number(figures[f'rank{k}'])}" for k in (1, 5, 10))
     note = (
-        f"mAP {number(figures['mAP'])}, {told}. {len(shown.query)} queries, {len(shown.gallery)} gallery images; "
+        f"mAP {number(figures['mAP'])}, {told}. {counted(len(shown.query), 'query')}, "
+        f"{counted(len(shown.gallery), 'gallery image')}; "
         f"the {len(rankings)} hardest queries."
     )
     return ranked.Section(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)

@@ -28,7 +28,7 @@ from lreid.apps.options import load_run_config
 from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.config_keys import is_key
-from lreid.errors import InputError, Stopped, naming_keys
+from lreid.errors import InputError, Stopped, counted, naming_keys
 from lreid.files import read_text, write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"{folder}: {reason}", file=sys.stderr)
     if failed:
         raise InputError(
-            f"{len(failed)} of {len(runs)} runs failed; mend what is said above, then give the same command again"
+            f"{len(failed)} of {counted(len(runs), 'run')} failed; fix what is said above, then give the command again"
         )
 
 

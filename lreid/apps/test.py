@@ -24,7 +24,7 @@ from lreid.data.images import Images
 from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import require_writable, write_text
@@ -424,5 +424,7 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     if any(row["transductive"] for row in rows):
         notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
     if suite.skipped:
-        notes.append(f"skipped {len(suite.skipped)} images that cannot be read, the first: {suite.skipped[0]}")
+        notes.append(
+            f"skipped {counted(len(suite.skipped), 'image')} that cannot be read, the first: {suite.skipped[0]}"
+        )
     return notes

@@ -24,7 +24,7 @@ from lreid.data.addresses import is_address
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.devices import pick_device
-from lreid.errors import InputError, OutOfMemory, naming_keys
+from lreid.errors import InputError, OutOfMemory, counted, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.files import write_text
 from lreid.loading import load_model, model_config
@@ -183,7 +183,7 @@ def publish(
     results = read_results(run)
     tasks, done = len(results["tasks"]), len(results["mAP"])
     if done < tasks:
-        raise InputError(f"{run}: only {done} of {tasks} tasks are done; finish the run with --resume first")
+        raise InputError(f"{run}: only {done} of {counted(tasks, 'task')} done; finish the run with --resume first")
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
     cfg = with_method_defaults(model_config(checkpoint))
     state = stored(load_model(checkpoint).state_dict(), half)

@@ -13,7 +13,7 @@ from lreid.data.datasets import load_datasets, specs, splits_of
 from lreid.data.images import require_files
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS, SPLITS, Counts, NotThere
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.identities import UNKNOWN
 
 
@@ -117,7 +117,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []
     if both:
-        notes.append(f"{len(both)} identities are in train and in query, for instance {min(both)}")
+        notes.append(f"{counted(len(both), 'identity')} in train and in query, for instance {min(both)}")
     if absent:
         notes.append(f"{absent} of {len(data_set.query)} queries have no image of their identity in the gallery")
     if filtered:
@@ -136,7 +136,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
             require_files([record])
         except InputError as error:
             reasons.append(str(error).partition(";")[0])
-    return [f"{len(reasons)} images cannot be read, the first: {reasons[0]}"] if reasons else []
+    return [f"{counted(len(reasons), 'image')} unreadable, the first: {reasons[0]}"] if reasons else []
 
 
 def table(findings: Sequence[Finding]) -> str:

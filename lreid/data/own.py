@@ -13,7 +13,7 @@ from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import CameraPolicy, cameras_of_test
 from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
 from lreid.data.records import DataSet, Names, Record
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.identities import warn_of_spellings
 
 PREFIX = "own:"
@@ -173,7 +173,7 @@ def _of_folder(folder: Path) -> tuple[list[Listed], list[str]]:
             "its own, or name files like 0002_c1.jpg"
         )
     stray = len(listed) - len(images)
-    return images, [f"{stray} images beside the folders have no identity and were left out"] * (stray > 0)
+    return images, [f"{counted(stray, 'image')} beside the folders, without an identity, left out"] * (stray > 0)
 
 
 def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[str], policy: CameraPolicy) -> OwnSet:
@@ -190,8 +190,8 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
         )
     if several < FEWEST:
         raise InputError(
-            f"{path}: {len(numbers)} identities, {several} of them with two images or more; a model learns from "
-            "several images of the same one, so add some"
+            f"{path}: {counted(len(numbers), 'identity')}, {several} of them with two images or more; a model learns "
+            "from several images of the same one, so add some"
         )
     cameras, splits = cameras_of(images), splits_of(images)
     if not cameras and len({image.camera for image in images} - {None}) > 1:
@@ -199,8 +199,8 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
     if "query" not in splits:
         notes.append("too few identities to test on others than those trained on, so there will be no figures")
     if single := len(numbers) - several:
-        use = "only make the search harder" if "query" in splits else "hardly teach anything"
-        notes.append(f"{single} identities with a single image {use}")
+        use = "of use as distractors only" if "query" in splits else "of little use in training"
+        notes.append(f"{counted(single, 'identity')} with a single image, {use}")
     pids = ascending_ranks(numbers) | {None: len(numbers)}  # distractors
     camids = {camera: number for number, camera in enumerate(cameras)}
     query, gallery = cameras_of_test(policy)

@@ -23,7 +23,7 @@ from lreid.data.layout import describe_folder, visible_images
 from lreid.data.listing import Listed
 from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.data.writing import folder_at_once, write_file
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.extras import Extra
 from lreid.files import escaped, list_folder, read_text, require_regular, write_text
 
@@ -243,7 +243,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
     """Every video with its tracks, each under a name of its own."""
     if tracks and len(tracks) != len(sources):
         raise InputError(
-            f"{len(sources)} videos and {len(tracks)} --tracks; name one file of tracks for each, in order"
+            f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; name one file of tracks for each, in order"
         )
     found = []
     for place, source in enumerate(sources):
@@ -343,7 +343,8 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
             f"{sequence.tracks}: not one box is {choice.height} pixels high and as sharp as {choice.sharpness:g} "
             "within the frames; set --min-height or --min-sharpness lower"
         )
-    logger.info("%s: %d images of %d tracks", sequence.name, len(found), len({row[1] for row in found}))
+    tracks = counted(len({row[1] for row in found}), "track")
+    logger.info("%s: %s of %s", sequence.name, counted(len(found), "image"), tracks)
     return found
 
 
@@ -380,7 +381,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
         raise InputError(f"{sequence.frames}: not one frame can be read; convert it, for instance by ffmpeg")
     if box is not None:
         beyond = sum(each.frame > number for each in boxes)
-        fault = f"{beyond} of {len(boxes)} boxes come after the video's end, frame {number}"
+        fault = f"{beyond} of {counted(len(boxes), 'box')} come after the video's end, frame {number}"
         if beyond == len(boxes):
             raise InputError(f"{sequence.tracks}:{box.line}: {fault}; name the tracks of {sequence.frames}")
         logger.warning("%s: %s", sequence.tracks, fault)

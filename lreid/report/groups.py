@@ -47,7 +47,9 @@ class Group(NamedTuple):
     @property
     def name(self) -> str:
         """All that tells it from others, as one line."""
-        return ", ".join(filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} tasks")))
+        return ", ".join(
+            filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} task{'s' * (self.tasks != '1')}"))
+        )
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:

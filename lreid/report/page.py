@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from lreid.errors import counted
 from lreid.files import files_below, write_text
 from lreid.report.chart_sections import (
     accuracy,
@@ -37,7 +38,7 @@ from lreid.report.table_sections import (
     results_matrix,
     settings,
 )
-from lreid.report.tables import counted, duration
+from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.results import read as read_results
 
@@ -207,7 +208,8 @@ def _intro(runs: Sequence[Results]) -> str:
     figures = f"All figures in per cent; {conventions} average precision."
     if len(runs) == 1:
         (run,) = runs
-        return f"Seed {run['seed']}, {len(run['tasks'])} tasks, {counted(len(run['galleries']), 'test set')}. {figures}"
+        tasks, tests = counted(len(run["tasks"]), "task"), counted(len(run["galleries"]), "test set")
+        return f"Seed {run['seed']}, {tasks}, {tests}. {figures}"
     seeds = sorted({str(run["seed"]) for run in runs}, key=lambda seed: (len(seed), seed))
     return f"{len(runs)} runs, {counted(len(seeds), 'seed')} ({', '.join(seeds)}). {figures}"
 
@@ -218,5 +220,5 @@ def _unfinished(runs: Sequence[Results]) -> str:
         return ""
     if len(runs) == 1:
         (run,) = runs
-        return f"Unfinished: {len(run['mAP'])} of {len(run['tasks'])} tasks are done."
-    return f"{len(unfinished)} of {len(runs)} runs are not finished; they stand in lines of their own."
+        return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
+    return f"{len(unfinished)} of {len(runs)} runs not finished, in lines of their own."

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from lreid.errors import counted
 from lreid.report.forgotten import Pictures
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
-from lreid.report.tables import COST, FIGURES, Column, counted, duration, group_figures, number, spread_text
+from lreid.report.tables import COST, FIGURES, Column, duration, group_figures, number, spread_text
 from lreid.results import KINDS, METRICS, Results, average, cross_average, is_trained, matrix
 
 HARDEST = 15  # identities listed
@@ -270,7 +271,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
-        gallery["name"]: f"{counted(gallery['queries'], 'query').replace('querys', 'queries')} in {gallery['gallery']}"
+        gallery["name"]: f"{counted(gallery['queries'], 'query')} in {gallery['gallery']}"
         for run in runs
         for gallery in run["galleries"]
         if "queries" in gallery

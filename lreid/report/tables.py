@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from tabulate import tabulate
 
+from lreid.errors import counted
 from lreid.report.groups import Group, grouped
 from lreid.results import KINDS, METRICS, Metric, Results, average, cross_average, is_trained
 
@@ -77,7 +78,7 @@ def task_table(results: Results) -> str:
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     head = (
         f"{results['method']} on {results['benchmark']}, seed {results['seed']}: "
-        f"{len(rows)} of {len(results['tasks'])} tasks\n"
+        f"{len(rows)} of {counted(len(results['tasks']), 'task')}\n"
         f"mAP / Rank-1 in per cent, {results['ap']} AP{_found_by(results)}"
     )
     if not rows:
@@ -403,11 +404,6 @@ def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
     return text if float(text) else text.lstrip("+-")  # no -0.0
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 test set``, ``2 test sets``."""
-    return f"{count} {noun}" + "s" * (count != 1)
 
 
 def duration(seconds: float) -> str:

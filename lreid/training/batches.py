@@ -18,7 +18,7 @@ from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.devices import to_device
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, counted
 from lreid.methods import Method
 
 
@@ -94,8 +94,8 @@ class Batching:
                 remedy = "set it to 3 or more" if len(labels) > 1 else "make fewer tasks"
                 raise ArgumentError(
                     "segment" if self.segment else "images",
-                    f"makes a batch of a single one of the {len(labels)} images of task {task.name!r}, which BatchNorm "
-                    f"cannot normalise; {remedy}",
+                    f"makes a batch of a single image of task {task.name!r} ({counted(len(labels), 'image')} in all), "
+                    f"which BatchNorm cannot normalise; {remedy}",
                 )
             return stream
         common |= {"task_name": task.name, "passes": self.passes}

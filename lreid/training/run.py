@@ -27,7 +27,7 @@ from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
-from lreid.errors import InputError, naming_keys, refuse_out_of_memory
+from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
 from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
 from lreid.memory import StreamMemory
 from lreid.methods import Method, method_class
@@ -426,18 +426,18 @@ def _announce(cfg: CfgNode, benchmark: Benchmark, results: Results, device: torc
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(
-        "%s on %s, seed %d: %d tasks, %d identities, %d images; tested on %s; results in %s",
+        "%s on %s, seed %d: %s, %s, %s; tested on %s; results in %s",
         method_title(cfg),
         benchmark.name,
         cfg.SEED,
-        len(benchmark.tasks),
-        identities,
-        images,
+        counted(len(benchmark.tasks), "task"),
+        counted(identities, "identity"),
+        counted(images, "image"),
         ", ".join(test.name for test in benchmark.tests) or "nothing",
         out,
     )
     if results["skipped_images"]:
-        logger.warning("skipped %d test images that cannot be read", results["skipped_images"])
+        logger.warning("skipped %s that cannot be read", counted(results["skipped_images"], "test image"))
     for key in ("PRECISION", "TEACHER_PRECISION"):
         if not has_instructions(device, cfg.TRAIN[key]):
             slower = "computes in fp32" if cfg.TRAIN[key] == "tf32" else "is many times slower than in fp32"

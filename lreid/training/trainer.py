@@ -23,7 +23,7 @@ from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
 from lreid.devices import peak_memory_mib
-from lreid.errors import Stopped
+from lreid.errors import Stopped, counted
 from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, TestFigures, accuracy_line
 from lreid.methods import Method
 from lreid.report import Progress
@@ -306,17 +306,18 @@ class Trainer:
         images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
             self._leave_out(images.skipped)
-            logger.warning("%s: skipped %d images: %s", task.name, len(images.skipped), ", ".join(images.skipped))
+            count = counted(len(images.skipped), "image")
+            logger.warning("%s: skipped %s: %s", task.name, count, ", ".join(images.skipped))
         name = f"task {task.index + 1}/{len(self.benchmark.tasks)}"
         self.bar.set_description(name)
         exemplars = len(batches.images) - len(images)
         logger.info(
-            "%s: %s, %d identities, %d images%s",
+            "%s: %s, %s, %s%s",
             name,
             task.name,
-            len(task.classes),
-            len(images),
-            f" and {exemplars} exemplars" if exemplars else "",
+            counted(len(task.classes), "identity"),
+            counted(len(images), "image"),
+            f" and {counted(exemplars, 'exemplar')}" if exemplars else "",
         )
 
     def _leave_out(self, paths: Sequence[str]) -> None:

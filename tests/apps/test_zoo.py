@@ -197,7 +197,7 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
 
     refused("My.Model: cannot be a name in the zoo", name="My.Model")
     matrices = {metric.name: results[metric.name][:1] for metric in METRICS}
-    refused("only 1 of 3 tasks are done; finish the run with --resume", identity_ap={}, **matrices)
+    refused("only 1 of 3 tasks done; finish the run with --resume", identity_ap={}, **matrices)
     refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     refused("task-03.pt: no such file")

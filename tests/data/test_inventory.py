@@ -109,7 +109,7 @@ def test_every_difference_is_named(tmp_path):
         "train images: 199, published 200 (1 missing)",
         "gallery identities: 650, published 649 (1 too many)",
         "gallery images: 650, published 649 (1 too many)",
-        f"1 images cannot be read, the first: {home}/cam_a/person_{trained:04d}.png: image file is empty (0 bytes)",
+        f"1 image unreadable, the first: {home}/cam_a/person_{trained:04d}.png: image file is empty (0 bytes)",
         "1 of 100 queries have no image of their identity in the gallery",
     ]
     assert table([finding]).count("prid2011: ") == 5
@@ -180,7 +180,7 @@ def test_faults_of_a_protocol():
     query = (Record("b", 5, 0), Record("c", 6, 0), Record("d", 7, 1))
     gallery = (Record("e", 5, 0), Record("f", 7, 1), Record("g", 7, 2))
     notes = faults(DataSet("x", train, query, gallery))
-    assert notes[0] == "1 identities are in train and in query, for instance 5"
+    assert notes[0] == "1 identity in train and in query, for instance 5"
     assert notes[1] == "1 of 3 queries have no image of their identity in the gallery"
     assert notes[2].startswith("1 of 3 queries have a match by their own camera only")
     nowhere = [tuple(record._replace(camid=-1) for record in records) for records in (query[:1], gallery[:1])]

@@ -131,8 +131,8 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
     (tmp_path / "anna.txt").write_text("no image")
     (found,) = look_at(tmp_path)
     assert found.notes == (
-        "1 images beside the folders have no identity and were left out",
-        "1 identities with a single image only make the search harder",
+        "1 image beside the folders, without an identity, left out",
+        "1 identity with a single image, of use as distractors only",
     )
     assert not any("logo" in record.path for record in found.data_set.gallery)
 

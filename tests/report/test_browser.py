@@ -273,5 +273,5 @@ def test_the_page_of_a_run_waits_for_news_until_there_can_be_none(browser: Any, 
     assert page.title() == "the same page"
     write_page(path, [results(rows=1)])
     page.reload()
-    assert shown() == "Unfinished: 1 of 4 tasks are done."
+    assert shown() == "Unfinished: 1 of 4 tasks done."
     context.close()

@@ -22,7 +22,7 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
         return capsys.readouterr().out
 
     assert said("build", "life", "g", "--checkpoint", "model.pt") == f"life: {LISTED}\n"
-    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 were there already or skipped; of ")
+    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 there already or skipped; of ")
     assert said("remove", "life", "--identity", "2") == "life: 4 images removed\n"
     assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")

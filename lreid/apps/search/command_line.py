@@ -8,7 +8,7 @@ from lreid.apps.search import commands, versions
 from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import too_few, verdict
 from lreid.apps.search.own_images import list_images, who
-from lreid.errors import naming_keys
+from lreid.errors import counted, naming_keys
 from lreid.files import escaped
 from lreid.gallery import Filter
 
@@ -43,20 +43,21 @@ def _build(args: argparse.Namespace) -> None:
         skip_bad=args.skip_bad,
         device=args.device,
     )
-    print(f"{args.gallery}: {len(named.gallery)} images of {who(images)}")
+    print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
 
 
 def _add(args: argparse.Namespace) -> None:
     images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
     added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
     print(
-        f"{args.gallery}: {added} images added, {len(images) - added} were there already or skipped; of {who(images)}"
+        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} there already or skipped; "
+        f"of {who(images)}"
     )
 
 
 def _remove(args: argparse.Namespace) -> None:
     removed = commands.remove(args.gallery, args.images, escaped(args.identity), everywhere=args.everywhere)
-    print(f"{args.gallery}: {removed} images removed")
+    print(f"{args.gallery}: {counted(removed, 'image')} removed")
 
 
 def _calibrate(args: argparse.Namespace) -> None:
@@ -121,8 +122,8 @@ def _reindex(args: argparse.Namespace) -> None:
         args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
     )
     print(
-        f"{args.gallery}: {told['images']} images of the new model, {told['extracted']} extracted now; calibrate it "
-        "anew, or go back with rollback"
+        f"{args.gallery}: {counted(told['images'], 'image')} of the new model, {told['extracted']} extracted now; "
+        "calibrate it anew, or go back with rollback"
     )
 
 
@@ -132,4 +133,7 @@ def _rollback(args: argparse.Namespace) -> None:
 
 def _migrate(args: argparse.Namespace) -> None:
     told = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
-    print(f"{args.to}: {told['images']} images, {100 * told['same']:.1f} % of sampled matches as in {args.gallery}")
+    print(
+        f"{args.to}: {counted(told['images'], 'image')}, {100 * told['same']:.1f} % of sampled matches as "
+        f"in {args.gallery}"
+    )

@@ -26,7 +26,7 @@ from lreid.apps.search.own_images import (
 )
 from lreid.data.listing import numbered
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.files import require_writable, write_text
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.faiss.faiss_store import FilePlace
@@ -343,7 +343,10 @@ def query(
         "queries": findings(named, matches, paths_of(loaded)),
     }
     title = f"Found in {Path(str(where)).name}"
-    intro = [f"{len(gallery)} images in the gallery. Under each match: its rank, cosine similarity, identity, camera."]
+    intro = [
+        f"{counted(len(gallery), 'image')} in the gallery. Under each match: its rank, cosine similarity, identity, "
+        "camera."
+    ]
     section = page_section(results, blur)
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
     ranked.write_ranked(out / "matches.html", title, intro, [section])

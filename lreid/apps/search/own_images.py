@@ -16,7 +16,7 @@ from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
-from lreid.errors import InputError, OutOfMemory, naming_keys
+from lreid.errors import InputError, OutOfMemory, counted, naming_keys
 from lreid.files import escaped
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN, warn_of_spellings
@@ -176,12 +176,12 @@ def times_of(images: Images, listed: Iterable[OwnImage]) -> np.ndarray:
 def tell_skipped(images: Images) -> None:
     """Warns of images that could not be read."""
     if images.skipped:
-        logger.warning("skipped %d images that cannot be read, the first: %s", len(images.skipped), images.skipped[0])
+        count = counted(len(images.skipped), "image")
+        logger.warning("skipped %s that cannot be read, the first: %s", count, images.skipped[0])
 
 
 def _counted(what: str, names: Collection[str]) -> str:
-    several = what if len(names) == 1 else "identities" if what == "identity" else f"{what}s"
-    return f"{len(names)} {several} ({first_few(names)})"
+    return f"{counted(len(names), what)} ({first_few(names)})"
 
 
 def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:

@@ -12,7 +12,7 @@ from lreid.apps.search.named_gallery import NamedGallery, extract, flips
 from lreid.apps.search.own_images import paths_of, read_records, require_some
 from lreid.data.records import Record
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
 from lreid.gallery.places import place_of
 from lreid.gallery.store import Labels, Place
@@ -179,7 +179,7 @@ class _Reindexing:
 
     def _count(self, loaded: Any, total: int) -> None:
         self.extracted += len(loaded)
-        logger.info("%d images extracted, of %d in the gallery", self.extracted, total)
+        logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), total)
 
 
 def roll_back(where: str | Path) -> str:
