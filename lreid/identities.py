@@ -213,9 +213,5 @@ def warn_of_spellings(texts: Iterable[str], name: str) -> None:
             by_number.setdefault((number[1] == "-", number[2]), []).append(text)
     several = [spellings for spellings in by_number.values() if len(spellings) > 1]
     if several:
-        logger.warning(
-            "%s: %s are text and so different labels (%d such numbers); write one number in one way if they are one",
-            name,
-            " and ".join(map(repr, sorted(several[0]))),
-            len(several),
-        )
+        pair, more = " and ".join(map(repr, sorted(several[0]))), f", and {len(several) - 1} more" * (len(several) > 1)
+        logger.warning("%s: %s are different text, so different labels%s; spell a number in one way", name, pair, more)

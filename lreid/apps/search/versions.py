@@ -62,10 +62,8 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
     while True:
-        old = NamedGallery.load(place)  # images may have come and gone meanwhile
-        new.identities.update(old.identities)  # first, as they are what the numbers of images stand for
-        new.cameras.update(old.cameras)
-        if not work.catch_up(old.gallery.store.labels(), new, new.gallery.store.labels()):
+        old = NamedGallery.load(place)  # images and names may have come and gone meanwhile
+        if not work.catch_up(old, new, new.gallery.store.labels()):
             break
     before = new.gallery.store.labels()
     new.keep_identities(before.ids)
@@ -73,8 +71,7 @@ def reindex(
     place.switch(old.gallery.store)
     try:
         now = NamedGallery.load(place)
-        now.identities.update(old.identities)
-        work.catch_up(old.gallery.store.labels(), now, before)  # what others added in the moment before
+        work.catch_up(old, now, before)  # what others added in the moment before
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
@@ -135,13 +132,16 @@ class _Reindexing:
         self._count(first, len(labels))
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
-    def catch_up(self, wanted: Labels, new: NamedGallery, have: Labels) -> bool:
-        """Brings a gallery from what it has to what is wanted; whether there was anything to do."""
+    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Labels) -> bool:
+        """Brings a gallery from what it has to what another one holds; whether there was anything to do."""
+        wanted = old.gallery.store.labels()
         wanted_rows, had_rows = _rows(wanted), _rows(have)
         gone = have.paths[[row not in wanted_rows for row in had_rows]]
         gone = gone[new.gallery.holds(gone)] if len(gone) else gone
         if len(gone):
             new.gallery.remove(gone)
+        new.identities.update(old.identities)  # before the images whose numbers they are
+        new.cameras.update(old.cameras)
         missing = wanted[
             np.array([row not in had_rows and row[0] not in self.skipped for row in wanted_rows], dtype=bool)
         ]
