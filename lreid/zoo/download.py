@@ -77,7 +77,6 @@ class Download:
             make_folder(file.parent)
             with alone(file.parent):
                 require_regular(file)
-                require_regular(file.with_name(f"{file.name}.part"))
                 if file.exists():
                     if pooch.file_hash(str(file)).startswith(sha256):
                         return
@@ -132,6 +131,7 @@ class _Resuming:
         there = self.part.stat().st_size if self.part.exists() else 0
         if not there or there != self.size:
             self._fetch(there if there < self.size else 0)
+        require_regular(self.part)
         with open(self.part, "rb") as part:
             if part.read(1) == b"<":  # no file of weights begins so
                 self.part.unlink()
