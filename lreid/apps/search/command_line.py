@@ -132,8 +132,5 @@ def _rollback(args: argparse.Namespace) -> None:
 
 
 def _migrate(args: argparse.Namespace) -> None:
-    told = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
-    print(
-        f"{args.to}: {counted(told['images'], 'image')}, {100 * told['same']:.1f} % of sampled matches as "
-        f"in {args.gallery}"
-    )
+    images, same = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
+    print(f"{args.to}: {counted(images, 'image')}, {100 * same:.1f} % of sampled matches as in {args.gallery}")

@@ -198,7 +198,7 @@ def roll_back(where: str | Path) -> str:
     return model
 
 
-def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> dict[str, float]:
+def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> tuple[int, float]:
     """Copies a gallery to another place, for instance from a file to Milvus or back, and compares the two.
 
     Args:
@@ -208,8 +208,8 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         shards: number of parts of the copy, if it is a file.
 
     Returns:
-        ``images`` (a count), and ``same``, the share of the ``SAMPLE * DEPTH`` compared matches that have the same
-        score: 1 unless a kind is approximate.
+        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score: 1
+        unless a kind is approximate.
 
     Raises:
         InputError: there is a gallery at the target already, the source has no features (``ivfpq``) or no images, or
@@ -244,7 +244,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     if sorted(_rows(new.labels())) != sorted(_rows(labels)) or same < (1 if about.kind == "flat" else 0.9):
         raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); nothing was made")
     new.finish()
-    return {"images": len(labels), "same": same}
+    return len(labels), same
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:
