@@ -29,6 +29,12 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "zoo": "list, download, verify and publish trained models",
     "export": "write a model as one file for other programs",
 }
+REMOVED = {  # words of a command line by command, and what takes their place
+    ("data", "render"): "python tools/render of a source checkout renders people",
+    ("search", "--share"): "reindex extracts a gallery's images with another model",
+    ("search", "--through"): "reindex extracts a gallery's images with another model",
+    ("test", "--transfer"): "--cross-model searches the old galleries as they are",
+}
 HELP = f"""usage: lreid COMMAND ...
 
 Lifelong person and vehicle re-identification.
@@ -76,6 +82,11 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
     Returns:
         Exit status, see :func:`run_tool`.
     """
+    words = sys.argv[1:] if words is None else words
+    for word in [*words[:1], *(each.partition("=")[0] for each in words if each.startswith("--"))]:
+        if instead := REMOVED.get((name, word)):
+            print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
+            return 2
     arguments = import_module(f"lreid.apps.arguments.{name}")
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=prog, description=arguments.__doc__, formatter_class=raw)

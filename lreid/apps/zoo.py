@@ -35,7 +35,7 @@ from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.training.command import command_of
 from lreid.training.run import recorded_config
 from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
-from lreid.zoo.catalogue import describe, markdown_page, published_table, same_text, table
+from lreid.zoo.catalogue import describe, markdown_page, published_table, table, verification_text
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.weights import weights_file, weights_in_place, write_entry
 
@@ -121,7 +121,8 @@ def _threshold(args: argparse.Namespace) -> None:
         name = f"{PREFIX}{card.file}"
         card = replace(card, verification=tests.threshold(load_model(name), model_config(name)))
         card.write()
-        print(f"{card.name}: {same_text(card)}" if card.verification else f"{card.name}: nothing to measure it on")
+        found = verification_text(card) if card.verification else "no images here to measure a threshold on"
+        print(f"{card.name}: {found}")
 
 
 def _page(args: argparse.Namespace) -> None:

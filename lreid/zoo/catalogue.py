@@ -172,19 +172,19 @@ def _facts(card: Card) -> dict[str, str]:
         "network": f"{_network(card)}{' with neck' if card.neck else ''}, {_input(card)}; "
         f"features of {card.dim} numbers; {card.parameters:,} parameters, {card.bytes:,} bytes",
         "measured": measured + (", flipped images added" if card.flip else "") + f", protocol {card.protocol}",
-        **({"same or not": same_text(card)} if card.verification else {}),
+        **({"verification": verification_text(card)} if card.verification else {}),
         "licence": f"{card.licence}; made with lreid {card.version}",
         **({"terms": IMAGENET_TERMS} if card.imagenet else {}),
     }
 
 
-def same_text(card: Card) -> str:
-    """From when on two images are of one identity for a model, and how often that is wrong."""
+def verification_text(card: Card) -> str:
+    """The similarity from which on two images count as one identity, and its error rates; the card must have one."""
     told = card.verification
     return (
-        f"the same from cosine {told['threshold']:.3f} on, which {100 * told['false_accept_rate']:g} % of "
-        f"{told['impostor_pairs']:,} pairs of two identities reach and {100 * told['true_positive_rate']:.1f} % of "
-        f"those of one, on {', '.join(told['galleries'])}"
+        f"threshold {told['threshold']:.3f} on cosine similarity (FAR {100 * told['false_accept_rate']:g} % on "
+        f"{told['impostor_pairs']:,} impostor pairs, TAR {100 * told['true_positive_rate']:.1f} %; "
+        f"{', '.join(told['galleries'])})"
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.apps.cli import COMMANDS, one_line, run_tool
+from lreid.apps.cli import COMMANDS, one_line, run_command, run_tool
 from lreid.errors import InputError, Stopped
 
 
@@ -225,3 +225,19 @@ def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed
     assert done.stderr == "lreid: tarin: no such command; the nearest is train, --help lists all\n"
     done = lreid("data", "check", "folder:gone")
     assert done.returncode == 2 and done.stderr.startswith("lreid data: ") and "gone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "instead"),
+    [
+        ("data", ["render", "people"], "tools/render"),
+        ("test", ["--checkpoint", "run", "--cross-model", "--transfer=0.5"], "--cross-model"),
+        ("search", ["migrate", "a", "b", "--checkpoint", "c.pt", "--through", "d"], "reindex"),
+    ],
+)
+def test_what_was_removed_names_what_takes_its_place(
+    name: str, words: list[str], instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(name, words, prog=f"lreid {name}") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert instead in line
