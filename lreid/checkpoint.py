@@ -30,7 +30,9 @@ import torch
 
 from lreid import results
 from lreid.errors import InputError, NewerFormat, OutOfMemory, refuse_out_of_memory
-from lreid.files import list_folder, misfit, read_tensors, require_not_newer, write_atomically
+from lreid.files import list_folder, write_atomically
+from lreid.reading import misfit, require_not_newer
+from lreid.tensors import read_tensors
 
 logger = logging.getLogger("lreid")
 
@@ -38,7 +40,7 @@ FORMAT = 1
 CURRENT = "last.pt"  # the task at hand; the ones that are over are task-01.pt, task-02.pt …
 PREVIOUS = "previous.pt"  # what last.pt was before
 
-# What a run goes on from, in the notation of lreid.files.misfit; a model alone needs less.
+# What a run goes on from, in the notation of lreid.reading.misfit; a model alone needs less.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),

@@ -24,7 +24,7 @@ from yacs.config import CfgNode
 
 from lreid.config_keys import KEYS
 from lreid.errors import InputError
-from lreid.files import parse_yaml, read_text
+from lreid.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 

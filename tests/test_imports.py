@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
 # Anybody may import these.
-FOUNDATION = {"errors", "extras", "files", "float32", "identities", "progress"}
+FOUNDATION = {"errors", "extras", "files", "float32", "identities", "progress", "reading", "tensors"}
 
 # What each room, and each file beside the rooms, may import of the project besides itself and the foundation.
 ALLOWED: dict[str, set[str]] = {
@@ -22,6 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "float32": set(),
     "identities": set(),
     "progress": set(),
+    "reading": set(),
+    "tensors": {"reading"},
     "config": {"config_keys"},
     "config_keys": set(),
     "devices": set(),
@@ -110,7 +112,9 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
         "loading",
         "models",
         "progress",
+        "reading",
         "results",
+        "tensors",
         "zoo",
     }
     heavy = {"matplotlib", "albumentations", "faiss", "pymilvus", "tensorboard", "torchreid"}

@@ -29,9 +29,10 @@ from lreid.build import with_method_defaults
 from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
 from lreid.config_keys import is_key
 from lreid.errors import InputError, Stopped, counted, naming_keys
-from lreid.files import read_text, write_atomically, write_text
+from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
 from lreid.models import Embedder
+from lreid.reading import read_text
 from lreid.report import comparison_table, learning_curve, sensitivity_curve
 from lreid.report.groups import short_key
 from lreid.results import Results

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
 from lreid.data.records import DataSet, Names, Record
 from lreid.errors import InputError
-from lreid.files import require_regular
 from lreid.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
+from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
 

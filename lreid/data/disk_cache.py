@@ -21,7 +21,8 @@ from lreid.data.addresses import is_address
 from lreid.data.records import Record
 from lreid.data.rotated import unrotated
 from lreid.errors import InputError
-from lreid.files import remove_leftovers, require_regular, sealed, unsealed, write_atomically
+from lreid.files import remove_leftovers, write_atomically
+from lreid.reading import require_regular, sealed, unsealed
 
 logger = logging.getLogger("lreid")
 

@@ -14,7 +14,7 @@ from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import unrotated
 from lreid.errors import InputError
-from lreid.files import read_bytes
+from lreid.reading import read_bytes
 
 SAMPLE = 1000  # files whose content counts
 

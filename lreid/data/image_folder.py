@@ -16,7 +16,8 @@ from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_
 from lreid.data.records import DataSet, Names, Record
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
-from lreid.files import alone, escaped
+from lreid.files import alone
+from lreid.reading import escaped
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels

@@ -24,8 +24,8 @@ from lreid.data.rendered_set import is_rendered, read_rendered
 from lreid.data.rotated import is_rotated, rotate, unrotated
 from lreid.data.synthetic import draw, is_synthetic
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
-from lreid.files import require_regular
 from lreid.progress import images_done
+from lreid.reading import require_regular
 
 REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.

@@ -14,8 +14,8 @@ from lreid.data import csv_dataset
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
-from lreid.files import escaped
 from lreid.identities import DISTRACTOR, JUNK, warn_of_spellings
+from lreid.reading import escaped
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")

@@ -26,7 +26,7 @@ from lreid.data.layout import describe_folder
 from lreid.data.spec import Spec
 from lreid.data.writing import write_file
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import require_regular
+from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
 

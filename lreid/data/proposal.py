@@ -15,7 +15,7 @@ from PIL import Image
 
 from lreid.data.records import DataSet
 from lreid.errors import ArgumentError
-from lreid.files import require_regular
+from lreid.reading import require_regular
 
 LARGEST, FEWEST = 24, 2  # identities a batch
 IMAGES = (2, 5)  # of an identity in a batch, least and most

@@ -25,7 +25,8 @@ from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, counted
 from lreid.extras import Extra
-from lreid.files import escaped, list_folder, read_text, require_regular, write_text
+from lreid.files import list_folder, write_text
+from lreid.reading import escaped, read_text, require_regular
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")

@@ -16,7 +16,7 @@ from torch import Tensor
 from lreid.devices import to_device
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
-from lreid.files import parse_yaml, read_text
+from lreid.reading import parse_yaml, read_text
 
 cv2 = Extra("cv2", "opencv")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import read_bytes, sealed, unsealed, write_atomically
+from lreid.files import write_atomically
+from lreid.reading import read_bytes, sealed, unsealed
 
 
 class PastGalleries:

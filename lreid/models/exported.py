@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
-from lreid.files import misfit, read_bytes
 from lreid.models.embedder import Embedder
+from lreid.reading import misfit, read_bytes
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # of images

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import escaped, misfit, read_json, require_not_newer, write_text
+from lreid.files import write_text
+from lreid.reading import escaped, misfit, read_json, require_not_newer
 from lreid.results.content import SCHEMA, Results, names_of
 from lreid.results.metrics import METRICS
 
@@ -17,7 +18,7 @@ CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
 ANYTIME = {"anytime_accuracy": [NUMBER]}
 LARGEST = 1e100  # squares and sums of figures must stay finite
 
-# What is read by whoever reads results, in the notation of lreid.files.misfit.
+# What is read by whoever reads results, in the notation of lreid.reading.misfit.
 FORM = {
     "method": str,
     "benchmark": str,
@@ -57,7 +58,7 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Writes ``results.json``, atomically, :func:`~lreid.files.escaped`, so that :func:`read` gives the same."""
+    """Writes ``results.json``, atomically, :func:`~lreid.reading.escaped`, so that :func:`read` gives the same."""
     write_text(path, json.dumps(escaped(results)) + "\n")
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import list_folder, misfit, read_json, write_text
+from lreid.files import list_folder, write_text
+from lreid.reading import misfit, read_json
 from lreid.zoo.hosted import Published, published
 
 PREFIX = "zoo:"

@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import alone, make_folder, require_regular, require_replaceable, sync_folder
+from lreid.files import alone, make_folder, require_replaceable, sync_folder
+from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
 

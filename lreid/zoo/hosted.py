@@ -16,7 +16,8 @@ from typing import Any
 import pooch
 
 from lreid.errors import InputError, OutOfMemory
-from lreid.files import parse_yaml, read_text, require_regular, write_text
+from lreid.files import write_text
+from lreid.reading import parse_yaml, read_text, require_regular
 from lreid.zoo.download import Download
 from lreid.zoo.state_dicts import read_state_dict
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import read_tensors, require_regular
+from lreid.reading import require_regular
+from lreid.tensors import read_tensors
 
 # torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
 _scalar = np.float64(0).__reduce__()[0]

@@ -11,7 +11,8 @@ import pooch
 from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import alone, make_folder, read_json, remove_leftovers, require_regular, write_atomically
+from lreid.files import alone, make_folder, remove_leftovers, write_atomically
+from lreid.reading import read_json, require_regular
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file

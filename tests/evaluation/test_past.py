@@ -12,7 +12,7 @@ from tiny import broken_off, tiny_config
 from lreid.apps.test import score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import PastGalleries
-from lreid.files import sealed
+from lreid.reading import sealed
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
 from lreid.training.run import train

@@ -26,9 +26,9 @@ from yacs.config import CfgNode
 from lreid import checkpoint as checkpoint_module
 from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
-from lreid.files import read_tensors
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
+from lreid.tensors import read_tensors
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals

@@ -9,8 +9,8 @@ from lreid.apps.search.comparison import compare, said
 from lreid.apps.search.findings import too_few, verdict
 from lreid.apps.search.own_images import list_images, who
 from lreid.errors import counted, naming_keys
-from lreid.files import escaped
 from lreid.gallery import Filter
+from lreid.reading import escaped
 
 
 @naming_keys(device="--device", cross_model="--cross-model", kind="--kind", shards="--shards")

@@ -17,10 +17,10 @@ from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError, OutOfMemory, counted, naming_keys
-from lreid.files import escaped
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN, warn_of_spellings
 from lreid.models import Embedder
+from lreid.reading import escaped
 
 logger = logging.getLogger("lreid")
 

@@ -18,23 +18,13 @@ from typing import IO, Any
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import (
-    finish,
-    hold,
-    make_folder,
-    misfit,
-    remove_leftovers,
-    require_not_newer,
-    require_regular,
-    require_replaceable,
-    sync_folder,
-    unfinished,
-)
+from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, sync_folder, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
+from lreid.reading import misfit, require_not_newer, require_regular
 from lreid.retrieval.index import KINDS, import_faiss
 
 FORMAT = 1
-# What is known of a gallery, in the notation of lreid.files.misfit.
+# What is known of a gallery, in the notation of lreid.reading.misfit.
 HEADER = {
     "model": str,
     "kind": str,

@@ -21,7 +21,8 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import hold, require_regular
+from lreid.files import hold
+from lreid.reading import require_regular
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
 PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.files import require_not_newer
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.store import About, hash_of
+from lreid.reading import require_not_newer
 
 FORMAT = 1
 HEADER = 0  # key of the row that changes; the others are added, and those of names that go are deleted

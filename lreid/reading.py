@@ -1,0 +1,221 @@
+"""Read text, JSON and YAML that may be anything: devices that never end, keys that stand twice, later formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
+
+
+def require_regular(path: str | Path) -> None:
+    """Refuses what never ends or may wait for ever when it is read: a FIFO, a socket, a device.
+
+    What is missing or a folder passes; whoever reads it says so.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise InputError(f"{path}: is {kind}, which is not read; save its content in a file and name that")
+
+
+def require_not_newer(path: str | Path, found: Any, known: int, fault: str) -> None:
+    """Tells a file of a later version of lreid from a damaged one.
+
+    Args:
+        path: named in the error.
+        found: the number of its format.
+        known: the largest one that this version reads.
+        fault: what the file is not, in words.
+
+    Raises:
+        NewerFormat: it is larger.
+    """
+    if isinstance(found, (int, float)) and found > known:
+        raise NewerFormat(
+            f"{path}: {fault}: a later one wrote it (format {found}, this version reads {known}); update lreid"
+        )
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What a file holds.
+
+    Raises:
+        InputError: as :func:`require_regular`.
+        OSError: it cannot be read.
+    """
+    require_regular(path)
+    return Path(path).read_bytes()
+
+
+def read_text(path: str | Path, *, errors: str = "strict") -> str:
+    """What a file of UTF-8 text holds, without its byte-order mark.
+
+    Raises:
+        InputError: as :func:`require_regular`.
+        OSError: it cannot be read.
+        ValueError: it is not UTF-8.
+    """
+    require_regular(path)
+    return Path(path).read_text(encoding="utf-8-sig", errors=errors)
+
+
+def escaped(value: Any) -> Any:
+    r"""Plain data whose text can be written as UTF-8: halves of characters (lone surrogates) are text like ``\udcff``.
+
+    Python has them for bytes of file names that are no UTF-8, such as those of names in GBK.
+
+    Args:
+        value: text, numbers, None, and lists, tuples and dicts of them; text that is whole stays as it is.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, (list, tuple)):
+        return [escaped(each) for each in value]
+    if isinstance(value, dict):
+        return {escaped(key): escaped(each) for key, each in value.items()}
+    return value
+
+
+def sealed(content: bytes) -> bytes:
+    """The content with its CRC-32 behind it, as four bytes."""
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def unsealed(content: bytes) -> bytes:
+    """What :func:`sealed` was given.
+
+    Raises:
+        ValueError: it has been changed or cut since.
+    """
+    if sealed(content[:-4]) != content:
+        raise ValueError("its checksum is wrong")
+    return content[:-4]
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds, :func:`escaped`.
+
+    Raises:
+        InputError: as :func:`require_regular`.
+        OSError: it cannot be read.
+        ValueError: it is no JSON, is nested too deeply, or holds a key twice.
+    """
+    try:
+        return escaped(json.loads(read_bytes(path), object_pairs_hook=_each_once))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} stands twice")
+    return content
+
+
+def parse_yaml(text: str, *, aliases: bool = False) -> Any:
+    """What YAML holds: plain values, and no key twice.
+
+    Args:
+        text: YAML.
+        aliases: of values, nine lines of which can stand for a billion values, may be in it.
+
+    Raises:
+        ValueError: it is something else, in one line; of a key that stands twice both lines are named.
+    """
+    try:
+        return yaml.load(text, _Loader if aliases else _NoAliasLoader)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
+        refuse_out_of_memory(error)
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+class _Loader(yaml.SafeLoader):
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        lines: dict[str, int] = {}
+        for name, line in self._names(node, "", set()):
+            if name in lines:
+                raise yaml.YAMLError(f"{name} stands in line {lines[name]} and again in line {line}; keep one of them")
+            lines[name] = line
+        return node
+
+    def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
+        """The full name and the line of every key; ``A.B`` at the top is the same as ``B`` in ``A``."""
+        if id(node) in seen:  # an alias of it
+            return
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            for place, each in enumerate(node.value):
+                yield from self._names(each, f"{name}[{place}]", seen)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
+                last = self.construct_object(key) if plain else key.value  # as it is compared: yes and true are one
+                full = f"{name}.{last}" if name else f"{last}"
+                yield full, key.start_mark.line + 1
+                yield from self._names(value, full, seen)
+
+
+class _NoAliasLoader(_Loader):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
+        return super().compose_node(parent, index)
+
+
+def misfit(value: Any, form: Any, key: str = "") -> str | None:
+    """The first position at which plain data has not the form that it must have.
+
+    Args:
+        value: numbers, text, lists, dicts.
+        form: a type or a tuple of types (``True`` is no ``int``); ``[form]`` for a list of it; or a dict of forms by
+            key, where ``"key?"`` may be left out and ``str`` stands for all other keys. Of keys without a form only
+            the names are looked at, which must be text.
+        key: of the value.
+
+    Returns:
+        Where and what is wrong, in words; None where all fits.
+    """
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            return f"{key or 'it'} is {_told(value)}, not a mapping"
+        if not all(isinstance(name, str) for name in value):
+            return f"{key or 'it'} has keys that are no text"
+        known = {str(name).removesuffix("?"): each for name, each in form.items() if name is not str}
+        needed = [name for name in form if name is not str and not name.endswith("?")]
+        if lacking := [name for name in needed if name not in value]:
+            return f"{key or 'it'} has no {', '.join(lacking)}"
+        inner = [(name, each, known.get(name, form.get(str, object))) for name, each in value.items()]
+    elif isinstance(form, list):
+        if not isinstance(value, list):
+            return f"{key or 'it'} is {_told(value)}, not a list"
+        inner = [(str(place), each, form[0]) for place, each in enumerate(value)]
+    else:
+        kinds = form if isinstance(form, tuple) else (form,)
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        fits = isinstance(value, kinds) and (object in kinds or bool in kinds or not isinstance(value, bool))
+        return None if fits else f"{key} is {_told(value)}, not {wanted}"
+    found = (misfit(each, inner_form, f"{key}.{name}" if key else name) for name, each, inner_form in inner)
+    return next((fault for fault in found if fault is not None), None)
+
+
+def _told(value: Any) -> str:
+    return repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"

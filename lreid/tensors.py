@@ -1,0 +1,92 @@
+"""Read files of tensors without running code, and without making more numbers than a file holds."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lreid.errors import InputError, refuse_out_of_memory
+from lreid.reading import require_regular
+
+
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """What ``torch.save`` wrote, on the CPU, its keys text. Only tensors and plain values are loaded, never code.
+
+    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not look at: here they
+    are compared, so that a file that has changed on its way is refused.
+
+    Raises:
+        InputError: the file is missing, cut short, or holds something else.
+    """
+    require_regular(path)
+    try:
+        _compare_checksums(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
+    except InputError:
+        raise
+    except Exception as error:  # torch reports damage in a dozen ways
+        refuse_out_of_memory(error, path)
+        raise InputError(
+            f"{path}: cannot be loaded as tensors: damaged or of another kind ({_reason(error)})"
+        ) from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
+    if fault := _not_all_there(content):
+        raise InputError(f"{path}: {fault}; save tensors of plain numbers (torch.Tensor.contiguous) where it was made")
+    return content
+
+
+def _not_all_there(content: Any) -> str | None:
+    """The first tensor that stands for more numbers than the file holds of it, in words; None where there is none.
+
+    A few bytes can stand for any number of them, as an expanded tensor, a sparse one or one without content, which
+    fill the memory as soon as they are worked with.
+    """
+    waiting = [("", content)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            plain = value.layout == torch.strided and value.device.type == "cpu"
+            if not plain or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+                return f"{name.lstrip('.')} has shape {tuple(value.shape)}, but fewer numbers are in the file"
+        elif isinstance(value, dict):
+            waiting += [(f"{name}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(f"{name}.{place}", each) for place, each in enumerate(value)]
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """Why torch did not load a file, in a line. It advises to have the file's code run (``weights_only=False``)."""
+    text = str(error).strip()
+    if "weights_only" not in text:
+        return text.splitlines()[0] if text else type(error).__name__
+    named = re.search(r"GLOBAL (\S+)", text)
+    return (
+        f"it holds {named[1] if named else 'something'} beside tensors and plain values, which might run code and is "
+        "not read; save the state_dict() alone where it was made"
+    )
+
+
+def _compare_checksums(path: str | Path) -> None:
+    if not zipfile.is_zipfile(path):  # cut short, or in the format of torch before 1.6
+        return
+    with zipfile.ZipFile(path) as archive:
+        if any(part.endswith("/constants.pkl") for part in archive.namelist()):
+            raise InputError(
+                f"{path}: is a TorchScript archive, which holds the code of a network and is not run; take its tensors "
+                "alone, torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
+            )
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} is wrong")
