@@ -75,12 +75,12 @@ class ArgumentError(InputError):
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 task``, ``2 tasks``, ``2 identities``, ``2 classes``."""
+    """A number with its noun: ``1 task``, ``2 tasks``, ``2 identities``, ``2 boxes``."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith(("ty", "ry")):
         return f"{count} {noun[:-1]}ies"
-    return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:

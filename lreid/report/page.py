@@ -221,4 +221,4 @@ def _unfinished(runs: Sequence[Results]) -> str:
     if len(runs) == 1:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"{len(unfinished)} of {len(runs)} runs not finished, in lines of their own."
+    return f"Not finished, each in its own line: {len(unfinished)} of {len(runs)} runs."

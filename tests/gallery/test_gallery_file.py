@@ -16,7 +16,7 @@ import pytest
 from galleries import child, names, small, vectors
 from power_cuts import Disk
 
-from lreid.errors import InputError, NewerFormat
+from lreid.errors import InputError, NewerFormat, OutOfMemory
 from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
@@ -405,14 +405,16 @@ def test_a_file_without_a_checksum_is_refused(tmp_path, monkeypatch):
         Gallery.load(tmp_path / "g")
 
 
-def test_a_damaged_size_in_an_index_is_no_lack_of_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("mapped", "fault"), [(True, InputError), (False, OutOfMemory)])
+def test_only_in_a_file_that_is_not_checked_a_lack_of_memory_may_be_damage(tmp_path, monkeypatch, mapped, fault):
     def full(*_):
         raise MemoryError("std::bad_alloc")
 
     small().save(tmp_path / "g")
     monkeypatch.setattr(faiss, "read_index", full)
-    with pytest.raises(InputError, match="g: its index is damaged; build it again"):
-        Gallery.load(tmp_path / "g")
+    with pytest.raises(InputError) as caught:
+        Gallery.load(tmp_path / "g", memory_map=mapped)
+    assert caught.type is fault and str(tmp_path / "g") in str(caught.value)
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ def test_both_ways_stand_beside_each_other(
     for name, value in SMALL.items():
         monkeypatch.setattr(bench, name, value)
     monkeypatch.setattr(sys, "argv", ["bench_loading.py", "--rounds", "1", "--workers", "1"])
-    bench.main()
+    bench.main(bench.parser().parse_args())
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * (1 + 6) + 1 + 3
     for line in (lines[1], lines[8], lines[15]):

@@ -208,7 +208,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
             raise ValueError("its parts have different widths")
         keys = [keys_in(index, kind) for index in indexes]
     except Exception as error:  # faiss reports damage as errors of any kind
-        refuse_out_of_memory(error, path)
+        if not memory_map:  # what is mapped is not checked, so that a damaged size asks for any amount of memory
+            refuse_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None
     if stamp(path) != seen:
         return read_gallery(path, memory_map)  # index and labels may be of two files; the new one is whole

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError, refuse_out_of_memory
+from lreid.errors import ArgumentError, InputError
 from lreid.retrieval.index import KINDS, import_faiss, reason_of
 from lreid.retrieval.index import new_index as empty_index
 
@@ -82,7 +82,6 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     try:
         return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), gpu, index)
     except RuntimeError as error:  # codes of some lengths, or too little memory
-        refuse_out_of_memory(error, "device")
         raise ArgumentError("device", f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
 
 
