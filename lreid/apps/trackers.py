@@ -205,7 +205,7 @@ def _write_reid(
     }
     content = safetensors.torch.save(state)
     try:
-        with folder_at_once(out, anew=True) as part:
+        with folder_at_once(out, empty=True) as part:
             if part is None:
                 raise InputError(f"{out}: is there already; choose another --out, or delete it")
             write_atomically(part / "weights.safetensors", lambda file: file.write(content))

@@ -124,7 +124,7 @@ def unpacked(
     folder = home / "images"
     if not folder.is_dir():
         try:
-            with alone(home), folder_at_once(folder, anew=True) as unfinished:
+            with alone(home), folder_at_once(folder, empty=True) as unfinished:
                 if unfinished is not None:
                     _write(unfinished, images())
         except OSError as error:

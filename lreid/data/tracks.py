@@ -126,7 +126,7 @@ def from_tracks(
     sequences = _sequences(sources, tracks)
     rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
     try:
-        with folder_at_once(out, anew=True) as folder:
+        with folder_at_once(out, empty=True) as folder:
             assert folder is not None  # it is not there
             try:
                 for sequence in sequences:

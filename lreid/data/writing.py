@@ -22,15 +22,15 @@ MARK = ".lreid"  # a file in folders that are being filled
 
 
 @contextmanager
-def folder_at_once(folder: Path, *, anew: bool = False) -> Iterator[Path | None]:
+def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
     """A folder to fill that gets its name when all is in it; None where it has it already.
 
     Args:
         folder: called ``FOLDER.unfinished`` until then.
-        anew: begin with an empty one; otherwise it holds what an attempt that was killed has written.
+        empty: begin with an empty folder; otherwise it holds what an attempt that was killed has written.
 
     Raises:
-        InputError: to begin anew, a ``FOLDER.unfinished`` would have to be deleted that is not of lreid.
+        InputError: to begin with an empty one, a ``FOLDER.unfinished`` would have to be deleted that is not of lreid.
         OSError: it cannot be made; what to do about it the caller knows.
     """
     if folder.is_dir():
@@ -39,9 +39,9 @@ def folder_at_once(folder: Path, *, anew: bool = False) -> Iterator[Path | None]
         return
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     mark = unfinished / MARK
-    if anew and files_below(unfinished) and not mark.exists():
+    if empty and files_below(unfinished) and not mark.exists():
         raise InputError(f"{unfinished}: was not made by lreid, so it is not deleted; move it away")
-    for path in list_folder(unfinished) if anew else ():
+    for path in list_folder(unfinished) if empty else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path != mark:

@@ -12,18 +12,18 @@ from lreid.errors import InputError
 
 
 def test_what_an_attempt_that_was_killed_has_left_is_resumed_or_deleted(tmp_path: Path) -> None:
-    for anew in (False, True):
-        out = tmp_path / f"{anew}"
-        with pytest.raises(KeyboardInterrupt), folder_at_once(out, anew=anew) as folder:
+    for empty in (False, True):
+        out = tmp_path / f"{empty}"
+        with pytest.raises(KeyboardInterrupt), folder_at_once(out, empty=empty) as folder:
             (folder / "a" / "b").mkdir(parents=True)
             (folder / "a" / "b" / "old.png").touch()
             (folder / ".half.png.part").touch()
             raise KeyboardInterrupt
-        with folder_at_once(out, anew=anew) as folder:
+        with folder_at_once(out, empty=empty) as folder:
             (folder / "new.png").touch()
-        assert sorted(path.name for path in out.rglob("*.*")) == ["new.png"] + ["old.png"] * (not anew)
-        assert not out.with_name(f"{anew}.unfinished").exists()
-        with folder_at_once(out, anew=anew) as folder:
+        assert sorted(path.name for path in out.rglob("*.*")) == ["new.png"] + ["old.png"] * (not empty)
+        assert not out.with_name(f"{empty}.unfinished").exists()
+        with folder_at_once(out, empty=empty) as folder:
             assert folder is None
 
 
@@ -33,7 +33,7 @@ def test_a_folder_of_the_user_that_is_called_unfinished_is_not_deleted(tmp_path:
     notes.write_text("of ten years")
     with (
         pytest.raises(InputError, match="out.unfinished: was not made by lreid"),
-        folder_at_once(tmp_path / "out", anew=True),
+        folder_at_once(tmp_path / "out", empty=True),
     ):
         pass
     assert notes.read_text() == "of ten years" and os.listdir(tmp_path) == ["out.unfinished"]

@@ -119,7 +119,7 @@ def render(
         raise InputError(f"{out}: is there already; remove it, or take another name")
     Assets(assets)  # tells what is missing before a process is started
     try:
-        with folder_at_once(out, anew=True) as folder:
+        with folder_at_once(out, empty=True) as folder:
             assert folder is not None
             jobs = [
                 (plan, folder, assets, number, split, range(start, min(start + 10, count)))

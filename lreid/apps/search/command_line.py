@@ -123,7 +123,7 @@ def _reindex(args: argparse.Namespace) -> None:
     )
     print(
         f"{args.gallery}: {counted(told['images'], 'image')} of the new model, {told['extracted']} extracted now; "
-        "calibrate it anew, or go back with rollback"
+        "calibrate it again, or go back with rollback"
     )
 
 
