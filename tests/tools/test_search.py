@@ -53,7 +53,7 @@ def test_a_gallery_moves_and_is_narrowed(
     }
     assert said("query", where, "q", "--since", "5").count("nothing to compare with") == 8  # no times are known
     assert said("reindex", where, "--checkpoint", "newer.pt") == (
-        f"{where}: 9 images of the new model, 9 extracted now; calibrate it anew, or go back with rollback\n"
+        f"{where}: 9 images of the new model, 9 extracted now; calibrate it again, or go back with rollback\n"
     )
     assert said("info", where) != old
     assert said("rollback", where).startswith(f"{where}: model ")
