@@ -364,7 +364,7 @@ def test_a_run_whose_folder_is_not_at_its_path_any_more_ends(
 def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
     unbroken: Path, tmp_path: Path, number: int, resume: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a run of another seed, which would begin anew in an empty folder."""
+    """By a run of another seed, which would start from the first task in an empty folder."""
     out = tmp_path / "run"
     shutil.copytree(unbroken, out)
     before = {path: path.read_bytes() for path in (out / "checkpoints").iterdir()}
