@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
         *("methods", "models", "report", "results"),
     },
+    "search": {"data", "devices", "gallery", "loading", "models", "report", "retrieval", "zoo"},
 }
 EVERYTHING = {"__init__", "__main__", "apps"}  # the doors
 
@@ -119,6 +120,14 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     }
     heavy = {"matplotlib", "albumentations", "faiss", "pymilvus", "tensorboard", "torchreid"}
     assert not heavy & {name.split(".")[0] for name in loaded}
+
+
+def test_a_gallery_in_a_file_needs_nothing_of_milvus() -> None:
+    code = "import sys, lreid.search; from lreid.gallery.places import place_of; place_of('people.gallery').exists()"
+    code += "; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
+    loaded = done.stdout.split()
+    assert "lreid.gallery.faiss.faiss_store" in loaded and not [name for name in loaded if "milvus" in name]
 
 
 def test_losses_need_torch_alone() -> None:

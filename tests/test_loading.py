@@ -16,13 +16,13 @@ from entries import write_entry
 
 import lreid
 from lreid import zoo
-from lreid.apps.search.commands import build
-from lreid.apps.search.own_images import list_images
 from lreid.checkpoint import load_checkpoint, save_checkpoint
 from lreid.config import method_title
 from lreid.errors import InputError
 from lreid.loading import lasting_name, model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
+from lreid.search.commands import build
+from lreid.search.own_images import list_images
 
 
 @pytest.fixture

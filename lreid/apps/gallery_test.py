@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from lreid.apps.search.named_gallery import NamedGallery
-from lreid.apps.search.own_images import list_images, number_names, paths_of, read_images, require_some
 from lreid.config import ARGUMENTS, check_values
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.protocol import file_numbers
@@ -29,6 +27,8 @@ from lreid.retrieval.index import IndexScores
 from lreid.retrieval.open_set import rates_of_scores
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, Cosines
+from lreid.search.named_gallery import NamedGallery
+from lreid.search.own_images import list_images, number_names, paths_of, read_images, require_some
 
 logger = logging.getLogger("lreid")
 
@@ -41,7 +41,7 @@ def score_gallery(
 
     Args:
         where: of the gallery, see :func:`lreid.gallery.places.place_of`.
-        query: folder or CSV file, see :func:`lreid.apps.search.list_images`.
+        query: folder or CSV file, see :func:`lreid.search.list_images`.
         checkpoint: of the gallery's model, if it is not where it was.
         out: folder to write to.
         overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.

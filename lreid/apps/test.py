@@ -28,7 +28,7 @@ from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import require_writable, write_text
-from lreid.gallery.milvus.place import SCHEME
+from lreid.gallery.places import SCHEME
 from lreid.loading import load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lreid.gallery.faiss.faiss_store import FilePlace
-from lreid.gallery.milvus.place import SCHEME, MilvusPlace
 from lreid.gallery.store import Place
+
+SCHEME = "milvus:"
 
 
 def place_of(where: str | Path) -> Place:
@@ -20,4 +21,8 @@ def place_of(where: str | Path) -> Place:
         InputError: an address of Milvus that is none.
     """
     text = str(where)
-    return MilvusPlace.parse(text) if text.startswith(SCHEME) else FilePlace.named(text)
+    if not text.startswith(SCHEME):
+        return FilePlace.named(text)
+    from lreid.gallery.milvus.place import MilvusPlace  # so that files need nothing of it
+
+    return MilvusPlace.parse(text)

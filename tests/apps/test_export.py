@@ -20,7 +20,6 @@ from torch import nn
 import lreid
 from lreid.apps import export as exporting
 from lreid.apps.export import TOLERANCE, export
-from lreid.apps.search.named_gallery import flips
 from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.gallery import Gallery
@@ -28,6 +27,7 @@ from lreid.models import Embedder
 from lreid.models.adapt import norm_statistics
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
+from lreid.search.named_gallery import flips
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 16, 3), dtype=np.uint8)
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)

@@ -25,13 +25,13 @@ from processes import start, wait
 from tiny import FEW, TINY, tiny_config
 
 from lreid.apps.cli import run_command
-from lreid.apps.search.named_gallery import NamedGallery
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.files import leftovers
 from lreid.gallery.places import place_of
 from lreid.reading import read_json
+from lreid.search.named_gallery import NamedGallery
 from lreid.tensors import read_tensors
 from lreid.training.run import train
 from lreid.zoo import read_card, read_entry

@@ -11,7 +11,7 @@ import torch
 from checkpoints import write_checkpoint
 from milvus_lite_server import require_milvus
 
-from lreid.apps import search
+from lreid import search
 
 LISTED = "9 images of 4 identities (2, 7502, 15002 …) by 6 cameras (1, 2, 3 …)"
 

@@ -11,9 +11,9 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.milvus.client import Connection, connect
 from lreid.gallery.milvus.milvus_store import MilvusStore
+from lreid.gallery.places import SCHEME
 from lreid.gallery.store import About, Labels
 
-SCHEME = "milvus:"
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
 DEFAULT = "gallery"  # name of the only one in a database
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")

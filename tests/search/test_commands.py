@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from checkpoints import write_checkpoint, write_images
 
-from lreid.apps import search
-from lreid.apps.search.findings import verdict
-from lreid.apps.search.named_gallery import NamedGallery
+from lreid import search
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.data.synthetic import load_synthetic
@@ -22,6 +20,8 @@ from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.open_set import threshold_for
+from lreid.search.findings import verdict
+from lreid.search.named_gallery import NamedGallery
 
 
 @pytest.fixture(scope="module")

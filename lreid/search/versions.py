@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from lreid.apps.search.named_gallery import NamedGallery, extract, flips
-from lreid.apps.search.own_images import paths_of, read_records, require_some
 from lreid.data.records import Record
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted
@@ -21,6 +19,8 @@ from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
+from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.search.own_images import paths_of, read_records, require_some
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more

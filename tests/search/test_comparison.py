@@ -9,13 +9,12 @@ import pytest
 from checkpoints import write_checkpoint
 from PIL import Image
 
-from lreid import zoo
-from lreid.apps import search
-from lreid.apps.search.comparison import compare, said
-from lreid.apps.search.findings import too_few
+from lreid import search, zoo
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
+from lreid.search.comparison import compare, said
+from lreid.search.findings import too_few
 
 MODEL = Path("zoo:dwopp-synthetic-10")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lreid.apps.search.own_images import OwnImage, list_images, list_queries, who
 from lreid.errors import InputError
+from lreid.search.own_images import OwnImage, list_images, list_queries, who
 
 
 def touch(folder: Path, *names: str) -> Path:

@@ -11,19 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.apps.search.findings import findings, page_section, threshold_text, too_few
-from lreid.apps.search.named_gallery import NamedGallery, extract, flips
-from lreid.apps.search.own_images import (
-    OwnImage,
-    absolute,
-    list_queries,
-    number_names,
-    paths_of,
-    read_images,
-    require_some,
-    tell_skipped,
-    times_of,
-)
 from lreid.data.listing import numbered
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted
@@ -38,6 +25,19 @@ from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.retrieval import CameraNorm
+from lreid.search.findings import findings, page_section, threshold_text, too_few
+from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.search.own_images import (
+    OwnImage,
+    absolute,
+    list_queries,
+    number_names,
+    paths_of,
+    read_images,
+    require_some,
+    tell_skipped,
+    times_of,
+)
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.places
@@ -296,7 +296,7 @@ def query(
     Returns:
         The content of ``matches.json``: ``gallery``, ``threshold``, ``false_accept_rate`` and ``calibrated_on``, how
         many images set it (None before :func:`calibrate`), and ``queries``, see
-        :func:`lreid.apps.search.findings.findings`.
+        :func:`lreid.search.findings.findings`.
 
     Raises:
         InputError: an image cannot be read, or anything else does not fit; then nothing is written.

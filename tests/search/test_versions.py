@@ -10,10 +10,7 @@ import pytest
 from checkpoints import write_checkpoint, write_images
 from milvus_lite_server import require_milvus
 
-from lreid.apps import search
-from lreid.apps.search import versions
-from lreid.apps.search.named_gallery import NamedGallery
-from lreid.apps.search.versions import migrate, reindex, roll_back
+from lreid import search
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
@@ -21,6 +18,9 @@ from lreid.gallery.places import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
+from lreid.search import versions
+from lreid.search.named_gallery import NamedGallery
+from lreid.search.versions import migrate, reindex, roll_back
 
 
 @pytest.fixture(scope="module")

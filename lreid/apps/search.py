@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from lreid.apps.search import commands, versions
-from lreid.apps.search.comparison import compare, said
-from lreid.apps.search.findings import too_few, verdict
-from lreid.apps.search.own_images import list_images, who
 from lreid.errors import counted, naming_keys
 from lreid.gallery import Filter
 from lreid.reading import escaped
+from lreid.search import commands, versions
+from lreid.search.comparison import compare, said
+from lreid.search.findings import too_few, verdict
+from lreid.search.own_images import list_images, who
 
 
 @naming_keys(device="--device", cross_model="--cross-model", kind="--kind", shards="--shards")

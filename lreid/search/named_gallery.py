@@ -73,7 +73,7 @@ class NamedGallery:
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
-        """Opens a gallery that was made by :func:`lreid.apps.search.build`.
+        """Opens a gallery that was made by :func:`lreid.search.build`.
 
         Raises:
             InputError: as :meth:`lreid.gallery.Gallery.load`, or it was made otherwise.

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from lreid import zoo
-from lreid.apps.search.findings import too_few
-from lreid.apps.search.named_gallery import NamedGallery, extract, flips
-from lreid.apps.search.own_images import read_records
 from lreid.data.records import Record
 from lreid.devices import pick_device
 from lreid.errors import InputError
 from lreid.identities import UNKNOWN
 from lreid.loading import load_model
+from lreid.search.findings import too_few
+from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.search.own_images import read_records
 
 
 def compare(

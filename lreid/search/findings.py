@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from lreid.apps.search.named_gallery import NamedGallery
 from lreid.data.images import read_image
 from lreid.errors import InputError
 from lreid.gallery import Matches
 from lreid.identities import UNKNOWN
 from lreid.report import ranked
+from lreid.search.named_gallery import NamedGallery
 
 
 def findings(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
 
 
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
-    """One line about a query of :func:`lreid.apps.search.query`."""
+    """One line about a query of :func:`lreid.search.query`."""
     if not finding["matches"]:
         return "nothing to compare with"
     best = finding["matches"][0]
@@ -96,7 +96,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
-    """The queries of :func:`lreid.apps.search.query` and the images found for them, ``blur`` blurs them."""
+    """The queries of :func:`lreid.search.query` and the images found for them, ``blur`` blurs them."""
     wide = []
 
     def tile(path: str, labels: tuple[str, ...]) -> ranked.Tile:

@@ -1,0 +1,22 @@
+"""Search a gallery of your own images: who is on this image, and is it anybody enrolled?"""
+
+from lreid.search.commands import add, build, calibrate, describe, query, remove
+from lreid.search.findings import verdict
+from lreid.search.named_gallery import NamedGallery
+from lreid.search.own_images import list_images
+from lreid.search.versions import migrate, reindex, roll_back
+
+__all__ = [
+    "NamedGallery",
+    "add",
+    "build",
+    "calibrate",
+    "describe",
+    "list_images",
+    "migrate",
+    "query",
+    "reindex",
+    "remove",
+    "roll_back",
+    "verdict",
+]
