@@ -132,6 +132,7 @@ def _run_tool(
         except Exception as error:
             if not args.debug:
                 refuse_out_of_memory(error)
+                _refuse_file(error)
             raise
     except InputError as error:
         if args.debug:
@@ -148,6 +149,17 @@ def _run_tool(
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
     return 0
+
+
+def _refuse_file(error: BaseException) -> None:
+    """Turns what the system says about a file into one line, wherever in a command it was met.
+
+    Raises:
+        InputError: the error is the system's, and names a file.
+    """
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
+        name = os.fsdecode(error.filename)
+        raise InputError(f"{name}: {error.strerror}; check that it exists and that you may access it") from None
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:

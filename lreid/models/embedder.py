@@ -212,7 +212,8 @@ class Embedder(nn.Module):
 
         Raises:
             InputError: a file is missing or cannot be read, the images are of another form than these, or one has no
-                pixels or, as a float tensor, values that are not finite; its position is named.
+                pixels or, as a float tensor, values that are not finite or that overflow float32 in the network; its
+                position is named.
         """
         if isinstance(images, (str, Path)):
             raise InputError(f"{images}: a single path; give a list of paths")
@@ -223,7 +224,7 @@ class Embedder(nn.Module):
                 for start in range(0, len(images), batch_size):
                     batch = images[start : start + batch_size]
                     _require_pixels(batch, start)
-                    rows.append(self._features(batch, flip).float().cpu().numpy())
+                    rows.append(_finite(self._features(batch, flip).float().cpu().numpy(), start))
                     bar.update(len(rows[-1]))
         except Exception as error:
             refuse_out_of_memory(error, f"batch_size={batch_size}", "lower it, or close other programs")
@@ -292,6 +293,21 @@ def _require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> 
             raise ArgumentError(
                 "images", f"hold NaN or infinite values at position {first + int(broken[0])}; leave that image out"
             )
+
+
+def _finite(features: np.ndarray, first: int) -> np.ndarray:
+    """Features (B, dim), refused where one is not finite: it would be as near to one image as to any other.
+
+    Args:
+        features: of a batch.
+        first: position of its first image among all.
+    """
+    broken = np.flatnonzero(~np.isfinite(features).all(1))
+    if len(broken):
+        raise ArgumentError(
+            "images", f"give NaN or infinite features at position {first + broken[0]}; check its values and the weights"
+        )
+    return features
 
 
 def _rgb(image: Any) -> np.ndarray:

@@ -31,6 +31,11 @@ def tool_that(error: BaseException | None) -> object:
         (None, 0, ""),
         (InputError("a.yaml: is not there; name another"), 2, "tool.py: a.yaml: is not there; name another\n"),
         (MemoryError("no"), 2, "tool.py: memory ran out (no); close other programs and try again\n"),
+        (
+            PermissionError(13, "Permission denied", "photos/cam1"),
+            2,
+            "tool.py: photos/cam1: Permission denied; check that it exists and that you may access it\n",
+        ),
         (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
         (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, give the same command again to go on\n"),
     ],

@@ -115,6 +115,7 @@ NONE = np.zeros((0, 5, 3), np.uint8)
         (torch.zeros(2, 3, 0, 16), 0),
         (torch.cat([torch.zeros(3, 3, 32, 16), torch.full((1, 3, 32, 16), torch.nan)]), 3),
         (torch.cat([torch.zeros(1, 3, 32, 16), torch.full((1, 3, 32, 16), -torch.inf)]).half(), 1),
+        (torch.cat([torch.zeros(3, 3, 32, 16), torch.full((1, 3, 32, 16), 3e38)]), 3),  # overflows in the network
     ],
 )
 def test_images_of_nothing_give_no_feature(model: Embedder, images: Any, position: int) -> None:
