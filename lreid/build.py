@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -13,13 +14,14 @@ from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
 from lreid.errors import InputError, OutOfMemory, naming_keys
-from lreid.evaluation import AccuracyEvaluator, Evaluator, PastGalleries
+from lreid.evaluation import Evaluator, Observer, PastGalleries
 from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models import Embedder
 from lreid.models.backbones import normalisation
 from lreid.models.packages import IMAGENET
 from lreid.models.precision import set_precision
+from lreid.results import Results
 from lreid.retrieval import FaissIndex
 
 
@@ -131,17 +133,19 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0, past: PastGal
         )
 
 
-def accuracy_evaluator_of(cfg: CfgNode, benchmark: Benchmark) -> AccuracyEvaluator | None:
-    """The evaluator of classification that a config describes, over the held-out images of a benchmark's tasks."""
+def accuracy_observer_of(cfg: CfgNode, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
+    """What measures the accuracy of classification with ``EVAL.ACCURACY``; re-identification imports nothing of it."""
     if not cfg.EVAL.ACCURACY:
         return None
+    classification = importlib.import_module("lreid.classification")
     probe = {
         "optimizer": cfg.EVAL.PROBE_OPTIMIZER,
         "lr": cfg.EVAL.PROBE_LR,
         "epochs": cfg.EVAL.PROBE_EPOCHS,
         "seed": cfg.SEED,
     }
-    return AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), probe=probe)
+    evaluator = classification.AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), probe=probe)
+    return classification.AccuracyObserver(method, evaluator, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES)
 
 
 def _test_images(cfg: CfgNode) -> dict[str, Any]:

@@ -37,11 +37,12 @@ ALLOWED: dict[str, set[str]] = {
     "memory": {"data"},
     "methods": {"data", "devices", "losses", "models", "memory", "retrieval"},
     "evaluation": {"data", "models", "results", "retrieval"},
+    "classification": {"data", "evaluation", "results", "retrieval"},
     "report": {"results"},
     "checkpoint": {"results"},
     "distributed": {"models"},
     "loading": {"checkpoint", "config", "models", "zoo"},
-    "build": {"config", "data", "evaluation", "loading", "methods", "models", "retrieval"},
+    "build": {"config", "data", "evaluation", "loading", "methods", "models", "results", "retrieval"},
     "training": {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
         *("methods", "models", "report", "results"),

@@ -167,7 +167,7 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
     Args:
         results: ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what these say by now
             (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
-        rows: of :meth:`lreid.evaluation.AccuracyEvaluator.evaluate`.
+        rows: of :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():
         matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})

@@ -18,7 +18,7 @@ from yacs.config import CfgNode
 
 from lreid import distributed
 from lreid import results as ledger
-from lreid.build import accuracy_evaluator_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
+from lreid.build import accuracy_observer_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
 from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
 from lreid.config_keys import FREE_KEYS
@@ -28,7 +28,7 @@ from lreid.data.records import Benchmark
 from lreid.data.transforms import Augment
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
-from lreid.evaluation import CurveObserver, Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
+from lreid.evaluation import Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
 from lreid.memory import StreamMemory
 from lreid.methods import Method, method_class
 from lreid.models.precision import has_instructions
@@ -137,7 +137,6 @@ def _train(
     )
     past = PastGalleries(folder.path / "galleries") if cfg.EVAL.CROSS_MODEL else None
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
-    accuracy = accuracy_evaluator_of(cfg, benchmark)
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     if start is not None:
@@ -152,6 +151,7 @@ def _train(
     elif before is not None:
         _inherit(method, cfg, before)
 
+    accuracy = accuracy_observer_of(cfg, benchmark, method, results)
     loggers = [*cfg.TRAIN.LOGGERS, *["tensorboard"] * cfg.TRAIN.TENSORBOARD]
     folder.begin(cfg.dump(), loggers=loggers, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
@@ -167,13 +167,10 @@ def _train(
             options=options_of(cfg),
             config=cfg.dump(),
             device=device,
-            accuracy=accuracy,
             stop=stop,
         )
-    if accuracy is not None and cfg.EVAL.CURVE_IMAGES:
-        trainer.observers["curve"] = CurveObserver(
-            method, accuracy, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES
-        )
+    if accuracy is not None:
+        trainer.observers["accuracy"] = accuracy
     if cfg.EVAL.DRIFT_STEPS:
         trainer.observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
     if method.model.teacher_precision is not None:

@@ -24,7 +24,7 @@ from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, 
 from lreid.data.records import Benchmark, Task
 from lreid.devices import peak_memory_mib
 from lreid.errors import Stopped, counted
-from lreid.evaluation import AccuracyEvaluator, Evaluator, Observer, TestFigures, accuracy_line
+from lreid.evaluation import Evaluator, Observer, TestFigures
 from lreid.methods import Method
 from lreid.report import Progress
 from lreid.results import Results
@@ -95,7 +95,6 @@ class Trainer:
         options: see :class:`Options`.
         config: the resolved config as text, for checkpoints.
         device: where the network is.
-        accuracy: scores classification after every task; None leaves it out.
         stop: signals to end the run by.
 
     Attributes:
@@ -115,10 +114,9 @@ class Trainer:
         options: Options,
         config: str,
         device: torch.device,
-        accuracy: AccuracyEvaluator | None = None,
         stop: StopSignals | None = None,
     ) -> None:
-        self.method, self.benchmark, self.evaluator, self.accuracy = method, benchmark, evaluator, accuracy
+        self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.config = folder, results, config
         self.batching, self.options, self.device = batching, options, device
         self.stop = stop or StopSignals()
@@ -247,9 +245,6 @@ class Trainer:
         started = time.perf_counter()
         self.folder.require_ours()  # features of galleries are kept in it
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
-        if self.accuracy is not None:
-            ledger.add_accuracies(self.results, self.accuracy.evaluate(self.method, self._readable(task)))
-            self.results["alignment"].append(self.accuracy.alignment(self.method, task))
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
         ledger.add_task(self.results, figures, trained)
@@ -378,8 +373,6 @@ class Trainer:
     def _report(self) -> None:
         self.folder.write_results(self.results)
         self.folder.report_task(self.results)
-        if self.results["accuracy"]:
-            logger.info("%s\n", accuracy_line(self.results))
 
     # ------------------------------------------------------------ checkpoints
 

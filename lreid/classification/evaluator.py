@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lreid.classification.accuracy import scores_of_classes, task_accuracies
+from lreid.classification.alignment import buffer_alignment
+from lreid.classification.probe import knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
-from lreid.evaluation.alignment import buffer_alignment
-from lreid.evaluation.classification import domain_accuracies, scores_of_classes, task_accuracies
 from lreid.evaluation.observer import Learner
-from lreid.evaluation.probe import knn_scores, linear_probe_scores, nearest_mean_scores
-from lreid.results import Results
 
 Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "task"
 
@@ -92,14 +91,13 @@ class AccuracyEvaluator:
             task: the one at hand; its images are read once more.
 
         Returns:
-            For each classifier the rows ``class`` (all classes so far are told apart) and ``task`` (those of an
-            image's own task), see :func:`task_accuracies`. Where tasks share their classes, both are
-            :func:`domain_accuracies`.
+            For each classifier the rows ``class`` (the answer is one of all classes so far) and ``task`` (one of those
+            of the image's task), see :func:`task_accuracies`. Where tasks share their classes, both are the same.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
         train, train_labels = self._known(learner, task)  # (N, dim), (N,)
-        domains = self.class_tasks[labels]  # (n,)
+        tasks = self.class_tasks[labels]  # (n,)
         if self.shared_classes:
             labels, train_labels = labels % self.shared_classes, train_labels % self.shared_classes
         votes = knn_scores(train, train_labels, test)
@@ -113,16 +111,12 @@ class AccuracyEvaluator:
         if own is not None:
             scores = {"classifier": own.cpu().numpy(), **scores}
         if self.shared_classes:
-            classes = self.shared_classes
-            rows = {
-                name: domain_accuracies(scores_of_classes(each, classes), labels, domains)
-                for name, each in scores.items()
-            }
-            return {name: {"class": row, "task": row} for name, row in rows.items()}
-        class_tasks = self.class_tasks[self.class_tasks <= task.index]
+            scores = {name: scores_of_classes(each, self.shared_classes) for name, each in scores.items()}
+        class_tasks = None if self.shared_classes else self.class_tasks[self.class_tasks <= task.index]
         return {
             name: {
-                kind: task_accuracies(each, labels, class_tasks, task_il=kind == "task") for kind in ("class", "task")
+                "class": task_accuracies(each, labels, tasks),
+                "task": task_accuracies(each, labels, tasks, class_tasks),
             }
             for name, each in scores.items()
         }
@@ -159,18 +153,3 @@ class AccuracyEvaluator:
 
     def _features(self, learner: ClassLearner, images: Any) -> np.ndarray:
         return learner.model.extract(images, batch_size=self.batch_size)  # (n, dim)
-
-
-def accuracy_line(results: Results) -> str:
-    """The accuracies of all classifiers after the last task; in brackets their ``accuracy_forgetting``, if any."""
-    parts, brackets = [], ""
-    for name, kinds in results["accuracy_summary"].items():
-        figures = []
-        for summary in kinds.values():
-            forgetting = summary["accuracy_forgetting"]
-            figures.append(f"{summary['accuracy']:.1f}")
-            if forgetting is not None:
-                figures[-1] += f" ({forgetting:.1f})"
-                brackets = " (and accuracy_forgetting: a drop is positive)"
-        parts.append(f"{name} {' / '.join(figures)}")
-    return f"accuracy{brackets} in per cent, class- / task-incremental: {', '.join(parts)}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lreid.classification.alignment import buffer_alignment
 from lreid.errors import InputError
-from lreid.evaluation import buffer_alignment
 
 
 def features(seed: int, count: int) -> np.ndarray:

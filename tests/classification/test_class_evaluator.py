@@ -12,11 +12,12 @@ import torch
 from coloured import write_class
 from torch import Tensor
 
+from lreid.classification import AccuracyEvaluator
+from lreid.classification.observer import accuracy_line
 from lreid.data import image_folder
 from lreid.data.images import read_image
 from lreid.data.records import Record, Task
 from lreid.errors import InputError
-from lreid.evaluation import AccuracyEvaluator, accuracy_line
 from lreid.memory import StreamMemory
 from lreid.results import add_accuracies, summarise_accuracies
 
@@ -135,7 +136,7 @@ def test_options_of_the_probe_reach_it(tasks: list[Task], monkeypatch: pytest.Mo
         asked.update(options)
         return np.zeros((len(test), 2))
 
-    monkeypatch.setattr("lreid.evaluation.accuracy_evaluator.linear_probe_scores", scores)
+    monkeypatch.setattr("lreid.classification.evaluator.linear_probe_scores", scores)
     probe = {"optimizer": "adam", "lr": 3e-4, "epochs": 500, "seed": 1}
     AccuracyEvaluator(tasks, **OPTIONS, probe=probe).evaluate(Learner(), tasks[0])
     assert asked == probe

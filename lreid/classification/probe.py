@@ -1,7 +1,7 @@
 """Classify by frozen features: nearest neighbours, nearest class means and a linear classifier on top of them.
 
-Each gives scores of every class, so that :mod:`lreid.evaluation.classification` can tell all classes apart or only
-those of a task.
+Each gives scores of every class, so that :func:`lreid.classification.accuracy.task_accuracies` can choose among all
+classes or only those of a task.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def nearest_mean_scores(
     return _by_label(test @ unit_rows(sums, "class means").T, classes)
 
 
-@torch.enable_grad()
 def linear_probe_scores(
     train_features: np.ndarray | Tensor,
     train_labels: np.ndarray | Tensor,
@@ -139,8 +138,18 @@ def linear_probe_scores(
     scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
     train, test = (train - centre) / scale, (test - centre) / scale
     classes, targets = np.unique(labels, return_inverse=True)
-    weight = train.new_zeros(len(classes), train.shape[1], requires_grad=True)
-    bias = train.new_zeros(len(classes), requires_grad=True)
+    weight, bias = _trained(train, targets, epochs=epochs, lr=lr, optimizer=optimizer, batch_size=batch_size, seed=seed)
+    return _by_label(F.linear(test, weight, bias), classes)
+
+
+@torch.enable_grad()
+def _trained(
+    train: Tensor, targets: np.ndarray, *, epochs: int, lr: float, optimizer: str, batch_size: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Weights (C, D) and biases (C,) of a linear classifier of features (N, D), whose classes are (N,) int64."""
+    number = int(targets.max()) + 1
+    weight = train.new_zeros(number, train.shape[1], requires_grad=True)
+    bias = train.new_zeros(number, requires_grad=True)
     stepper: torch.optim.Optimizer
     if optimizer == "adam":
         stepper, decay_at = torch.optim.Adam([weight, bias], lr), []
@@ -157,7 +166,7 @@ def linear_probe_scores(
             F.cross_entropy(F.linear(train[rows], weight, bias), places[rows]).backward()
             stepper.step()
         schedule.step()
-    return _by_label(F.linear(test, weight, bias), classes)
+    return weight, bias
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -6,13 +6,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lreid.classification.accuracy import scores_of_classes, task_accuracies
 from lreid.errors import InputError
-from lreid.evaluation import accuracy, domain_accuracies, task_accuracies
-from lreid.evaluation.classification import scores_of_classes
 from lreid.results import summarise_accuracies
 
 
@@ -42,33 +40,16 @@ def test_accuracies_against_nested_loops(data: st.DataObject, tasks: int, task_i
             if label in own
         ]
         expected.append(100 * sum(right) / len(right))
-    arguments = np.array(scores), np.array(labels), np.array(class_tasks)
-    assert task_accuracies(*arguments, task_il=task_il) == pytest.approx(expected)
-    all_right = [best(row, every) == label for row, label in zip(scores, labels, strict=True)]
-    assert accuracy(*arguments[:2]) == pytest.approx(100 * sum(all_right) / len(all_right))
-
-
-@given(seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
-def test_being_told_the_task_never_hurts(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    labels = np.concatenate([np.arange(6), rng.integers(0, 6, 20)])
-    arguments = torch.from_numpy(rng.normal(size=(26, 6))), torch.from_numpy(labels), np.arange(6) // 2
-    class_il, task_il = (task_accuracies(*arguments, task_il=told) for told in (False, True))
-    assert all(told >= untold for told, untold in zip(task_il, class_il, strict=True))
-
-
-def test_with_one_task_both_are_the_same() -> None:
-    scores, labels, tasks = np.eye(4)[[0, 1, 1, 3]], np.arange(4), np.zeros(4, int)
-    for task_il in (False, True):
-        assert task_accuracies(scores, labels, tasks, task_il=task_il) == [75.0] == [accuracy(scores, labels)]
+    told = np.array(class_tasks)
+    found = task_accuracies(np.array(scores), np.array(labels), told[labels], told if task_il else None)
+    assert found == pytest.approx(expected)
 
 
 def test_classes_that_cannot_be_are_never_right() -> None:
     """As where the probe had no image of a whole task."""
     scores, labels, tasks = np.array([[-np.inf, -np.inf, 1.0]] * 3), np.arange(3), np.array([0, 0, 1])
-    assert task_accuracies(scores, labels, tasks, task_il=True) == [0.0, 100.0]
-    assert accuracy(np.full((2, 2), -np.inf), np.array([0, 1])) == 0
+    assert task_accuracies(scores, labels, tasks, tasks) == [0.0, 100.0]
+    assert task_accuracies(np.full((2, 2), -np.inf), np.array([0, 1]), np.zeros(2, int)) == [0.0]
 
 
 MATRIX = [[90.0], [60.0, 80.0], [70.0, 50.0, 100.0]]
@@ -111,14 +92,14 @@ def test_what_does_not_fit_is_told() -> None:
     for wrong in (
         (scores[:3], labels, tasks),
         (scores, labels, tasks[:3]),
+        (scores, labels, tasks, tasks[:3]),
         (scores, labels + 1, tasks),
         (scores, labels - 1, tasks),
         (np.where(scores, np.nan, 0), labels, tasks),
-        (scores, labels, 2 * tasks),  # task 1 has no class
-        (scores[:2], labels[:2], tasks),  # task 1 has no image
+        (scores, labels, 2 * tasks),  # task 1 has no image
     ):
         with pytest.raises(InputError):
-            task_accuracies(*wrong, task_il=False)
+            task_accuracies(*wrong)
     for matrix in ([], [[1.0, 2.0]], [[1.0], [1.0]]):
         with pytest.raises(InputError, match="row t"):
             summarise_accuracies(matrix)
@@ -144,9 +125,4 @@ def test_domains_against_nested_loops(data: st.DataObject, domains: int, classes
             if its == domain
         ]
         expected.append(100 * sum(right) / len(right))
-    assert domain_accuracies(by_class, np.array(labels), np.array(of)) == pytest.approx(expected)
-
-
-def test_a_domain_without_image_is_told() -> None:
-    with pytest.raises(InputError, match="every domain from 0 to the last must have a test image"):
-        domain_accuracies(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 2]))
+    assert task_accuracies(by_class, np.array(labels), np.array(of)) == pytest.approx(expected)

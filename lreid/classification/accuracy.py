@@ -1,0 +1,58 @@
+"""Accuracy of class-, task- and domain-incremental classification."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from lreid.errors import InputError
+from lreid.identities import as_labels
+from lreid.retrieval.arrays import as_features
+
+Array = np.ndarray | Tensor
+
+
+def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Array | None = None) -> list[float]:
+    """Accuracy on the test images of each task so far: one row of the accuracy matrix.
+
+    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018; class-IL and task-IL as in Co²L
+    (ICCV 2021, Section 3 and official code) and CCLIS (AAAI 2024). The single head of ER-ACE and ER-AML is class-IL.
+    Domain-IL: van de Ven and Tolias, "Three scenarios for continual learning", 2019, as in R-MNIST of Co²L.
+
+    Args:
+        scores: (n, C) float, of all classes so far, for instance logits; minus infinity for classes that cannot be. Of
+            equal scores the first counts as the highest.
+        labels: (n,) integers in [0, C).
+        tasks: (n,) integers in [0, T), the task or the domain of each image.
+        class_tasks: (C,) integers, the task of each class, to choose among the classes of an image's task alone
+            (task-IL). None chooses among all of them (class-IL and domain-IL).
+
+    Returns:
+        T numbers, in per cent.
+
+    Raises:
+        InputError: shapes that do not fit, a score is NaN, a label is not in [0, C), or a task has no image.
+    """
+    scores = as_features(scores, "scores").cpu().numpy()
+    if np.isnan(scores).any():
+        raise InputError("scores: some are NaN; the model has diverged")
+    labels = as_labels(labels, "labels", len(scores))
+    if labels.min() < 0 or labels.max() >= scores.shape[1]:
+        raise InputError(f"labels must be in [0, {scores.shape[1]}), the classes so far; leave others out")
+    tasks = as_labels(tasks, "tasks", len(scores))
+    seen = np.arange(tasks.max() + 1)
+    if not np.array_equal(np.unique(tasks), seen):
+        raise InputError("every task from 0 to the last must have a test image")
+    if class_tasks is not None:
+        class_tasks = as_labels(class_tasks, "tasks of the classes", scores.shape[1])
+        scores = np.where(class_tasks == tasks[:, None], scores, -np.inf)  # (n, C)
+    # An image whose every score is minus infinity has no answer, so no right one.
+    right = (scores.argmax(1) == labels) & (scores.max(1) > -np.inf)  # (n,)
+    return [100 * float(right[tasks == task].mean()) for task in seen]
+
+
+def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:
+    """The highest score of each class, (n, classes), of scores (n, K); a label modulo ``classes`` is its class."""
+    padded = np.full((len(scores), -(-scores.shape[1] // classes) * classes), -np.inf)
+    padded[:, : scores.shape[1]] = scores
+    return padded.reshape(len(scores), -1, classes).max(1)

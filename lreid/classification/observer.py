@@ -1,0 +1,94 @@
+"""Measure the accuracy of classification after every task and, if asked for, within tasks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lreid.classification.evaluator import AccuracyEvaluator, ClassLearner, Rows
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.evaluation.observer import Observer
+from lreid.results import Results, add_accuracies
+
+logger = logging.getLogger("lreid")
+
+
+class AccuracyObserver(Observer):
+    """Classifies held-out images after every task, and in between for learning curves (Contrast Scoring, Figs. 3-6).
+
+    Within tasks an image counts as often as it comes in, however many updates are made with it; images from the memory
+    do not count. The probes of :class:`AccuracyEvaluator` know all images of the current task and, of past tasks, those
+    in the memory.
+
+    Args:
+        learner: what is trained.
+        evaluator: holds the held-out images.
+        tasks: of the benchmark.
+        results: gets ``accuracy`` with its summary and ``alignment``; within tasks also ``images_seen`` and the points
+            of ``accuracy_curve``: index of the task, images seen in all, mean accuracy over the tasks so far.
+        every: images between two points; 0 measures after tasks only.
+    """
+
+    def __init__(
+        self,
+        learner: ClassLearner,
+        evaluator: AccuracyEvaluator,
+        tasks: Sequence[Task],
+        results: Results,
+        *,
+        every: int = 0,
+    ) -> None:
+        self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
+
+    def before_batch(self, batch: Batch) -> None:
+        """Counts the images of a batch, once for all updates with it."""
+        if self.every:
+            incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
+            self.results["images_seen"] += incoming // batch.views
+
+    def after_step(self) -> None:
+        """Adds a point of the curve where the number of images has passed another multiple."""
+        points, seen = self.results["accuracy_curve"], self.results["images_seen"]
+        if not self.every or seen // self.every <= (points[-1]["images"] // self.every if points else 0):
+            return
+        task = self.tasks[len(self.results["mAP"])]  # rows are of finished tasks
+        modules = [(module, module.training) for module in self.learner.model.modules()]
+        rows = self._accuracies(task)
+        for module, training in modules:  # extract puts all parts in the mode of the whole
+            module.training = training
+        means = {
+            name: {kind: round(sum(row) / len(row), 4) for kind, row in kinds.items()} for name, kinds in rows.items()
+        }
+        points.append({"task": task.index, "images": seen, "accuracy": means})
+
+    def after_evaluation(self, task: Task) -> None:
+        """Adds a row to each accuracy matrix and logs the accuracies."""
+        started = time.perf_counter()
+        add_accuracies(self.results, self._accuracies(task))
+        self.results["alignment"].append(self.evaluator.alignment(self.learner, task))
+        self.results["seconds"]["evaluate"] += time.perf_counter() - started
+        logger.info("%s\n", accuracy_line(self.results))
+
+    def _accuracies(self, task: Task) -> Rows:
+        """Those after a task, whose unreadable images are left out."""
+        skipped = set(self.results["skipped"])
+        records = tuple(record for record in task.records if record.path not in skipped)
+        return self.evaluator.evaluate(self.learner, replace(task, records=records))
+
+
+def accuracy_line(results: Results) -> str:
+    """The accuracies of all classifiers after the last task; in brackets their ``accuracy_forgetting``, if any."""
+    parts, brackets = [], ""
+    for name, kinds in results["accuracy_summary"].items():
+        figures = []
+        for summary in kinds.values():
+            forgetting = summary["accuracy_forgetting"]
+            figures.append(f"{summary['accuracy']:.1f}")
+            if forgetting is not None:
+                figures[-1] += f" ({forgetting:.1f})"
+                brackets = " (and accuracy_forgetting: a drop is positive)"
+        parts.append(f"{name} {' / '.join(figures)}")
+    return f"accuracy{brackets} in per cent, class- / task-incremental: {', '.join(parts)}"
