@@ -1,7 +1,7 @@
 # make train     sets up .venv and trains DwoPP on the built-in benchmark
 # make test      sets up .venv and runs all tests
 # make quick     the tests without whole runs, processes, browsers and fuzzing: under two minutes on two idle cores
-# make survive   kills, failing disks, races and damaged input, for most of an hour; writes docs/reliability.md
+# make survive   kills, failing disks, races and damaged input, for most of an hour; writes docs/reference/reliability.md
 # make coverage  all tests, a quarter slower; prints how many lines they do not reach
 # make lint      checks style and types
 # make docs      builds the documentation into site/

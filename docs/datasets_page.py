@@ -1,4 +1,4 @@
-"""Write into docs/datasets.md what the code knows of the data sets: the table of names and a section for each file.
+"""Write into docs/how-to/datasets.md what the code knows of the data sets: the table of names, a section for each file.
 
     python docs/datasets_page.py
 
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.data.datasets import files
 from lreid.data.spec import SPLITS, Spec
 
-PAGE = Path(__file__).with_name("datasets.md")
+PAGE = Path(__file__).parent / "how-to" / "datasets.md"
 BLOCK = "<!-- {0}: written by docs/datasets_page.py -->\n{1}\n<!-- end of {0} -->"
 
 

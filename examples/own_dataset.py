@@ -2,7 +2,7 @@
 
     python examples/own_dataset.py
 
-Images in folders of people, or with a list in a CSV file, need no code at all: see docs/custom_data.md.
+Images in folders of people, or with a list in a CSV file, need no code at all: see docs/tutorials/custom-data.md.
 """
 
 import tempfile

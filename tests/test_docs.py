@@ -16,7 +16,7 @@ from lreid.data.inventory import look
 
 
 def test_the_script_for_own_images_writes_a_list_without_faults(repository: Path, tmp_path: Path) -> None:
-    page = (repository / "docs" / "custom_data.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "tutorials" / "custom-data.md").read_text(encoding="utf-8")
     script = tmp_path / "index.py"
     script.write_text(re.search(r"```python\n(.*?)```", page, re.S)[1], encoding="utf-8")
     for person in ("anna", "ben, the elder", "carla", "dora"):
@@ -32,7 +32,7 @@ def test_the_script_for_own_images_writes_a_list_without_faults(repository: Path
 
 
 def test_the_page_of_data_sets_is_what_the_code_knows(repository: Path) -> None:
-    page = (repository / "docs" / "datasets.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
     written = runpy.run_path(str(repository / "docs" / "datasets_page.py"))["written"](page)
     assert page == written, "run: python docs/datasets_page.py"
     assert all(f"\n| `{name}` |" in page and spec.source in page for name, spec in specs().items())
@@ -40,6 +40,6 @@ def test_the_page_of_data_sets_is_what_the_code_knows(repository: Path) -> None:
 
 
 def test_files_of_tracks_are_named_where_data_goes(repository: Path) -> None:
-    for page in ("docs/datasets.md", "datasets/README.md"):
+    for page in ("docs/how-to/datasets.md", "datasets/README.md"):
         text = (repository / page).read_text(encoding="utf-8")
         assert all(file in text for file in specs()["veri776_tracks"].layout.files)

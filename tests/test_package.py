@@ -104,7 +104,7 @@ def visited(wheel: Path, site: Path, tmp_path_factory: pytest.TempPathFactory) -
     for package in brought(own, extras):
         if package.exists() and not (packages / package.name).exists():
             (packages / package.name).symlink_to(package)
-    quickstart = (REPOSITORY / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    quickstart = (REPOSITORY / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
     (top / "take.py").write_text(re.search(r"```python\n(.*?)```", quickstart, re.S)[1], encoding="utf-8")
     call(python, "take.py", cwd=top, PYTHONPATH="")
     place = call(python, "-c", "import lreid; print(lreid.__file__)", cwd=top, PYTHONPATH="").strip()

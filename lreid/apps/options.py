@@ -1,6 +1,6 @@
 """Tell what config keys and method options mean, and refuse those that a method ignores.
 
-``python -m lreid.apps.options > docs/configuration.md`` writes the page of all keys.
+``python -m lreid.apps.options > docs/reference/configuration.md`` writes the page of all keys.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ Every key of a config, with its default and the values that it may have. A run t
   `EPISODE` and `BATCH` together fit any method.
 * The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
 
-This page is made of the table in `lreid/config_keys.py`: `python -m lreid.apps.options > docs/configuration.md`"""
+The table in `lreid/config_keys.py` generates this page:
+`python -m lreid.apps.options > docs/reference/configuration.md`"""
 
 
 def options_text(method: str) -> str:

@@ -198,7 +198,7 @@ def _told(
         tested = (
             f"{len(test)} others: {counted(len(each.query), 'query')}, {counted(len(each.gallery), 'gallery image')}"
         )
-        how = "a CSV file says who: docs/custom_data.md" if own else ""
+        how = "a CSV file says who: docs/tutorials/custom-data.md" if own else ""
         lines.append(("test", tested if test else "nobody, so there will be no figures", how))
     bench, batch = cfg.BENCHMARK, cfg.BATCH
     tasks = bench.TASKS_PER_DATASET * (1 if bench.POOL else len(data_sets))

@@ -59,7 +59,7 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
         if not archives:
             raise InputError(
                 f"{name}: nothing to prepare: {describe_folder(folder)}; put the archive there or name it with "
-                "--archive (docs/datasets.md says where to get it)"
+                "--archive (docs/how-to/datasets.md says where to get it)"
             )
     for archive in archives:
         unpack(archive, folder)

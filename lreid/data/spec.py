@@ -163,7 +163,7 @@ class Spec:
             authors = f"from its authors ({self.source}{', on request' * self.on_request}) " if self.source else ""
             raise NotThere(
                 f"{self.title}: no folder {' or '.join(map(str, places))}; get the data set {authors}and unpack it "
-                f"there (docs/datasets.md shows the layout); {describe_folder(root)}",
+                f"there (docs/how-to/datasets.md shows the layout); {describe_folder(root)}",
                 places,
             )
         home, missing = next(iter(lacking.items()))
@@ -171,5 +171,5 @@ class Spec:
             remedy = f"put {' and '.join([*self.conversion.release.folders, *self.conversion.release.files])} there "
             remedy += f"and run: {command}"
         else:
-            remedy = "unpack the archive as it comes (docs/datasets.md shows the layout)"
+            remedy = "unpack the archive as it comes (docs/how-to/datasets.md shows the layout)"
         raise InputError(f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; {remedy}")

@@ -12,8 +12,9 @@ import pytest
 
 @pytest.fixture
 def pages(repository: Path) -> dict[str, str]:
-    """Text by path in the repository, of all pages that it holds."""
-    files = [file for folder in (".", "docs", "datasets", "examples") for file in (repository / folder).glob("*.md")]
+    """Text by path in the repository, of all pages but those made of docstrings."""
+    files = [file for folder in (".", "datasets", "examples") for file in (repository / folder).glob("*.md")]
+    files += [file for file in (repository / "docs").rglob("*.md") if file.parent.name != "api"]
     return {file.relative_to(repository).as_posix(): file.read_text(encoding="utf-8") for file in files}
 
 

@@ -63,7 +63,7 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
 @pytest.mark.slow
 def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
     """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
-    text = (pages["docs/papers.md"] + pages["docs/pains.md"]).replace("\\\n", "")
+    text = (pages["docs/explanation/papers.md"] + pages["docs/how-to/common-problems.md"]).replace("\\\n", "")
     lines = [line for block in blocks(text, "") for line in block.splitlines()]
     found = [shlex.split(line)[2:] for line in lines if line.startswith("python tools/")]
     assert len(found) > 25
@@ -100,7 +100,7 @@ def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> No
 def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = pages["docs/quickstart.md"]
+    page = pages["docs/tutorials/quickstart.md"]
     (four,) = (block for block in blocks(page, "") if "zoo.py list" in block)
     assert four in blocks(pages["README.md"], "")
     monkeypatch.chdir(tmp_path)
@@ -122,7 +122,7 @@ def test_the_steps_for_own_images_run_on_their_example(
     pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty people, of whom every second one is trained on: four in each of five tasks."""
-    steps = pages["docs/custom_data.md"].split("## Step by step")[1].split("\n## ")[0]
+    steps = pages["docs/tutorials/custom-data.md"].split("## Step by step")[1].split("\n## ")[0]
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
     for person in range(40):
@@ -146,7 +146,7 @@ def test_the_steps_for_own_images_run_on_their_example(
         assert (cfg.MODEL.BACKBONE, cfg.BENCHMARK.TASKS_PER_DATASET) == ("resnet50", 5)
 
 
-@pytest.mark.parametrize("page", ["docs/concepts.md", "docs/protocol.md"])
+@pytest.mark.parametrize("page", ["docs/explanation/concepts.md", "docs/reference/protocol.md"])
 def test_python_of_the_pages_runs(pages: dict[str, str], page: str) -> None:
     found = blocks(pages[page], "python")
     assert found

@@ -36,7 +36,7 @@ def rows(page: str) -> list[list[str]]:
 
 def test_every_function_and_test_of_the_papers_exists(repository: Path, pages: dict[str, str]) -> None:
     named = set()
-    for source, functions, tests in (row for row in rows(pages["docs/papers.md"]) if row[1] != "function"):
+    for source, functions, tests in (row for row in rows(pages["docs/explanation/papers.md"]) if row[1] != "function"):
         for name in re.findall(r"`([^`]+)`", functions):
             module, function = name.rsplit(".", 1)
             assert function in defined(repository / "lreid" / f"{module.replace('.', '/')}.py"), (source, name)
@@ -59,7 +59,7 @@ def test_every_test_that_a_page_names_exists(repository: Path, pages: dict[str, 
 
 def test_every_pain_has_its_tests_or_is_told(pages: dict[str, str]) -> None:
     """That these tests exist is checked above, as on every page."""
-    start, *pains = re.split(r"^## ", pages["docs/pains.md"], flags=re.MULTILINE)
+    start, *pains = re.split(r"^## ", pages["docs/how-to/common-problems.md"], flags=re.MULTILINE)
     assert [int(pain.split()[0]) for pain in pains] == list(range(1, 26))
     assert all(re.search(r"^`tests/[\w/]+\.py::\w+`", pain, re.MULTILINE) for pain in pains)
     lacking = {pain.split()[0] for pain in pains if re.search(r"\*\*(?:In\s+part|Not\s+answered)\.\*\*", pain)}
@@ -76,7 +76,7 @@ def test_every_key_that_a_page_names_exists(pages: dict[str, str]) -> None:
 
 
 def test_every_name_in_the_concepts_exists(repository: Path, pages: dict[str, str]) -> None:
-    names = re.findall(r"`lreid\.([\w.]+)\.(\w+)`", pages["docs/concepts.md"])
+    names = re.findall(r"`lreid\.([\w.]+)\.(\w+)`", pages["docs/explanation/concepts.md"])
     assert len(names) > 10
     for module, name in names:
         assert name in defined(repository / "lreid" / f"{module.replace('.', '/')}.py"), (module, name)

@@ -28,15 +28,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
-    sources = {page.stem for page in (REPOSITORY / "docs").glob("*.md")} | {"index", "CHANGELOG", "REPRODUCIBILITY"}
-    made = {page.stem for page in site.glob("*.html")}
+    sources = {page.relative_to(REPOSITORY / "docs").with_suffix("") for page in (REPOSITORY / "docs").rglob("*.md")}
+    sources |= {Path(name) for name in ("index", "CHANGELOG", "REPRODUCIBILITY")}
+    made = {page.relative_to(site).with_suffix("") for page in site.rglob("*.html")}
     assert sources <= made and (site / "data_flow.svg").exists()
     assert not (site / "hooks.py").exists()
-    python = (site / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
+    python = (site / "reference" / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
     assert all(f'id="lreid.{name}"' in python for name in lreid.__all__)
     assert "Left out of a query's ranking" in html.unescape(python)
-    api = {page.stem for page in (site / "api").glob("*.html")}
-    assert api == {page.stem for page in (REPOSITORY / "docs" / "api").glob("*.md")}
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r":(?:func|class|meth|mod|attr):<code>", text), page  # roles of docstrings
@@ -45,7 +44,7 @@ def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
 
 @pytest.mark.slow
 def test_code_has_colours(site: Path) -> None:
-    text = (site / "extending.html").read_text(encoding="utf-8")
+    text = (site / "how-to" / "extending.html").read_text(encoding="utf-8")
     assert re.search(r'<span class="k">class</span> *(<span class="w"> </span>)?<span class="nc">StayNear</span>', text)
     zoo = (site / "MODEL_ZOO.html").read_text(encoding="utf-8")
     assert '<span class="c1"># start from its backbone</span>' in zoo  # of a shell, though the fence does not say so
@@ -71,7 +70,7 @@ def test_nothing_is_cut_off_and_code_can_be_copied(site: Path, wide: int) -> Non
             page.goto(file.as_uri())
             assert faults_of(page) == [], file.name
         assert [each for each in errors if "search/worker.js" not in each] == []  # browsers let no file do that
-        page.goto((site / "pains.html").as_uri())
+        page.goto((site / "how-to" / "common-problems.html").as_uri())
         page.locator("p a[href^='#_10-']").click()
         assert page.evaluate("document.querySelector(location.hash).tagName") == "H2"
         page.goto((site / "MODEL_ZOO.html").as_uri())

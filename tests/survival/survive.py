@@ -1,4 +1,4 @@
-"""The long form of the survival tests: make survive. Writes its counts into docs/reliability.md.
+"""The long form of the survival tests: make survive. Writes its counts into docs/reference/reliability.md.
 
 python tests/survival/survive.py                       # all parts
 python tests/survival/survive.py --parts inputs races  # some; the rows of the others stay as they are
@@ -27,7 +27,7 @@ from commands import WRONG, Counts, Trial, World, commands  # noqa: E402
 from inputs import read_any  # noqa: E402
 from races import race  # noqa: E402
 
-PAGE = REPOSITORY / "docs" / "reliability.md"
+PAGE = REPOSITORY / "docs" / "reference" / "reliability.md"
 MARKS = "<!-- counts: written by make survive -->", "<!-- end of counts -->"
 DONE = ("runs", "kills", "stops", "failures", "inputs", "races")
 INPUTS, KILLS, TURNS = 110_000, 24, 20

@@ -3,8 +3,8 @@
     python tools/render people --domains 4 --workers 2      # the folder datasets/people
     python tools/render people.zip --height 128 --width 64  # one file
 
-It needs the extra ``render`` of lreid, and Debian's libegl1 and libgl1-mesa-dri; docs/datasets.md says where the assets
-come from.
+It needs the extra ``render`` of lreid, and Debian's libegl1 and libgl1-mesa-dri; docs/how-to/datasets.md says where
+the assets come from.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ lreid train                                             # DwoPP on the built-in 
 lreid train --config configs/methods/dwpp.yaml          # another method on it
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
 lreid train --resume --out runs/my-run                  # goes on where it stopped
-lreid train SEED 1 TRAIN.LR 1e-4                        # any key of the config, see docs/configuration.md
+lreid train SEED 1 TRAIN.LR 1e-4                        # any key of the config, see docs/reference/configuration.md
 lreid train --options dwopp                             # the keys that are options of a method
 """
 

@@ -83,7 +83,7 @@ class Archive:
         if missing:
             raise InputError(
                 f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; unpack the archive as it "
-                "comes (docs/datasets.md shows the layout)"
+                "comes (docs/how-to/datasets.md shows the layout)"
             )
         names = self._names(home, pickled)
         for split, files in self.files.items():
