@@ -28,7 +28,7 @@ from lreid.retrieval.open_set import rates_of_scores
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, Cosines
 from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import list_images, number_names, paths_of, read_images, require_some
+from lreid.search.own_images import list_images, read_images, require_some
 
 logger = logging.getLogger("lreid")
 
@@ -63,16 +63,15 @@ def score_gallery(
             f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "
             "folders named after the identities"
         )
-    identities = number_names((image.identity for image in listed), named.identities)
-    cameras = number_names((image.camera for image in listed), named.cameras)
-    images = require_some(read_images(listed, identities, cameras, model, skip_bad=cfg.DATA.SKIP_BAD_IMAGES))
+    listed, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    require_some(images)
 
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
     has_cameras = not (images.camids == UNKNOWN).any() and not (search.labels.cams == UNKNOWN).any()
     camera_filter = cfg.EVAL.CAMERA_FILTER and has_cameras
     cams, itself = (images.camids, search.labels.cams), 0
     if not camera_filter:
-        cams = file_numbers(paths_of(images), search.labels.paths)
+        cams = file_numbers([image.path for image in listed], search.labels.paths)
         itself = int(np.isin(*cams).sum())
     filtered = camera_filter or itself > 0
     ids = search.labels.ids

@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 
 from lreid.errors import counted, naming_keys
+from lreid.files import require_writable
 from lreid.gallery import Filter
 from lreid.reading import escaped
 from lreid.search import commands, versions
 from lreid.search.comparison import compare, said
-from lreid.search.findings import too_few, verdict
+from lreid.search.findings import too_few, verdict, write_findings
 from lreid.search.own_images import list_images, who
 
+ARGUMENTS = "adapt_norm camera cross_model device identity kind other_cameras restart shards top"
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
+OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # a query has no such option
 
-@naming_keys(device="--device", cross_model="--cross-model", kind="--kind", shards="--shards")
+
+@naming_keys(**OPTIONS)
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
     actions = {
@@ -77,26 +82,28 @@ def _calibrate(args: argparse.Namespace) -> None:
 
 
 def _query(args: argparse.Namespace) -> None:
+    require_writable(args.out / "matches.json")
     results = commands.query(
         args.gallery,
         args.images,
-        args.out,
-        top=args.top,
-        camera=args.camera,
-        other_cameras=args.other_cameras,
-        only=Filter(
-            args.only_camera or None,
-            args.not_camera,
-            escaped(args.only_identity) or None,
-            escaped(args.not_identity),
-            args.since,
-            args.until,
+        commands.Wanted(
+            args.top,
+            args.other_cameras,
+            Filter(
+                args.only_camera or None,
+                args.not_camera,
+                escaped(args.only_identity) or None,
+                escaped(args.not_identity),
+                args.since,
+                args.until,
+            ),
         ),
+        camera=args.camera,
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
-        blur=args.blur,
         device=args.device,
     )
+    write_findings(results, args.out, blur=args.blur)
     for finding in results["queries"]:
         print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
     if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):

@@ -150,13 +150,9 @@ class Gallery:
         times: Any = None,
         *,
         model: str,
-        kind: str = "flat",
-        shards: int = 1,
         at: str | Path | Place | None = None,
-        names: Names | None = None,
-        extras: dict[str, np.ndarray] | None = None,
-        whole: bool = True,
         device: str = "cpu",
+        **about: Any,
     ) -> Gallery:
         """A gallery of images.
 
@@ -167,24 +163,22 @@ class Gallery:
                 known, ``None`` for all that none is.
             times: ``(N,)`` integers, seconds, likewise.
             model: fingerprint of the model that made the features; only its features can be added and searched.
-            kind: ``flat``, ``hnsw`` or ``ivfpq``.
-            shards: parts of a faiss index, searched side by side.
             at: where it will be, see :func:`lreid.gallery.places.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
-            names, extras: of :class:`lreid.gallery.store.About`.
-            whole: False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
             device: of :meth:`load`.
+            about: ``kind``, ``shards``, ``names`` and ``extras``, see :class:`lreid.gallery.store.About`; ``whole`` is
+                False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
 
         Raises:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         vectors = _unit_vectors(features, "gallery features")
-        about = About(model, kind, names=names or {}, extras=extras or {}, shards=shards, whole=whole)
-        labels, about.names = _check_labels(len(vectors), ids, cams, times, _names(paths), about.names)
+        known = About(model, **about)
+        labels, known.names = _check_labels(len(vectors), ids, cams, times, _names(paths), known.names)
         if at is None:
-            return cls(FaissStore.build(vectors, labels, about))._on(device)
+            return cls(FaissStore.build(vectors, labels, known))._on(device)
         place = place_of(at) if isinstance(at, (str, Path)) else at
-        return cls(place.build(vectors, labels, about))._on(device)
+        return cls(place.build(vectors, labels, known))._on(device)
 
     def add(
         self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str

@@ -1,13 +1,14 @@
 """Search a gallery of your own images: who is on this image, and is it anybody enrolled?"""
 
-from lreid.search.commands import add, build, calibrate, describe, query, remove
-from lreid.search.findings import verdict
+from lreid.search.commands import Wanted, add, build, calibrate, describe, query, remove
+from lreid.search.findings import verdict, write_findings
 from lreid.search.named_gallery import NamedGallery
 from lreid.search.own_images import list_images
 from lreid.search.versions import migrate, reindex, roll_back
 
 __all__ = [
     "NamedGallery",
+    "Wanted",
     "add",
     "build",
     "calibrate",
@@ -19,4 +20,5 @@ __all__ = [
     "remove",
     "roll_back",
     "verdict",
+    "write_findings",
 ]

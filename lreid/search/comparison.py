@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from lreid import zoo
-from lreid.data.records import Record
 from lreid.devices import pick_device
 from lreid.errors import InputError
-from lreid.identities import UNKNOWN
 from lreid.loading import load_model
 from lreid.search.findings import too_few
 from lreid.search.named_gallery import NamedGallery, extract, flips
-from lreid.search.own_images import read_records
+from lreid.search.own_images import OwnImage, read_images
 
 
 def compare(
@@ -44,38 +42,53 @@ def compare(
     """
     if len(images) < 2:
         raise InputError(f"{images[0]}: name another image to compare it with")
-    told: dict[str, Any] = dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"))
-    records = [Record(str(each), UNKNOWN, UNKNOWN) for each in images]
+    listed = [OwnImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
         model = named.model(checkpoint, device)
-        features = named.extract(model, read_records(records, model, skip_bad=False))
-        about = named.gallery.about
-        told |= {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
-        notes = [f"threshold of {where}, for the best of a whole gallery: strict for two images"]
-        notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
-        if about.threshold is None:
-            notes = [f"{where} has no threshold; calibrate it: lreid search calibrate"]
+        features = named.extract(model, read_images(listed, model, named.gallery.about.names)[1])
+        threshold = _of_gallery(named)
     else:
         source = str(checkpoint or zoo.PEOPLE)
         model = load_model(source).to(pick_device(device))
-        features = extract(model, read_records(records, model, skip_bad=False), flips(Path(source)))
-        verification = _verification(source)
-        told |= {key: verification.get(key) for key in told}
-        notes = [
-            f"threshold of {source}, measured on {', '.join(verification['galleries'])}; on other cameras it is "
-            "another one: calibrate a gallery of yours for an answer to rely on"
-            if verification
-            else f"{source} has no threshold; one comes with models of the zoo and with calibrated galleries"
-        ]
+        features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
+        threshold = _of_model(source)
     vectors = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    limit = told["threshold"]
+    limit = threshold["threshold"]
     pairs = []
     for one, other in combinations(range(len(images)), 2):
         score = float(vectors[one] @ vectors[other])
         same = None if limit is None else score >= limit
         pairs.append({"images": [str(images[one]), str(images[other])], "score": score, "same": same})
-    return {"pairs": pairs, **told, "notes": notes}
+    return {"pairs": pairs, **threshold}
+
+
+def _of_gallery(named: NamedGallery) -> dict[str, Any]:
+    """The threshold of a gallery, and what to know of it."""
+    about = named.gallery.about
+    notes = [f"threshold of {named.where}, for the best of a whole gallery: strict for two images"]
+    notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
+    if about.threshold is None:
+        notes = [f"{named.where} has no threshold; calibrate it: lreid search calibrate"]
+    rates = {"false_accept_rate": about.false_accept_rate, "true_positive_rate": None}
+    return {"threshold": about.threshold, **rates, "notes": notes}
+
+
+def _of_model(source: str) -> dict[str, Any]:
+    """The threshold on the card of a model, and what to know of it."""
+    entry = None
+    if source.startswith(zoo.PREFIX):
+        entry = zoo.find(source.removeprefix(zoo.PREFIX))
+    elif source.endswith(".safetensors"):
+        entry = zoo.card_beside(Path(source))
+    card = entry.verification if isinstance(entry, zoo.Card) else {}
+    note = f"{source} has no threshold; one comes with models of the zoo and with calibrated galleries"
+    if card:
+        note = (
+            f"threshold of {source}, measured on {', '.join(card['galleries'])}; on other cameras it is another one: "
+            "calibrate a gallery of yours for an answer to rely on"
+        )
+    return {key: card.get(key) for key in ("threshold", "false_accept_rate", "true_positive_rate")} | {"notes": [note]}
 
 
 def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
@@ -86,13 +99,3 @@ def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
     if told["true_positive_rate"] is not None:
         known += f", which {100 * told['true_positive_rate']:.0f} % of pairs of one identity reach"
     return f"{'the same' if pair['same'] else 'not the same, or unknown'}, {pair['score']:.3f} ({known})"
-
-
-def _verification(source: str) -> dict[str, Any]:
-    """What a card tells of pairs; nothing where there is no card or it tells nothing."""
-    entry = None
-    if source.startswith(zoo.PREFIX):
-        entry = zoo.find(source.removeprefix(zoo.PREFIX))
-    elif source.endswith(".safetensors"):
-        entry = zoo.card_beside(Path(source))
-    return entry.verification if isinstance(entry, zoo.Card) else {}

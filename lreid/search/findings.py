@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from lreid.data.images import read_image
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
+from lreid.files import write_text
 from lreid.gallery import Matches
-from lreid.identities import UNKNOWN
 from lreid.report import ranked
-from lreid.search.named_gallery import NamedGallery
+from lreid.search.named_gallery import name_of
 
 
-def findings(named: NamedGallery, matches: Matches, queries: Sequence[str]) -> list[dict[str, Any]]:
+def findings(matches: Matches, queries: Sequence[str], *, calibrated: bool) -> list[dict[str, Any]]:
     """What a gallery says about queries, for JSON.
 
     Args:
-        named: the gallery.
         matches: of these queries, one row each.
         queries: paths.
+        calibrated: the gallery has a threshold.
 
     Returns:
         For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match, or with a
         threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
         ``camera``, ``score``, ``known``.
     """
-    return [_finding(named, matches, row, path) for row, path in enumerate(queries)]
+    return [_finding(matches, row, path, calibrated) for row, path in enumerate(queries)]
 
 
-def _finding(named: NamedGallery, matches: Matches, row: int, path: str) -> dict[str, Any]:
-    calibrated = named.gallery.about.threshold is not None
+def _finding(matches: Matches, row: int, path: str, calibrated: bool) -> dict[str, Any]:
     found = [
         {
             "rank": column + 1,
             "path": matches.paths[row, column],
-            "identity": (name := _name(matches.ids[row, column])),
-            "camera": _name(matches.cams[row, column]),
+            "identity": name_of(matches.ids[row, column]),
+            "camera": name_of(matches.cams[row, column]),
             "score": float(matches.scores[row, column]),
-            "known": bool(matches.known[row, column]) and name is not None if calibrated else None,
+            "known": bool(matches.known[row, column]) if calibrated else None,
         }
         for column in range(matches.scores.shape[1])
         if matches.keys[row, column] >= 0
@@ -47,11 +48,6 @@ def _finding(named: NamedGallery, matches: Matches, row: int, path: str) -> dict
     unknown = not any(match["known"] for match in found) if calibrated else None
     best = next((match["identity"] for match in found if match["known"] is not False), None)
     return {"image": path, "unknown": unknown, "identity": best, "matches": found}
-
-
-def _name(label: Any) -> str | None:
-    """A label as text; None where it is not known."""
-    return None if label is None or label == UNKNOWN else str(label)
 
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
@@ -95,8 +91,23 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return ["/".join(each[shared:]) for each in parts]
 
 
-def page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
-    """The queries of :func:`lreid.search.query` and the images found for them, ``blur`` blurs them."""
+def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
+    """Writes what :func:`lreid.search.query` gives as ``matches.json`` and as the page ``matches.html``.
+
+    Args:
+        results: to write.
+        out: folder to write to.
+        blur: blur the images of the page.
+    """
+    title = f"Found in {Path(results['gallery']).name}"
+    count = counted(results["images"], "image")
+    intro = f"{count} in the gallery. Under each match: its rank, cosine similarity, identity, camera."
+    section = _page_section(results, blur)
+    write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
+    ranked.write_ranked(out / "matches.html", title, [intro], [section])
+
+
+def _page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
     wide = []
 
     def tile(path: str, labels: tuple[str, ...]) -> ranked.Tile:

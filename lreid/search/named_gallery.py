@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from lreid.data.images import Images
 from lreid.devices import pick_device
-from lreid.errors import InputError
+from lreid.errors import InputError, OutOfMemory
 from lreid.gallery import Gallery
 from lreid.gallery.store import Place
+from lreid.identities import UNKNOWN
 from lreid.loading import lasting_name, load_model, model_config
 from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
+from lreid.search.own_images import OwnImage, columns
 
 Norm = AdaptedNorm | CameraNorm
+NormKind = Literal["gallery", "camera", "features"]
 
 
 @dataclass
@@ -51,6 +56,12 @@ class NamedGallery:
         """Names by number, in the order in which they came."""
         return self.gallery.about.names.setdefault("camera", {})
 
+    def images(self) -> list[OwnImage]:
+        """All images by ascending keys, with what is known of them."""
+        labels = self.gallery.labels()
+        rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
+        return [OwnImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
+
     def number_of(self, what: str, label: int | str) -> int:
         """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery.
 
@@ -63,13 +74,6 @@ class NamedGallery:
             return self.gallery.number_of(what, label)
         except InputError as error:
             raise InputError(f"{self.where}: {error}") from None
-
-    def keep_identities(self, numbers: np.ndarray) -> None:
-        """Forgets the names of all identities but these."""
-        there = set(numbers.tolist())
-        self.gallery.about.names["identity"] = {
-            number: name for number, name in self.identities.items() if number in there
-        }
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
@@ -91,6 +95,16 @@ class NamedGallery:
         except (KeyError, ValueError):
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
+
+    def add(self, model: Embedder, images: Sequence[OwnImage], pixels: Images) -> None:
+        """Adds images with their names, and saves the gallery.
+
+        Args:
+            model: the gallery's.
+            images, pixels: of :func:`lreid.search.own_images.read_images`.
+        """
+        self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))
+        self.gallery.save()
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: Norm | None) -> dict[str, np.ndarray]:
@@ -129,11 +143,50 @@ class NamedGallery:
         return extract(model, images, self.flip, self.norm)
 
 
+def name_of(label: Any) -> str | None:
+    """A label of a gallery as text; None where it is not known."""
+    return None if label is None or label == UNKNOWN else str(label)
+
+
+def estimate_norm(kind: NormKind | None, model: Embedder, images: Images, flip: bool) -> tuple[Norm | None, np.ndarray]:
+    """Statistics to normalise features of a gallery by, and its features (n, D) so normalised.
+
+    Args:
+        kind: ``gallery`` for BatchNorm statistics of the images as a whole, ``camera`` for those of each camera,
+            ``features`` for features that are standardised by camera; None for neither.
+        model, images, flip: of :func:`extract`.
+    """
+    if kind == "features":
+        features = extract(model, images, flip)
+        standard = CameraNorm.estimate(features, images.camids)
+        return standard, standard(features, images.camids)
+    norm = AdaptedNorm.estimate(model, images, images.camids if kind == "camera" else None) if kind else None
+    return norm, extract(model, images, flip, norm)
+
+
+def kind_of(norm: Norm | None) -> NormKind | None:
+    """The kind of :func:`estimate_norm` that statistics are of."""
+    if norm is None:
+        return None
+    if isinstance(norm, CameraNorm):
+        return "features"
+    return "camera" if norm.cameras else "gallery"
+
+
 def extract(model: Embedder, images: Images, flip: bool, norm: Norm | None = None) -> np.ndarray:
-    """Features (n, D), with the statistics of each image's camera where there are adapted ones."""
-    if isinstance(norm, AdaptedNorm):
-        return norm.extract(model, images, images.camids, flip=flip)
-    features = model.extract(images, flip=flip)
+    """Features (n, D), with the statistics of each image's camera where there are adapted ones.
+
+    Raises:
+        InputError: memory runs out.
+    """
+    try:
+        if isinstance(norm, AdaptedNorm):
+            return norm.extract(model, images, images.camids, flip=flip)
+        features = model.extract(images, flip=flip)
+    except OutOfMemory as error:  # its message names the size of a batch, which nobody chooses here
+        reason = str(error).partition(": ")[2].rpartition("; ")[0]
+        other = "" if model.mean.device.type == "cpu" else ", or use device='cpu'"
+        raise OutOfMemory(f"{model.name}: {reason}; close other programs{other}") from None
     return norm(features, images.camids) if norm else features
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from lreid.data.addresses import is_address
 from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
-from lreid.errors import InputError, OutOfMemory, counted, naming_keys
+from lreid.errors import InputError, OutOfMemory, counted
+from lreid.gallery.gallery import Names
 from lreid.gallery.store import hash_of
-from lreid.identities import UNKNOWN, warn_of_spellings
+from lreid.identities import UNKNOWN
 from lreid.models import Embedder
 from lreid.reading import escaped
 
@@ -93,91 +92,64 @@ def absolute(path: str) -> str:
     return path if is_address(path) else os.path.abspath(path)
 
 
-def number_names(names: Iterable[str | None], known: Mapping[int, str]) -> dict[str, int]:
-    """Numbers of names: those they have, and for others a hash, so that all who add the same name agree.
+def read_images(
+    images: Sequence[OwnImage], model: Embedder, names: Names, *, skip_bad: bool = False
+) -> tuple[list[OwnImage], Images]:
+    """The images that can be read, and their pixels in the size that a model takes.
 
     Args:
-        names: None is passed over.
-        known: names by number.
-
-    Returns:
-        Numbers from 1 to 2^63 - 1, of the names given.
-    """
-    numbers = {name: number for number, name in known.items()}
-    wanted = [name for name in dict.fromkeys(names) if name is not None]
-    warn_of_spellings({*wanted, *numbers}, "names")
-    return {name: numbers[name] if name in numbers else hash_of(name) for name in wanted}
-
-
-def read_images(
-    images: Sequence[OwnImage],
-    identities: Mapping[str, int],
-    cameras: Mapping[str, int],
-    model: Embedder,
-    *,
-    skip_bad: bool,
-) -> Images:
-    """The images as pixels, with the numbers of their identities and cameras; -1 for names without one.
+        images: of :func:`list_images` or :func:`list_queries`.
+        model: that will extract features of them.
+        names: of a gallery, see :class:`lreid.gallery.store.About`. The pixels' records have its numbers of identities
+            and cameras; a name that it lacks has the number that it would get there.
+        skip_bad: leave out images that cannot be read, perhaps all of them, and warn of it.
 
     Raises:
         InputError: an image cannot be read.
     """
+    numbers = {what: {name: number for number, name in known.items()} for what, known in names.items()}
 
-    def number(name: str | None, numbers: Mapping[str, int]) -> int:
-        return UNKNOWN if name is None else numbers.get(name, UNKNOWN)
+    def number(what: str, name: str | None) -> int:
+        return UNKNOWN if name is None else numbers.get(what, {}).get(name, hash_of(name))
 
     records = [
-        Record(image.path, number(image.identity, identities), number(image.camera, cameras)) for image in images
+        Record(image.path, number("identity", image.identity), number("camera", image.camera)) for image in images
     ]
-    return read_records(records, model, skip_bad=skip_bad)
-
-
-def read_records(records: Sequence[Record], model: Embedder, *, skip_bad: bool) -> Images:
-    """Images as pixels in the size that a model takes; with ``skip_bad`` perhaps none at all.
-
-    Raises:
-        InputError: an image cannot be read.
-    """
     try:
-        with naming_keys(skip_bad="when indexing, --skip-bad"):
-            return Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
+        pixels = Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
     except InputError as error:
         if not skip_bad or isinstance(error, OutOfMemory):
             raise
-        none = Images([], height=model.height, width=model.width)  # not one can be read
-        none.skipped = [record.path for record in records]
-        return none
+        pixels = Images([], height=model.height, width=model.width)  # not one can be read
+        pixels.skipped = [record.path for record in records]
+    if pixels.skipped:
+        count = counted(len(pixels.skipped), "image")
+        logger.warning("skipped %s that cannot be read, the first: %s", count, pixels.skipped[0])
+    by_path = {image.path: image for image in images}
+    return [by_path[record.path] for record in pixels.records], pixels
 
 
-def require_some(images: Images) -> Images:
-    """The images, of which a gallery or a threshold needs one at least.
+def require_some(pixels: Images) -> None:
+    """Refuses images of which none can be read, where a gallery or a threshold needs one at least.
 
     Raises:
         InputError: there is none.
     """
-    if not len(images):
+    if not len(pixels):
         raise InputError(
-            f"none of the {len(images.skipped)} images can be read, the first: {images.skipped[0]}; replace them"
+            f"none of the {len(pixels.skipped)} images can be read, the first: {pixels.skipped[0]}; replace them"
         )
-    return images
 
 
-def paths_of(images: Images) -> list[str]:
-    """Names under which a gallery keeps them."""
-    return [record.path for record in images.records]
-
-
-def times_of(images: Images, listed: Iterable[OwnImage]) -> np.ndarray:
-    """(n,) int64 times of those that could be read."""
-    times = {image.path: image.time for image in listed}
-    return np.array([times[record.path] for record in images.records], dtype=np.int64)
-
-
-def tell_skipped(images: Images) -> None:
-    """Warns of images that could not be read."""
-    if images.skipped:
-        count = counted(len(images.skipped), "image")
-        logger.warning("skipped %s that cannot be read, the first: %s", count, images.skipped[0])
+def columns(images: Iterable[OwnImage]) -> tuple[list[str], list[str | None], list[str | None], list[int]]:
+    """Paths, identities, cameras and times, as :meth:`lreid.gallery.Gallery.add` takes them."""
+    images = list(images)
+    return (
+        [image.path for image in images],
+        [image.identity for image in images],
+        [image.camera for image in images],
+        [image.time for image in images],
+    )
 
 
 def _counted(what: str, names: Collection[str]) -> str:

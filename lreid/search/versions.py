@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lreid.data.records import Record
+from lreid.data.images import Images
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
+from lreid.gallery.gallery import Names
 from lreid.gallery.places import place_of
 from lreid.gallery.store import Labels, Place
 from lreid.loading import load_model
 from lreid.models import Embedder
-from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
-from lreid.retrieval import CameraNorm
-from lreid.search.named_gallery import NamedGallery, extract, flips
-from lreid.search.own_images import paths_of, read_records, require_some
+from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips, kind_of
+from lreid.search.own_images import OwnImage, columns, read_images, require_some
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more
@@ -62,11 +62,10 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
     while True:
-        old = NamedGallery.load(place)  # images and names may have come and gone meanwhile
-        if not work.catch_up(old, new, new.gallery.store.labels()):
+        old = NamedGallery.load(place)  # images may have come and gone meanwhile
+        before = new.images()
+        if not work.catch_up(old, new, before):
             break
-    before = new.gallery.store.labels()
-    new.keep_identities(before.ids)
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
@@ -93,93 +92,66 @@ class _Reindexing:
         if new.gallery.about.model != fingerprint(self.model):
             raise InputError(
                 f"{beside}: is there for model {new.gallery.about.model}, not for {fingerprint(self.model)}; give that "
-                "checkpoint to go on, or drop it with --restart"
+                "checkpoint to go on, or drop it with restart=True"
             )
         return new
 
     def begin(self, beside: Place, old: NamedGallery, checkpoint: Path) -> NamedGallery:
-        labels, norm, flip = old.gallery.store.labels(), None, flips(checkpoint)
-        if not len(labels):
+        images, norm, flip = old.images(), None, flips(checkpoint)
+        if not images:
             raise InputError(f"{old.where}: holds no images; add some")
+        names = {"camera": dict(old.cameras)}  # whose numbers the statistics are kept by
         if old.norm:
-            loaded = require_some(self._read(labels))
-            norm = (
-                CameraNorm.estimate(extract(self.model, loaded, flip), loaded.camids)
-                if isinstance(old.norm, CameraNorm)
-                else AdaptedNorm.estimate(self.model, loaded, loaded.camids if old.norm.cameras else None)
-            )
-        step = self._step(labels)
-        batches = (self._read(labels[start : start + step]) for start in range(0, len(labels), step))
-        first = next((batch for batch in batches if len(batch)), None)
-        if first is None:
+            everything = self._read(images, names)[1]
+            require_some(everything)
+            norm, _ = estimate_norm(kind_of(old.norm), self.model, everything, flip)
+        batches = (self._read(part, names) for part in _parts(images))
+        first, pixels = next((batch for batch in batches if batch[0]), ([], None))
+        if pixels is None:
             raise InputError(f"{old.where}: not one of its images can be read any more; put them back")
         about = old.gallery.about
         gallery = Gallery.build(
-            extract(self.model, first, flip, norm),
-            paths_of(first),
-            first.pids,
-            first.camids,
-            _times(first, labels),
+            extract(self.model, pixels, flip, norm),
+            *columns(first),
             model=fingerprint(self.model),
+            at=beside,
             kind=about.kind,
             shards=about.shards,
-            at=beside,
-            names={what: dict(names) for what, names in about.names.items()},
+            names=names,
             extras=NamedGallery.extras(checkpoint, flip, norm),
             whole=False,
         )
         gallery.save()
-        self._count(first, len(labels))
+        self._count(first, images)
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
-    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Labels) -> bool:
+    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[OwnImage]) -> bool:
         """Brings a gallery from what it has to what another one holds; whether there was anything to do."""
-        wanted = old.gallery.store.labels()
-        wanted_rows, had_rows = _rows(wanted), _rows(have)
-        gone = have.paths[[row not in wanted_rows for row in had_rows]]
-        gone = gone[new.gallery.holds(gone)] if len(gone) else gone
-        if len(gone):
+        wanted = old.images()
+        there, had = set(wanted), set(have)
+        gone = [image.path for image in have if image not in there]
+        gone = [path for path, held in zip(gone, new.gallery.holds(gone), strict=True) if held]
+        if gone:
             new.gallery.remove(gone)
-        new.identities.update(old.identities)  # before the images whose numbers they are
-        new.cameras.update(old.cameras)
-        missing = wanted[
-            np.array([row not in had_rows and row[0] not in self.skipped for row in wanted_rows], dtype=bool)
-        ]
-        missing = missing[~new.gallery.holds(missing.paths)] if len(missing) else missing
-        step = self._step(wanted)
-        for start in range(0, len(missing), step):
-            loaded = self._read(missing[start : start + step])
-            if not len(loaded):
-                continue
-            new.gallery.add(
-                new.extract(self.model, loaded),
-                paths_of(loaded),
-                loaded.pids,
-                loaded.camids,
-                _times(loaded, missing),
-                model=fingerprint(self.model),
-            )
             new.gallery.save()
-            self._count(loaded, len(wanted))
-        if len(gone):
-            new.gallery.save()
-        return bool(len(gone) or len(missing))
+        missing = [image for image in wanted if image not in had and image.path not in self.skipped]
+        held = new.gallery.holds([image.path for image in missing])
+        missing = [image for image, known in zip(missing, held, strict=True) if not known]
+        for part in _parts(missing, len(wanted)):
+            images, pixels = self._read(part, new.gallery.about.names)
+            if images:
+                new.add(self.model, images, pixels)
+                self._count(images, wanted)
+        return bool(gone or missing)
 
-    def _step(self, labels: Labels) -> int:
-        return max(FEWEST_KEPT_AT_ONCE, len(labels) // 16)  # a file is written anew each time
+    def _read(self, images: Sequence[OwnImage], names: Names) -> tuple[list[OwnImage], Images]:
+        read, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)
+        self.skipped.update(pixels.skipped)
+        return read, pixels
 
-    def _read(self, labels: Labels) -> Any:
-        records = [
-            Record(path, int(pid), int(cam))
-            for path, pid, cam in zip(labels.paths, labels.ids, labels.cams, strict=True)
-        ]
-        loaded = read_records(records, self.model, skip_bad=self.skip_bad)
-        self.skipped.update(set(labels.paths) - set(paths_of(loaded)))
-        return loaded
-
-    def _count(self, loaded: Any, total: int) -> None:
-        self.extracted += len(loaded)
-        logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), total)
+    def _count(self, images: Sequence[OwnImage], all_images: Sequence[OwnImage]) -> None:
+        self.extracted += len(images)
+        logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), len(all_images))
 
 
 def roll_back(where: str | Path) -> str:
@@ -230,18 +202,19 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     new = Gallery.build(
         *rows(0),
         model=about.model,
+        at=place,
         kind=kind or about.kind,
         shards=shards,
-        at=place,
         names=about.names,
         extras=about.extras,
         whole=False,
     )
     for start in range(BATCH, len(labels), BATCH):
         new.add(*rows(start), model=about.model)
-    new.about.threshold, new.about.false_accept_rate = about.threshold, about.false_accept_rate
+    for name in ("threshold", "false_accept_rate", "calibrated_on"):
+        setattr(new.about, name, getattr(about, name))
     same = _share_of_same_matches(old, new, labels)
-    if sorted(_rows(new.labels())) != sorted(_rows(labels)) or same < (1 if about.kind == "flat" else 0.9):
+    if _rows(new.labels()) != _rows(labels) or same < (1 if about.kind == "flat" else 0.9):
         raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); nothing was made")
     new.finish()
     return len(labels), same
@@ -255,12 +228,12 @@ def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:
     return float((np.abs(one.scores - other.scores) <= SAME_SCORE).mean())
 
 
-def _rows(labels: Labels) -> dict[tuple[Any, ...], None]:
-    """Path, identity, camera and time of each image, in order, and quick to look up."""
-    columns = (labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist())
-    return dict.fromkeys(zip(labels.paths, *columns, strict=True))
+def _rows(labels: Labels) -> set[tuple[Any, ...]]:
+    """Path, identity, camera and time of each image."""
+    return set(zip(labels.paths, labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist(), strict=True))
 
 
-def _times(loaded: Any, labels: Labels) -> np.ndarray:
-    times = dict(zip(labels.paths, labels.times, strict=True))
-    return np.array([times[path] for path in paths_of(loaded)], dtype=np.int64)
+def _parts(images: Sequence[OwnImage], total: int = 0) -> Iterator[Sequence[OwnImage]]:
+    """Images that are extracted before they are kept, when a file is written anew."""
+    step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
+    return (images[start : start + step] for start in range(0, len(images), step))

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asking import ask
 from checkpoints import write_checkpoint, write_images
 
 from lreid import search
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.data.synthetic import load_synthetic
-from lreid.errors import InputError
+from lreid.errors import InputError, OutOfMemory
 from lreid.loading import load_model
+from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
@@ -56,7 +58,7 @@ def identity(path: str | Path) -> str | None:
 
 def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery: Path, tmp_path: Path) -> None:
     queries = sorted((world / "query").iterdir())[:3]
-    results = search.query(gallery, queries, tmp_path / "out", top=4, device="cpu")
+    results = ask(gallery, queries, tmp_path / "out", top=4)
     model, images = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
     scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
     for answer, row in zip(results["queries"], scores, strict=True):
@@ -92,7 +94,7 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Pa
     ]
     assert told["known"] == told["images"] == len(queries) and told["true_positive_rate"] == np.mean(right)
 
-    results = search.query(gallery, queries, tmp_path / "out", device="cpu")
+    results = ask(gallery, queries, tmp_path / "out")
     assert results["threshold"] == told["threshold"] and results["false_accept_rate"] == 0.1
     above = scores.max(1) - told["threshold"]
     for answer, margin in zip(results["queries"], above, strict=True):
@@ -116,7 +118,7 @@ def test_somebody_without_a_name_is_not_known(world: Path, gallery: Path, tmp_pa
     search.calibrate(gallery, search.list_images([world / "query"], "query"), device="cpu")
     nameless = next(path for path in sorted((world / "gallery").iterdir()) if identity(path) is None)
     for top, line in ((1, "none of the nearest has a name"), (126, "the nearest with a name has 0")):
-        results = search.query(gallery, [nameless], tmp_path / "out", top=top, device="cpu")
+        results = ask(gallery, [nameless], tmp_path / "out", top=top)
         (answer,) = results["queries"]
         assert answer["matches"][0]["path"] == str(nameless) and answer["matches"][0]["known"] is False
         assert answer["unknown"] and answer["identity"] is None
@@ -176,7 +178,7 @@ def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp
     for path, name in zip(labels.paths, labels.ids, strict=True):
         assert name == (Path(path).parent.name if "people" in path else identity(path))
     path = next((world / "people").rglob("*.png"))
-    answer = search.query(gallery, [path], tmp_path / "out", top=1, device="cpu")["queries"][0]
+    answer = ask(gallery, [path], tmp_path / "out", top=1)["queries"][0]
     assert answer["identity"] == path.parent.name and answer["matches"][0]["score"] == pytest.approx(1, abs=1e-5)
 
 
@@ -191,7 +193,7 @@ def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
         search.remove(gallery, [str(images[0]), str(images[-1])])
     with pytest.raises(InputError, match="has no identity 'nobody'"):
         search.remove(gallery, identity="nobody")
-    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or an identity by"):
+    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or identity=NAME"):
         search.remove(gallery)
     assert gallery.read_bytes() == before
 
@@ -256,7 +258,7 @@ def test_names_that_are_no_text_are_searched_and_shown(
     image.write_bytes(sorted((world / "query").iterdir())[0].read_bytes())
     images = search.list_images([folder], "")
     search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
-    results = search.query(tmp_path / "g", [image], tmp_path / "out", device="cpu")
+    results = ask(tmp_path / "g", [image], tmp_path / "out")
     assert results["queries"][0]["matches"][0]["path"] == str(image)
     assert json.loads((tmp_path / "out" / "matches.json").read_text())["queries"][0]["image"] == str(image)
     assert "caf\\udce9 " in (tmp_path / "out" / "matches.html").read_text()
@@ -267,7 +269,7 @@ def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path)
     named = NamedGallery.load(gallery)
     named.identities[7] = "left over"
     named.gallery.save()
-    with pytest.raises(InputError, match="has no identity 'left over'"):
+    with pytest.raises(InputError, match="holds nothing of what is to be removed"):
         search.remove(gallery, identity="left over")
     search.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
     assert "left over" not in NamedGallery.load(gallery).identities.values()
@@ -289,12 +291,12 @@ def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) ->
     nameless.write_bytes(query.read_bytes())
     for image, camera in ((query, own), (nameless, -1)):
         wanted = unit(norm(model.extract(_read([str(query)])), [camera]))[0] @ unit(norm(gallery, cameras)).T
-        found = search.query(file, [image], tmp_path / "out", top=3, device="cpu")
+        found = ask(file, [image], tmp_path / "out", top=3)
         best = [match["score"] for match in found["queries"][0]["matches"]]
         assert best == pytest.approx(np.sort(wanted)[::-1][:3], abs=1e-4)
     other = write_checkpoint(tmp_path / "other.pt", seed=1)  # features of another model are standardised alike
     asked = unit(norm(load_model(other).extract(_read([str(query)])), [own]))[0] @ unit(norm(gallery, cameras)).T
-    found = search.query(file, [query], tmp_path / "out", checkpoint=other, cross_model=True, device="cpu")
+    found = ask(file, [query], tmp_path / "out", checkpoint=other, cross_model=True)
     assert found["queries"][0]["matches"][0]["score"] == pytest.approx(asked.max(), abs=1e-4)
 
 
@@ -321,7 +323,7 @@ def test_the_adapted_normalisation_travels_with_the_gallery(
     for image, option, camera in asked:
         cams = None if camera is None else np.array([camera])
         scores = unit(norm.extract(model, _read([str(query)]), cams))[0] @ gallery.T
-        found = search.query(file, [image], tmp_path / "out", top=3, camera=option, device="cpu")
+        found = ask(file, [image], tmp_path / "out", top=3, camera=option)
         best = [match["score"] for match in found["queries"][0]["matches"]]
         assert best == pytest.approx(np.sort(scores)[::-1][:3], abs=1e-4)
 
@@ -333,29 +335,27 @@ def _read(paths: list[str]) -> list[np.ndarray]:
 def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
     query = sorted((world / "query").iterdir())[0]
     for other, wanted in ((False, True), (True, False)):
-        answer = search.query(
-            gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other, device="cpu"
-        )["queries"][0]
+        answer = ask(gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other)["queries"][0]
         assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
     with pytest.raises(InputError, match="has no camera '77' .it has 1, 2"):
-        search.query(gallery, [query], tmp_path / "out", camera="77", device="cpu")
+        ask(gallery, [query], tmp_path / "out", camera="77")
 
 
 def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_path: Path) -> None:
     queries = sorted((world / "query").iterdir())[:6]
     cameras = [str(int(MARKET_NAME.match(path.name)["camera"])) for path in queries]
     assert len(set(cameras)) > 1
-    results = search.query(gallery, queries, tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    results = ask(gallery, queries, tmp_path / "out", top=126, other_cameras=True)
     for answer, camera in zip(results["queries"], cameras, strict=True):
         assert {match["camera"] for match in answer["matches"]} == set("123456") - {camera}
     elsewhere = tmp_path / "0001_c77s1_000001.png"  # no image of the gallery is of its camera
     elsewhere.write_bytes(queries[0].read_bytes())
-    results = search.query(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True, device="cpu")
+    results = ask(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True)
     assert len(results["queries"][0]["matches"]) == 126
     nameless = tmp_path / "somebody.png"
     nameless.write_bytes(queries[0].read_bytes())
-    with pytest.raises(InputError, match="somebody.png: --other-cameras needs the camera that took it"):
-        search.query(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True, device="cpu")
+    with pytest.raises(InputError, match="somebody.png: other_cameras=True needs the camera that took it"):
+        ask(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True)
 
 
 @pytest.mark.slow
@@ -372,7 +372,7 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
         ({"checkpoint": world / "model.pt"}, model.extract(queries[:3], flip=True)),  # the same weights
         ({"checkpoint": other, "cross_model": True}, load_model(other).extract(queries[:3])),
     ):
-        results = search.query(file, queries[:3], tmp_path / "out", top=5, device="cpu", **options)
+        results = ask(file, queries[:3], tmp_path / "out", top=5, **options)
         for answer, scores in zip(results["queries"], unit(features) @ gallery.T, strict=True):
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
@@ -385,16 +385,14 @@ def test_another_model_is_refused_unless_asked_for(world: Path, gallery: Path, t
     other = write_checkpoint(tmp_path / "other.pt", seed=1)
     query, before = sorted((world / "query").iterdir())[0], gallery.read_bytes()
     for action in (
-        lambda: search.query(gallery, [query], tmp_path / "out", checkpoint=other, device="cpu"),
+        lambda: ask(gallery, [query], tmp_path / "out", checkpoint=other),
         lambda: search.add(gallery, search.list_images([world / "people"], ""), checkpoint=other, device="cpu"),
         lambda: search.calibrate(gallery, search.list_images([world / "query"], ""), checkpoint=other, device="cpu"),
     ):
         with pytest.raises(InputError, match=f"other.pt: is not the model .*{fingerprint(load_model(other))}, not"):
             action()
     assert gallery.read_bytes() == before and not (tmp_path / "out").exists()
-    answer = search.query(gallery, [query], tmp_path / "out", top=1, checkpoint=other, cross_model=True, device="cpu")[
-        "queries"
-    ][0]
+    answer = ask(gallery, [query], tmp_path / "out", top=1, checkpoint=other, cross_model=True)["queries"][0]
     images = sorted((world / "gallery").iterdir())
     scores = unit(load_model(other).extract([query])) @ unit(load_model(world / "model.pt").extract(images)).T
     assert answer["matches"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
@@ -408,7 +406,7 @@ def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> No
     file = tmp_path / "g"
     search.build(file, world / "model.pt", search.list_images([copies], ""), kind="hnsw", device="cpu")
     next(copies.iterdir()).unlink()
-    search.query(file, [world / "query"], tmp_path / "out", device="cpu")
+    ask(file, [world / "query"], tmp_path / "out")
     page = (tmp_path / "out" / "matches.html").read_text()
     assert page.count("image not found") == 40 and page.count("<img") == 40 * 4
 
@@ -419,8 +417,8 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
     bad.parent.mkdir()
     bad.write_text("no image")
     query, listed = sorted((world / "query").iterdir())[0], search.list_images([bad.parent], "")
-    with pytest.raises(InputError, match="x.jpg: image cannot be decoded .*--skip-bad"):
-        search.query(gallery, [query, bad], tmp_path / "out", device="cpu")
+    with pytest.raises(InputError, match="x.jpg: image cannot be decoded .*skip_bad=True"):
+        ask(gallery, [query, bad], tmp_path / "out")
     with pytest.raises(InputError, match="x.jpg: image cannot be decoded"):
         search.add(gallery, listed, device="cpu")
     with pytest.raises(InputError, match="is there already"):
@@ -439,7 +437,7 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
     cut = tmp_path / "cut.gallery"
     cut.write_bytes(before[: len(before) // 2])
     with pytest.raises(InputError, match="cut.gallery: not a gallery, or cut short"):
-        search.query(cut, [query], tmp_path / "out", device="cpu")
+        ask(cut, [query], tmp_path / "out")
 
 
 def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
@@ -478,3 +476,12 @@ def test_folders_that_are_not_named_after_people(world: Path) -> None:
     images = search.list_images([world / "people"], "", identities=False)
     assert {image.identity for image in images} == {None} and len(images) == 40
     assert len(search.list_images([world / "people", world / "people"], "")) == 40
+
+
+def test_a_lack_of_memory_names_what_can_be_changed(
+    world: Path, gallery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody chooses the size of a batch here."""
+    monkeypatch.setattr(Embedder, "_features", lambda *_: exec("raise MemoryError('std::bad_alloc')"))
+    with pytest.raises(OutOfMemory, match=r"memory ran out .std::bad_alloc.; close other programs$"):
+        search.query(gallery, [world / "query"], device="cpu")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asking import ask
 from checkpoints import write_checkpoint
 from PIL import Image
 
@@ -79,7 +80,7 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
     assert told["threshold"] == calibrated["threshold"] and told["true_positive_rate"] is None
     caveat = "8 images are too few for 1 % false accepts; instead not one of them reaches the threshold."
     assert told["notes"][1] == caveat
-    results = search.query(where, images, tmp_path / "matches", device="cpu")
+    results = ask(where, images, tmp_path / "matches")
     assert results["calibrated_on"] == 8 and caveat in (tmp_path / "matches/matches.html").read_text()
 
 
