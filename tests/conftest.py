@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import settings
 from made_results import results, run_folder  # noqa: F401 (fixtures)
+from markupsafe import Markup
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
 
@@ -32,16 +33,31 @@ def pytest_sessionstart() -> None:
     torch.ones((), requires_grad=True).backward()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _known_curves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs save a picture of the same form without drawing it; tests/report draws all there is to draw."""
-    from drawing import Curve
+class Undrawn:
+    """A figure without a picture."""
 
+    def savefig(self, file: BinaryIO, **options: Any) -> None:
+        file.write(b"\x89PNG")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _undrawn_charts() -> Iterator[None]:
+    """Drawing takes longer than a tiny run, so only tests with the fixture ``drawn`` do it."""
+    from lreid.report import chart_sections
     from lreid.training import run_folder as used_in
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(used_in, "learning_curve", partial(Curve, tmp_path_factory.mktemp("curves")))
+        patch.setattr(used_in, "learning_curve", lambda results: Undrawn())
+        patch.setattr(chart_sections, "line_chart", lambda lines, title, axis: Markup("<svg></svg>"))
         yield
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have their charts."""
+    from lreid.report import chart_sections, plots
+
+    monkeypatch.setattr(chart_sections, "line_chart", plots.line_chart)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -131,6 +131,14 @@ def test_a_gallery_in_a_file_needs_nothing_of_milvus() -> None:
     assert "lreid.gallery.faiss.faiss_store" in loaded and not [name for name in loaded if "milvus" in name]
 
 
+def test_matplotlib_is_imported_when_the_first_chart_is_drawn() -> None:
+    """Training reports at the end of a task; ``lreid report --images`` draws at once."""
+    for file in PACKAGE.rglob("*.py"):
+        top = ast.Module([node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.If)], [])
+        imports = [ast.unparse(node) for node in top.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert file.name == "visual.py" or not [each for each in imports if "matplotlib" in each], file
+
+
 def test_losses_need_torch_alone() -> None:
     for file in (PACKAGE / "losses").rglob("*.py"):
         top = {name.split(".")[0] for name in imported(file)}

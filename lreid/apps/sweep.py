@@ -18,10 +18,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from matplotlib.figure import Figure
 from yacs.config import CfgNode
 
 from lreid.apps.options import load_run_config
@@ -40,6 +39,9 @@ from lreid.results import read as read_results
 from lreid.training.run import changed_keys, recorded_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger("lreid")
 

@@ -29,11 +29,10 @@ from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.models import Embedder
 from lreid.report import ranked
-from lreid.report.chart_sections import Chart
 from lreid.report.forgotten import Key, Pictures, most_forgotten
 from lreid.report.groups import Group
+from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, panel
-from lreid.report.svg import Dot, common_box, dot_keys, scatter
 from lreid.report.table_sections import HARDEST, finished, hardest_identities
 from lreid.retrieval.arrays import unit_rows
 
@@ -217,7 +216,7 @@ def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Map
             Dot(x, y, colour, cameras.index(camid), f"{names.identity(pid)}, {names.camera(camid)}")
             for (x, y), (colour, _, (_, pid, camid)) in zip(places.tolist(), rows, strict=True)
         ]
-        charts.append(Chart(title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images")))
+        charts.append((title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images"), ""))
     note = (
         f"{len(rows)} images of {len(identities)} test identities (colours) by {len(cameras)} cameras (shapes). "
         f"Features of unit length, on two principal components, the same for all maps; {100 * share:.0f} % of the "

@@ -1,12 +1,13 @@
 """Sections of charts: figures after every task, terms of the loss, first updates of a task. A group of runs is a line.
 
-Every function takes the groups of one benchmark and what stands behind a title to tell benchmarks apart, and gives its
+Every function takes the groups of one benchmark and what stands after a title to tell benchmarks apart, and returns its
 section in a list, which is empty where nothing was measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,26 +15,37 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from lreid.report.groups import Group, labels
+from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_keys, lines_of
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
-from lreid.report.svg import Line, line_chart, line_keys, line_style, spread_ticks
 from lreid.report.tables import mean_and_std, spread_text
-from lreid.results import KINDS, METRICS, Kind, Results, curve, falls_and_rises, identity_changes, task_changes
+from lreid.results import KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
 SIDES = ("forgetting", "plasticity")
 GALLERY_FIGURES = ("first mAP", "best mAP", "last mAP", *SIDES)
-BAND = " Bands: one standard deviation over seeds."
-SPREAD = "Mean over task switches and seeds, bands: one standard deviation."
-
-Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and a value of each run there
+BAND = " Bands: one standard deviation."
+MOST_TICKS = 10  # on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart below its title and the legend of its lines, if it has one of its own."""
+    """A chart below its title.
+
+    Attributes:
+        title: heading.
+        lines: one per group, or all those of a single group.
+        axis: see :class:`Axis`.
+        legend: names the lines below the title.
+    """
 
     title: str
-    svg: Markup
-    legend: Markup = Markup()
+    lines: Sequence[Line]
+    axis: Axis
+    legend: bool = False
+
+    @property
+    def svg(self) -> Markup:
+        """An ``<svg>`` element."""
+        return line_chart(tuple(self.lines), f"{self.title} by {self.axis.label}", self.axis)
 
 
 # ---------------------------------------------------------------- after every task
@@ -42,118 +54,89 @@ class Chart(NamedTuple):
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    One group has both averages in a chart, several have a chart for each. Methods that learn all tasks at once are
-    level lines.
+    Methods that learn all tasks at once are level lines.
     """
     charts = []
     for metric in filter(lambda each: each.main, METRICS):
-        lines: dict[str, list[Line]] = {
-            kind: lines_of(groups, partial(_averages, metric=metric.name, kind=kind)) for kind in KINDS
-        }
-        charts += task_charts(groups, metric.label, {kind: each for kind, each in lines.items() if each})
-    note = "Seen: mean over the test sets whose domain has been trained by then." + band_note(groups)
-    return chart_section(groups, f"Learning curve{where}", note, charts)
+        lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
+        charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
+    note = "Seen: mean over the test sets whose domain has been trained by then."
+    return _section(groups, f"Learning curve{where}", note, charts)
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Mean average precision on each of several test sets; an upright line stands where its domain is trained."""
-    known = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
-    kinds = {gallery["name"]: gallery["kind"] for gallery in known}
+    """Mean average precision on each of several test sets; a vertical line marks the task that trains its domain."""
+    galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
+    kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
     if len(kinds) < 2:
         return []
     charts = []
     for name, kind in kinds.items():
-        first = max(gallery["first_task"] or 0 for gallery in known if gallery["name"] == name)
+        first = max(gallery["first_task"] or 0 for gallery in galleries if gallery["name"] == name)
         lines = lines_of(groups, partial(_on_gallery, name=name))
         charts.append(task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
-    note = "mAP. The upright line stands at the task in which the domain is trained first." + band_note(groups)
-    return chart_section(groups, f"Every test set{where}", note, charts)
+    note = "mAP. The vertical line marks the task in which the domain is trained first."
+    return _section(groups, f"Every test set{where}", note, charts)
 
 
 def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier after every task, mean over the tasks so far, where ``EVAL.ACCURACY`` measured it.
-
-    One group has all classifiers in a chart, several have a chart for each.
-    """
-    runs = [run for group in groups for run in group.runs]
-    classifiers = list(dict.fromkeys(name for run in runs for name in run.get("accuracy_summary") or {}))
+    """Accuracy of each classifier after every task, mean over the tasks so far, where ``EVAL.ACCURACY`` measured it."""
+    summaries = [run.get("accuracy_summary") or {} for group in groups for run in group.runs]
+    classifiers = list(dict.fromkeys(name for summary in summaries for name in summary))
     charts = []
     for kind, title in CLASSIFICATIONS.items():
-        lines = {
-            name.replace("_", " "): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers
-        }
-        charts += task_charts(groups, title, lines) if lines else []
+        lines = {_words(name): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers}
+        charts += _split(groups, title, lines, _task_axis(groups, y_max=100))
     note = (
         "Accuracy in per cent on held-out images of the classes so far, mean over tasks: of all classes "
-        "(class-incremental), or told the task (task-incremental)." + band_note(groups)
+        "(class-incremental), or of the classes of the image's task (task-incremental)."
     )
-    return chart_section(groups, f"Classification{where}", note, charts)
+    return _section(groups, f"Classification{where}", note, charts)
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
     """Accuracy of each classifier against the images of the stream, where ``EVAL.CURVE_IMAGES`` measured it."""
-    runs = [run for group in groups for run in group.runs]
-    points = [point for run in runs for point in entries(run, "accuracy_curve")]
-    charts = []
-    for kind, title in CLASSIFICATIONS.items():
-        for name in dict.fromkeys(name for point in points for name in point["accuracy"]):
-            chart = line_chart(
-                lines_of(groups, partial(_while_learning, name=name, kind=kind)),
-                x_range=(0, max(point["images"] for point in points)),
-                x_label="images seen",
-                x_ticks=_image_ticks(max(point["images"] for point in points)),
-                title=f"{name.replace('_', ' ')}, {title}, by images seen",
-                dots=True,
-                y_max=100,
-            )
-            charts.append(Chart(f"{name.replace('_', ' ')}, {title}", chart))
+    points = [point for group in groups for run in group.runs for point in entries(run, "accuracy_curve")]
+    last = max((point["images"] for point in points), default=0)
+    ticks = tuple((last * part / 4, f"{round(last * part / 4):,}") for part in range(5))
+    axis = Axis("training images seen", (0, last), ticks, y_max=100)
+    charts = [
+        Chart(f"{_words(name)}, {title}", lines_of(groups, partial(_while_learning, name=name, kind=kind)), axis)
+        for kind, title in CLASSIFICATIONS.items()
+        for name in dict.fromkeys(name for point in points for name in point["accuracy"])
+    ]
     note = (
         "Accuracy in per cent on held-out images of the classes so far, mean over tasks, whenever so many more images "
-        "of the stream were seen (Contrast Scoring, Figs. 3-6)." + band_note(groups)
+        "of the stream were seen (Contrast Scoring, Figs. 3-6)."
     )
-    return chart_section(groups, f"Learning curve within tasks{where}", note, charts)
-
-
-def _image_ticks(last: int) -> list[tuple[float, str]]:
-    return [(last * part / 4, f"{round(last * part / 4):,}") for part in range(5)]
+    return _section(groups, f"Learning curve within tasks{where}", note, charts)
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """How near held-out images come to the stored ones of their class, mean over the tasks in the memory."""
+    """How similar held-out images are to the stored ones of their class, mean over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
         "Highest cosine similarity of a stored image to a held-out one of its class (ER-ACE, Appendix B), mean over "
-        "tasks: low where a model overfits its memory." + band_note(groups)
+        "tasks: low where a model overfits its memory."
     )
     charts = [task_chart(groups, "similarity", lines, y_max=1)] if lines else []
-    return chart_section(groups, f"Stored and held-out images{where}", note, charts)
+    return _section(groups, f"Stored and held-out images{where}", note, charts)
 
 
 def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     """What every task takes from test identities and what it gives them: charts over the tasks, a table by test set."""
+    total = total_tasks(groups)
+    ticks = tuple(tick for tick in _spread_ticks(total) if tick[0] > 1) or ((total, str(total)),)
+    axis = Axis("task", (min(2, total), total), ticks)
     lines = {key: lines_of(groups, partial(_changes, side=side)) for side, key in enumerate(SIDES)}
-    lines = {key: each for key, each in lines.items() if each}
-    if not lines:
-        return []
-    if len(groups) == 1:
-        charts = [_forgetting_chart(groups, "Points of AP", one_group(lines))]
-    else:
-        charts = [_forgetting_chart(groups, key.capitalize(), each) for key, each in lines.items()]
+    charts = _split(groups, "Points of AP", lines, axis)
     note = (
         "From task to task the AP of a test identity falls (forgetting, 0 or less) or rises (plasticity, 0 or more): "
         "mean over identities of the test sets that are trained by then. First mAP: after the task that trains the "
-        "domain first." + band_note(groups)
+        "domain first."
     )
-    return chart_section(groups, f"Forgetting and plasticity{where}", note, charts, _by_test_set(groups))
-
-
-def _forgetting_chart(groups: Sequence[Group], title: str, lines: Sequence[Line]) -> Chart:
-    total = total_tasks(groups)
-    ticks = [tick for tick in spread_ticks(total) if tick[0] > 1] or [(total, str(total))]
-    svg = line_chart(
-        lines, x_range=(min(2, total), total), x_label="task", x_ticks=ticks, title=f"{title} in every task", dots=True
-    )
-    return Chart(title, svg, line_keys(lines) if len(groups) == 1 else Markup())
+    table = _by_test_set(groups) if charts else None
+    return _section(groups, f"Forgetting and plasticity{where}", note, charts, table)
 
 
 def _by_test_set(groups: Sequence[Group]) -> Table:
@@ -178,149 +161,120 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 def losses(groups: Sequence[Group], where: str) -> list[Panel]:
     """A chart for each term of the loss, as their sizes differ."""
     total = total_tasks(groups)
-    charts = []
-    for name in names_in(groups, "loss_history", ("task", "epoch", "lr")):
-        svg = line_chart(
-            lines_of(groups, partial(_loss_term, name=name, total=total)),
-            x_range=(0, total),
-            x_label="task",
-            x_ticks=[(task - 1, label) for task, label in spread_ticks(total)],
-            title=f"loss term {name}",
-        )
-        charts.append(Chart(name, svg))
-    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin." + band_note(groups)
-    return chart_section(groups, f"Loss{where}", note, charts)
+    axis = Axis("task", (0, total), tuple((task - 1, label) for task, label in _spread_ticks(total)), dots=False)
+    charts = [
+        Chart(name, lines_of(groups, partial(_loss_term, name=name, total=total)), axis)
+        for name in _names_in(groups, "loss_history", ("task", "epoch", "lr"))
+    ]
+    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin."
+    return _section(groups, f"Loss{where}", note, charts)
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
     """How far features of stored and of test images move in the first updates after a task switch."""
-    charts = [
-        chart
-        for name in names_in(groups, "drift", ("task",))
-        for key, title in (("since_switch", "since the switch"), ("step", "in each update"))
-        for chart in _switch_charts(groups, "drift", (name, key), f"{name}, {title}")
-    ]
-    note = f"Distance that features of unit length move when the next task begins (ER-ACE, Section 3.3). {SPREAD}"
-    return chart_section(groups, f"Drift{where}", note, charts)
+    shown = (("since_switch", "since the switch"), ("step", "in each update"))
+    names = _names_in(groups, "drift", ("task",))
+    charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
+    note = (
+        "Distance that features of unit length move when the next task begins (ER-ACE, Section 3.3), mean over tasks."
+    )
+    return _section(groups, f"Drift{where}", note, _switch_charts(groups, "drift", charts))
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
     """Norm of the gradient of the loss by features of stored and of incoming images, in the same updates."""
-    charts = [
-        chart
-        for name in names_in(groups, "gradient_norms", ("task",))
-        for chart in _switch_charts(groups, "gradient_norms", (name,), f"{name} images")
-    ]
-    note = f"Norm of the gradient of the loss by a feature when the next task begins (ER-ACE, Appendix C). {SPREAD}"
-    return chart_section(groups, f"Feature-gradient norm{where}", note, charts)
-
-
-def _switch_charts(groups: Sequence[Group], key: str, path: tuple[str, ...], title: str) -> list[Chart]:
-    """A chart by update; none where nothing was measured."""
-    lines = lines_of(groups, partial(_updates, key=key, path=path))
-    if not lines:
-        return []
-    steps = int(max(x for line in lines for x, _ in line.points))
-    svg = line_chart(
-        lines,
-        x_range=(1, steps),
-        x_label="updates since the switch",
-        x_ticks=spread_ticks(steps),
-        title=f"{key.replace('_', ' ')} of {title}",
+    charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
+    note = (
+        "Norm of the gradient of the loss by a feature when the next task begins (ER-ACE, Appendix C), mean over tasks."
     )
-    return [Chart(title, svg)]
+    return _section(groups, f"Feature-gradient norm{where}", note, _switch_charts(groups, "gradient_norms", charts))
+
+
+def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
+    """A chart of each path by update."""
+    charts = []
+    for title, path in paths.items():
+        if lines := lines_of(groups, partial(_updates, key=key, path=path)):
+            steps = int(max(x for line in lines for x, _ in line.points))
+            axis = Axis("updates since the switch", (1, steps), _spread_ticks(steps), dots=False)
+            charts.append(Chart(title, lines, axis))
+    return charts
 
 
 # ---------------------------------------------------------------- what charts are made of
 
 
-def chart_section(
+def _section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
     """Charts side by side, of several groups below the legend of their lines, and a table; nothing without charts."""
     if not charts:
         return []
-    names = [
-        Line(group.name, (), line_style(place), label=label)
-        for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True))
+    note += band_note(line for chart in charts for line in chart.lines)
+    drawn = [(chart.title, chart.svg, line_keys(chart.lines) if chart.legend else "") for chart in charts]
+    return [panel("charts.html", title, note, legend=group_keys(groups), charts=drawn, table=table)]
+
+
+def band_note(lines: Any) -> str:
+    """What bands are, where some of the lines have one."""
+    return BAND if any(any(line.band) for line in lines) else ""
+
+
+def group_keys(groups: Sequence[Group]) -> Markup:
+    """The legend of several groups, nothing of one."""
+    names = enumerate(zip(groups, labels(groups), strict=True))
+    keys = [Line(group.name, (), place, label=label) for place, (group, label) in names]
+    return line_keys(keys) if len(groups) > 1 else Markup()
+
+
+def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
+    """Of one group all lines in a chart, named by what they show; of several groups a chart for each name."""
+    lines = {name: _level(groups, each) for name, each in lines.items() if each}
+    if len(groups) > 1:
+        return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
+    alone = [
+        line._replace(label=name, place=place, dash=place)
+        for place, (name, each) in enumerate(lines.items())
+        for line in each
     ]
-    legend = line_keys(names) if len(groups) > 1 else ""
-    return [panel("charts.html", title, note, legend=legend, charts=charts, table=table)]
-
-
-def task_charts(groups: Sequence[Group], title: str, lines: dict[str, list[Line]]) -> list[Chart]:
-    """Of one group all lines in a chart, of several a chart for each name; see :func:`task_chart`."""
-    if len(groups) == 1:
-        return [task_chart(groups, title, one_group(lines), legend=True)]
-    return [task_chart(groups, f"{title}, {name}", each) for name, each in lines.items()]
+    return [Chart(title, alone, axis, legend=True)] if alone else []
 
 
 def task_chart(
-    groups: Sequence[Group],
-    title: str,
-    lines: Sequence[Line],
-    legend: bool = False,
-    mark: float | None = None,
-    y_max: float = 100,
+    groups: Sequence[Group], title: str, lines: Sequence[Line], *, mark: float | None = None, y_max: float = 100
 ) -> Chart:
     """A chart of what was measured after every task.
 
     Args:
         groups: of one benchmark.
         title: of the chart.
-        lines: see :func:`lines_of`; those of methods that learn all tasks at once are level lines.
-        legend: name the lines below the title.
-        mark: an upright line stands at this task.
-        y_max: the axis ends there at the latest.
+        lines: see :func:`lreid.report.plots.lines_of`; those of methods that learn all tasks at once are level lines.
+        mark: the task at which a vertical line stands.
+        y_max: upper bound of the y axis.
     """
+    return Chart(title, _level(groups, lines), _task_axis(groups, y_max=y_max, mark=mark))
+
+
+def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | None = None) -> Axis:
     total = total_tasks(groups)
-    at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1}
-    level = [
-        line._replace(points=[(x, line.points[0][1]) for x in (1, total)], band=2 * list(line.band))
-        if total > 1 and line.name in at_once
+    return Axis("tasks learned", (1, total), _spread_ticks(total), y_max=y_max, mark=mark)
+
+
+def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
+    """The lines, from the first task to the last those of methods that learn all tasks at once."""
+    total = total_tasks(groups)
+    at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
+    return [
+        line._replace(points=tuple((x, line.points[0][1]) for x in (1, total)), band=2 * line.band)
+        if line.name in at_once
         else line
         for line in lines
     ]
-    svg = line_chart(
-        level,
-        x_range=(1, total),
-        x_label="tasks learned",
-        x_ticks=spread_ticks(total),
-        title=f"{title} after every task",
-        dots=True,
-        y_max=y_max,
-        mark=mark,
-    )
-    return Chart(title, svg, line_keys(lines) if legend else Markup())
 
 
-def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """The line of each group through the means at each x, with their deviation as its band.
-
-    Args:
-        groups: of one benchmark; their position decides on the colour.
-        points: from the runs of a group; those x at which a value is None are left out.
-
-    Returns:
-        A line for each group that has points.
-    """
-    lines = []
-    for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
-        spreads = [(x, *mean_and_std(values)) for x, values in points(group.runs)]
-        known = [(x, mean, std or 0.0) for x, mean, std in spreads if mean is not None]
-        if known:
-            means, band = [(x, mean) for x, mean, _ in known], [std for *_, std in known]
-            lines.append(Line(group.name, means, line_style(place), band, label))
-    return lines
-
-
-def one_group(lines: dict[str, list[Line]]) -> list[Line]:
-    """The lines of a single group in one chart: named by what they show, the second dashed."""
-    return [
-        line._replace(label=name, style=f"line-{place} dash-{place}")
-        for place, (name, each) in enumerate(lines.items())
-        for line in each
-    ]
+def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
+    """Ticks for tasks ``1 .. count``, at most :data:`MOST_TICKS` of them."""
+    return tuple((task, str(task)) for task in range(1, count + 1, max(1, math.ceil(count / MOST_TICKS))))
 
 
 def total_tasks(groups: Sequence[Group]) -> int:
@@ -329,27 +283,22 @@ def total_tasks(groups: Sequence[Group]) -> int:
 
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
-    """What a run put down under a key; nothing where it did not."""
-    found: Any = run.get(key)
-    return found or []
+    """What a run recorded under a key; nothing where it did not."""
+    recorded: Any = run.get(key)
+    return recorded or []
 
 
-def names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """What the entries of all runs hold beside the ``other`` keys, each once."""
-    found = [entry for group in groups for run in group.runs for entry in entries(run, key)]
-    return list(dict.fromkeys(name for entry in found for name in entry if name not in other))
+def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
+    """The keys of the entries of all runs without the ``other`` ones, each once."""
+    recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
+    return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
 
-def band_note(groups: Sequence[Group]) -> str:
-    """What bands are, where there are some."""
-    return BAND if any(len(group.runs) > 1 for group in groups) else ""
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 # ---------------------------------------------------------------- points of lines
-
-
-def _averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
-    return enumerate(zip(*(curve(run, metric, kind) for run in runs), strict=True), start=1)
 
 
 def _on_gallery(runs: Sequence[Results], name: str) -> Points:
@@ -372,8 +321,8 @@ def _while_learning(runs: Sequence[Results], name: str, kind: str) -> Points:
 
 
 def _alignment(runs: Sequence[Results]) -> Points:
-    found = [run["alignment"] for run in runs if run.get("alignment")]
-    means = [[fmean(each.values()) if each else None for each in rows] for rows in found]
+    measured = [run["alignment"] for run in runs if run.get("alignment")]
+    means = [[fmean(each.values()) if each else None for each in rows] for rows in measured]
     return enumerate(zip(*means, strict=False), start=1)
 
 
@@ -384,7 +333,7 @@ def _changes(runs: Sequence[Results], side: int) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Over the tasks that are done, an epoch's mean in its middle; a run of all tasks at once is as long as others."""
+    """Over the finished tasks, an epoch's mean in its middle; a run of all tasks at once is as long as others."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -397,16 +346,16 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """What every switch of every run has under a path, update by update; a short task has fewer of them.
+    """The values of every switch of every run under a path, update by update; a short task has fewer of them.
 
     Where there was no such image there is no number; updates without any are left out.
     """
-    found = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
+    values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
-        found = [entry[name] for entry in found]
-    for update, values in enumerate(zip(*found, strict=False), start=1):
-        if known := [value for value in values if value is not None]:
-            yield update, known
+        values = [entry[name] for entry in values]
+    for update, row in enumerate(zip(*values, strict=False), start=1):
+        if numbers := [value for value in row if value is not None]:
+            yield update, numbers
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:

@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
-from lreid.report.chart_sections import Points, band_note, lines_of, task_chart
+from lreid.report.chart_sections import band_note, group_keys, task_chart
 from lreid.report.groups import Group, labels
+from lreid.report.plots import Line, Points, lines_of
 from lreid.report.ranked import VERDICTS, RankedQuery, Tile
 from lreid.report.rendering import Panel, panel
-from lreid.report.svg import Line, line_keys, line_style
 from lreid.report.tables import number
 from lreid.results import Results
 
@@ -117,9 +116,11 @@ def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures
         return []
     named = dict(zip([group.name for group in groups], labels(groups), strict=True))
     shown: list[dict[str, Any]] = []
+    drawn: list[Line] = []
     for person in people:
         key = (groups[0].benchmark, person.gallery, person.identity)
         lines = lines_of(groups, partial(_of_identity, gallery=person.gallery, identity=person.identity))
+        drawn += lines
         shown.append(
             {
                 "name": person.name,
@@ -134,14 +135,12 @@ def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures
     note = (
         f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last, "
         "each opened by a click: AP after every task. Forgotten in the task of the deepest fall; kept where less than "
-        f"{LOST:g} points were lost." + band_note(groups)
+        f"{LOST:g} points were lost." + band_note(drawn)
     )
     if any(queries for person in shown for *_, queries in person["methods"]):
         note += " One query of each, as every method ranked the gallery after every task."
-    keys = [Line(group.name, (), line_style(place), label=named[group.name]) for place, group in enumerate(groups)]
-    legend = line_keys(keys) if len(groups) > 1 else Markup()
     title = f"Who was forgotten, when and by whom{where}"
-    return [panel("forgotten.html", title, note, legend=legend, people=shown, verdicts=VERDICTS, room=ROOM)]
+    return [panel("forgotten.html", title, note, legend=group_keys(groups), people=shown, verdicts=VERDICTS, room=ROOM)]
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:

@@ -24,7 +24,7 @@ from lreid.report.chart_sections import (
     losses,
 )
 from lreid.report.forgotten import Pictures, forgotten
-from lreid.report.groups import grouped
+from lreid.report.groups import Group, grouped
 from lreid.report.rendering import Panel, anchored, once, panel, render
 from lreid.report.table_sections import (
     cards,
@@ -153,16 +153,11 @@ def write_page(
         InputError: the page cannot be written.
     """
     groups = grouped(runs)
-    names = list(dict.fromkeys(group.benchmark for group in groups))
     tables = [*comparison(groups), *cost(groups)] if len(runs) > 1 else []
-    benchmarks = []
-    for name in names:
-        here = [group for group in groups if group.benchmark == name]
-        where = f", {name}" if len(names) > 1 else ""
-        panels = [each for make in SECTIONS for each in make(here, where)]
-        panels += [each for make in PICTURED for each in make(here, where, pictures)]
-        panels += [each for make in FACTS for each in make(here, where)]
-        benchmarks.append(("; ".join(group.name for group in here), panels))
+    benchmarks = [
+        ("; ".join(group.name for group in here), _of_benchmark(here, where, pictures))
+        for here, where in _by_benchmark(groups)
+    ]
     facts = [*settings(runs), *_folders(path, runs, folders)]
     everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])
     left = iter(everything)
@@ -183,6 +178,22 @@ def write_page(
         open=OPEN if len(groups) > 1 else len(everything),
     )
     write_text(path, once(page))
+
+
+def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
+    """The groups of each benchmark, and what stands after a title to tell several benchmarks apart."""
+    names = dict.fromkeys(group.benchmark for group in groups)
+    return [
+        ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
+        for name in names
+    ]
+
+
+def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> list[Panel]:
+    """The sections about the groups of one benchmark."""
+    panels = [each for make in SECTIONS for each in make(groups, where)]
+    panels += [each for make in PICTURED for each in make(groups, where, pictures)]
+    return panels + [each for make in FACTS for each in make(groups, where)]
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:

@@ -1,28 +1,130 @@
-"""Plots of results as matplotlib figures; the caller saves them."""
+"""Charts by matplotlib: figures for the tools to save, and SVG for pages. The first chart imports matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from markupsafe import Markup
 
-from lreid.report.groups import DATA_KEYS, group_names
-from lreid.results import Kind, Results, curve
+from lreid.report.groups import DATA_KEYS, Group, grouped, labels
+from lreid.report.rendering import render
+from lreid.report.tables import mean_and_std
+from lreid.results import KINDS, METRICS, Kind, Results, curve
 
-LINES: dict[Kind, str] = {"seen": "-", "unseen": "--"}
-MARKERS = ".x^s"  # the next one where the ten colours begin anew
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 360, 220  # of a line chart in a page, user units; about the pixels on a phone
+SIZE, MARGIN = 360, 12  # of a scatter plot
+COLOURS = 10  # of matplotlib's cycle, C0 to C9, and of the style sheet
+STYLES = ("-", "--", ":")
+MARKERS = "oX^s"
+SHAPES = {"o": "●", "s": "■", "^": "▲", "D": "◆", "P": "✚", "v": "▼", "X": "✖", "p": "⬟"}  # and as text in a legend
+FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # groups whose names have room within the axes
+
+Point = tuple[float, float]
+Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and the value of each run there
+
+
+class Line(NamedTuple):
+    """A line of a chart.
+
+    Attributes:
+        name: shown when a point is pointed at; the filter of a page searches it.
+        points: ``(x, y)`` by ascending x; those that are not finite are left out.
+        place: position among the lines, which decides on colour, marker and dashes.
+        band: half the height of the band around each point; empty for none.
+        label: shorter name for legends.
+        dash: 1 for the second line of a group, which is dashed.
+    """
+
+    name: str
+    points: tuple[Point, ...]
+    place: int = 0
+    band: tuple[float, ...] = ()
+    label: str = ""
+    dash: int = 0
+
+    @property
+    def dashes(self) -> int:
+        """Position in :data:`STYLES`: ten colours with one, then the same ten with the next."""
+        return (self.place // COLOURS + self.dash) % len(STYLES)
+
+    @property
+    def style(self) -> str:
+        """Classes of its key in a legend."""
+        return f"line-{self.place % COLOURS} dash-{self.dashes}"
+
+
+class Axis(NamedTuple):
+    """The axes of a line chart; the y axis always contains 0.
+
+    Attributes:
+        label: of the x axis.
+        limits: left and right end of the x axis.
+        ticks: positions and labels on the x axis.
+        dots: mark the points; each shows its value when pointed at.
+        y_max: upper bound of the y axis.
+        mark: x of a thin vertical line.
+    """
+
+    label: str
+    limits: tuple[float, float]
+    ticks: tuple[tuple[float, str], ...]
+    dots: bool = True
+    y_max: float = math.inf
+    mark: float | None = None
+
+
+class Dot(NamedTuple):
+    """A point of a scatter plot: position, numbers of its colour and shape (both repeat), and its text on hover."""
+
+    x: float
+    y: float
+    colour: int
+    shape: int
+    label: str
+
+
+def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
+    """The line of each group through the means at each x, with their standard deviation (n - 1) as its band.
+
+    Args:
+        groups: of one benchmark; their position decides on the colour.
+        points: from the runs of a group; an x at which a value is None is left out.
+
+    Returns:
+        A line for each group that has points.
+    """
+    lines = []
+    for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
+        spreads = [(x, *mean_and_std(values)) for x, values in points(group.runs)]
+        measured = [(x, mean, std or 0.0) for x, mean, std in spreads if mean is not None]
+        if measured:
+            means, band = tuple((x, mean) for x, mean, _ in measured), tuple(std for *_, std in measured)
+            lines.append(Line(group.name, means, place, band, label))
+    return lines
+
+
+def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
+    """A metric after every task, from 1 on, averaged over the seen or the unseen test sets."""
+    return enumerate(zip(*(curve(run, metric, kind) for run in runs), strict=True), start=1)
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Plot mAP and Rank-1 after every task, averaged over seen and over unseen galleries.
+    """Plot mAP and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    Runs of one method with one config on one benchmark are one line, named by
-    :func:`lreid.report.groups.group_names`: their mean, with a band of one standard deviation (n - 1). It ends where
-    the shortest of them ends.
+    Runs that :func:`lreid.report.groups.grouped` puts together are one line: their mean, with a band of one standard
+    deviation (n - 1).
 
     Args:
         runs: the content of one ``results.json``, or of several.
@@ -31,27 +133,15 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
         A figure with two axes. It needs no display and leaves pyplot alone.
     """
     runs = [runs] if isinstance(runs, dict) else list(runs)
-    groups: dict[tuple[str, str], list[Results]] = {}
-    for run, names in zip(runs, group_names(runs), strict=True):
-        groups.setdefault(names, []).append(run)
-    several = len({benchmark for benchmark, _ in groups}) > 1
-
+    groups = grouped(runs)
     crowded = len(groups) > MOST_IN_AXES
-    figure = _figure(12 if crowded else 10, 4)
-    for axes, metric, title in zip(figure.subplots(1, 2), ("mAP", "rank1"), ("mAP", "Rank-1"), strict=True):
-        for place, ((benchmark, method), members) in enumerate(groups.items()):
-            name = f"{method}, {benchmark}" if several else method
-            for kind, style in LINES.items():
-                curves = [curve(run, metric, kind) for run in members]
-                length = min(map(len, curves))
-                values = np.array([line[:length] for line in curves], dtype=float)  # (runs, tasks)
-                if not length or np.isnan(values).all():
-                    continue
-                tasks = np.arange(1, length + 1)
-                mean = values.mean(0)
-                std = values.std(0, ddof=1) if len(members) > 1 else None
-                _line(axes, place, tasks, mean, std, style, f"{name}, {kind}")
-        axes.set(title=f"{title} (%)", xlabel="tasks learned", ylim=(0, None))
+    figure = _figure(12 if crowded else 10, 4, layout="constrained")
+    metrics = [metric for metric in METRICS if metric.main]
+    for axes, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
+        for dash, kind in enumerate(KINDS):
+            lines = _lines_by_benchmark(groups, partial(averages, metric=metric.name, kind=kind))
+            _draw(axes, [line._replace(label=f"{line.label}, {kind}", dash=dash) for line in lines])
+        axes.set(title=f"{metric.label} (%)", xlabel="tasks learned", ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         if axes.lines and not crowded:
@@ -59,14 +149,14 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     if crowded:
         figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     conventions = ", ".join(sorted({run["ap"] for run in runs}))
-    figure.suptitle(f"{', '.join(dict.fromkeys(benchmark for benchmark, _ in groups))} ({conventions} AP)")
+    figure.suptitle(f"{', '.join(dict.fromkeys(group.benchmark for group in groups))} ({conventions} AP)")
     return figure
 
 
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     """Seen mAP after the last task against the values of one key, as Figure 4 of DwoPP (BMVC 2022) shows it.
 
-    Runs that differ in this key and their seed alone are one line: the mean over the seeds, with a band of one
+    Runs that differ only in this key and their seed are one line: the mean over the seeds, with a band of one
     standard deviation (n - 1) where a value has several. The axis is logarithmic where the values span more than
     a factor of 10.
 
@@ -74,50 +164,204 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
         runs: contents of ``results.json`` with one finished task or more.
         key: of the config, such as ``METHOD.TEMPERATURE``; its values are numbers.
     """
-    # Named as if the key were not there, and if it changes the data, as if all were one protocol.
-    others = [run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in runs]
+    # Grouped as if the key did not exist and, if it changes the data, as if all runs had one protocol.
+    finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
+    others = [
+        run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in finished
+    ]
     if key.startswith(DATA_KEYS):
         others = [run | {"protocol": None} for run in others]
-    lines: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for run, names in zip(runs, group_names(others), strict=True):
-        if run["summary"]["seen_mAP"] is not None:
-            lines.setdefault(names, {}).setdefault(run["config"][key], []).append(run["summary"]["seen_mAP"])
-    several = len({benchmark for benchmark, _ in lines}) > 1
+    value_of = {id(other): run["config"][key] for other, run in zip(others, finished, strict=True)}
 
-    figure = _figure(6, 4)
+    def points(members: Sequence[Results]) -> Points:
+        for value in sorted({value_of[id(run)] for run in members}):
+            yield value, [run["summary"]["seen_mAP"] for run in members if value_of[id(run)] == value]
+
+    groups = grouped(others)
+    figure = _figure(6, 4, layout="constrained")
     axes = figure.subplots()
-    for place, ((benchmark, method), points) in enumerate(lines.items()):
-        values = sorted(points)
-        mean = np.array([np.mean(points[value]) for value in values])
-        std = np.array([np.std(points[value], ddof=1) if len(points[value]) > 1 else 0 for value in values])
-        _line(axes, place, values, mean, std, "-", f"{method}, {benchmark}" if several else method)
-    values = [value for points in lines.values() for value in points]
-    if min(values) > 0 and max(values) > 10 * min(values):
+    _draw(axes, _lines_by_benchmark(groups, points))
+    if min(value_of.values()) > 0 and max(value_of.values()) > 10 * min(value_of.values()):
         axes.set_xscale("log")
     axes.set(xlabel=key, ylabel="seen mAP (%)", ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.suptitle(", ".join(dict.fromkeys(benchmark for benchmark, _ in lines)))
+    figure.suptitle(", ".join(dict.fromkeys(group.benchmark for group in groups)))
     return figure
 
 
-def _line(
-    axes: Axes,
-    place: int,
-    x: Sequence[float] | np.ndarray,
-    mean: np.ndarray,
-    std: np.ndarray | None,
-    style: str,
-    label: str,
-) -> None:
-    """The ``place``-th line, with a band of one standard deviation around it if ``std`` is given."""
-    color, marker = f"C{place % 10}", MARKERS[place // 10 % len(MARKERS)]
-    axes.plot(x, mean, style, marker=marker, color=color, label=label)
-    if std is not None:
-        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
+    """Lines of several benchmarks in one chart, with the benchmark in the label where there are several."""
+    lines: list[Line] = []
+    for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
+        here = [group for group in groups if group.benchmark == benchmark]
+        first = groups.index(here[0])
+        for line in lines_of(here, points):
+            label = f"{line.label}, {benchmark}" if len(names) > 1 else line.label
+            lines.append(line._replace(place=first + line.place, label=label))
+    return lines
 
 
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+@lru_cache(maxsize=512)  # the page of a run that goes on is written again and again
+def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
+    """A chart of lines as an ``<svg>`` element.
+
+    Args:
+        lines: see :class:`Line`.
+        title: for screen readers.
+        axis: see :class:`Axis`.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    lines = tuple(_finite(line) for line in lines)
+    ends = [y + side * half for line in lines for (_, y), half in _banded(line) for side in (-1, 1)]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    levels = np.array(MaxNLocator(5, steps=(1, 2, 5, 10)).tick_values(low, high if high > low else 1.0))
+    levels = levels[levels <= max(axis.y_max, levels[1])]
+    names = [f"{level:.4g}" for level in levels]
+
+    figure = _figure(WIDTH / 72, HEIGHT / 72)
+    edge = 40 + 8 * max(0, max(map(len, names)) - 5)  # pixels on the left, with room for the longest number
+    axes = figure.add_axes((edge / WIDTH, 36 / HEIGHT, (WIDTH - 12 - edge) / WIDTH, (HEIGHT - 46) / HEIGHT))
+    left, right = axis.limits
+    axes.set(xlim=axis.limits if left < right else (left - 1, right + 1), ylim=(levels[0], levels[-1]))
+    axes.set_xticks([x for x, _ in axis.ticks], [text for _, text in axis.ticks])
+    axes.set_yticks(levels, names)
+    axes.set_xlabel(axis.label, fontsize=12)
+    axes.tick_params(labelsize=12, color=GRID)
+    axes.tick_params(axis="y", length=0, pad=6)
+    axes.spines[:].set_visible(False)
+    axes.grid(axis="y", clip_on=False)
+    if low < 0:
+        axes.axhline(0, color=FRAME, linewidth=0.8)
+    if axis.mark is not None:
+        axes.axvline(axis.mark, color=FRAME, linewidth=0.8, linestyle=":")
+    _draw(axes, lines, dots=axis.dots)
+    values = {
+        f"line-{place}": [f"{line.label or line.name}: {y:.2f}" for _, y in line.points]
+        for place, line in enumerate(lines)
+    }
+    named = {f"{part}-{place}": line.name for place, line in enumerate(lines) for part in ("line", "band")}
+    return _svg(figure, title, values, named)
+
+
+def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
+    """Dots in a square whose axes have one scale, as an ``<svg>`` element.
+
+    Args:
+        dots: see :class:`Dot`.
+        box: left, bottom, right and top end of what is shown, as of :func:`common_box`.
+        title: for screen readers.
+    """
+    left, bottom, right, top = box
+    half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
+    middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
+    figure = _figure(SIZE / 72, SIZE / 72)
+    axes = figure.add_axes((0.003, 0.003, 0.994, 0.994))
+    axes.set(xlim=(middle_x - half, middle_x + half), ylim=(middle_y - half, middle_y + half), xticks=[], yticks=[])
+    axes.spines[:].set_color(GRID)
+    styles: dict[tuple[int, int], list[Dot]] = {}
+    for dot in dots:
+        styles.setdefault((dot.colour % COLOURS, dot.shape % len(SHAPES)), []).append(dot)
+    for place, ((colour, shape), alike) in enumerate(styles.items()):
+        marker = list(SHAPES)[shape]
+        x, y = [dot.x for dot in alike], [dot.y for dot in alike]
+        options: dict[str, Any] = {"markersize": 8, "markeredgewidth": 0, "alpha": 0.8, "clip_on": False}
+        axes.plot(x, y, marker, color=f"C{colour}", gid=f"dots-{place}", **options)
+    hover = {f"dots-{place}": [dot.label for dot in alike] for place, alike in enumerate(styles.values())}
+    return _svg(figure, title, hover)
+
+
+def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
+    """The smallest box around several sets of points (n, 2): left, bottom, right, top."""
+    together = np.concatenate(points)
+    (left, bottom), (right, top) = together.min(0), together.max(0)
+    return float(left), float(bottom), float(right), float(top)
+
+
+def line_keys(lines: Sequence[Line]) -> Markup:
+    """The legend of lines, HTML."""
+    return render("legend.html", lines=lines, dots=())
+
+
+def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
+    """The legend of the shapes of dots, or of their colours, HTML."""
+    signs = list(SHAPES.values())
+    dots = [
+        (name, "" if shapes else f" line-{place % COLOURS}", signs[place % len(signs) if shapes else 0])
+        for place, name in enumerate(names)
+    ]
+    return render("legend.html", lines=(), dots=dots)
+
+
+def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
+    """Draws lines and their bands; in an SVG the n-th line is the element ``line-n``, its band ``band-n``."""
+    for number, line in enumerate(map(_finite, lines)):
+        x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
+        colour = f"C{line.place % COLOURS}"
+        marker = MARKERS[line.place // COLOURS % len(MARKERS)] if dots or len(x) == 1 else ""
+        style: dict[str, Any] = {"marker": marker, "markersize": 5, "color": colour, "clip_on": False}
+        axes.plot(x, y, STYLES[line.dashes], label=line.label or line.name, gid=f"line-{number}", **style)
+        if any(line.band):
+            band = np.array(line.band)
+            axes.fill_between(x, y - band, y + band, color=colour, alpha=0.15, linewidth=0, gid=f"band-{number}")
+
+
+def _banded(line: Line) -> list[tuple[Point, float]]:
+    """Each point with half the height of its band."""
+    return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
+
+
+def _finite(line: Line) -> Line:
+    """The line without points that are not finite."""
+    measured = [(point, half) for point, half in _banded(line) if math.isfinite(point[1])]
+    band = tuple(half for _, half in measured) if line.band else ()
+    return line._replace(points=tuple(point for point, _ in measured), band=band)
+
+
+def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
+    """A figure without pyplot; width and height in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout)
+
+
+def _svg(
+    figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
+) -> Markup:
+    """A figure as an ``<svg>`` element for a page whose style sheet gives it colours for light and dark.
+
+    Args:
+        figure: of one axes.
+        title: for screen readers.
+        hover: by element of :func:`_draw` the text of each of its markers, shown when one is pointed at.
+        names: by element what the filter of the page searches.
+    """
+    from matplotlib import rc_context
+    from matplotlib.colors import to_hex
+
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    file = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": repr((title, hover))}):
+        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = re.sub(r"font-family: [^;\"]*;?", "", file.getvalue())
+    colours = {to_hex(f"C{place}"): f"var(--line-{place})" for place in range(COLOURS)}
+    for colour, variable in (colours | {FRAME: "var(--soft)", GRID: "var(--rule)"}).items():
+        text = text.replace(colour, variable)
+    root = ElementTree.fromstring(text)
+    for parent in root.findall(".//{*}style/.."):  # it would hold for the whole page
+        root.remove(parent)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.text, element.tail = (element.text or "").strip(), ""
+        element.attrib = {key.rpartition("}")[2]: " ".join(value.split()) for key, value in element.items()}
+        if element.tag == "g":
+            own = element.attrib.pop("id", "")
+            if name := (names or {}).get(own):
+                element.set("data-name", name)
+            for marker, label in zip(element.iterfind(".//{*}use"), hover.get(own, ()), strict=False):
+                ElementTree.SubElement(marker, "title").text = label
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": title}
+    return Markup(ElementTree.tostring(root, encoding="unicode"))

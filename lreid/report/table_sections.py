@@ -14,22 +14,10 @@ from lreid.errors import counted
 from lreid.report.forgotten import Pictures
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
-from lreid.report.tables import COST, FIGURES, Column, duration, group_figures, number, spread_text
-from lreid.results import KINDS, METRICS, Results, average, cross_average, is_trained, matrix
+from lreid.report.tables import COST, FIGURES, TRANSFER, Column, duration, group_figures, number, past_gallery_rows
+from lreid.results import KINDS, Results, average, is_trained, matrix
 
 HARDEST = 15  # identities listed
-SETS = {"seen": "seen", "unseen": "unseen", "merged": "unseen merged", "reindex_free": "old galleries"}
-SETS |= {"unfused_seen": "seen, un-fused", "unfused_unseen": "unseen, un-fused"}
-PLAIN = (
-    *((f"{key}_{each.name}", f"{each.label}, {title}") for key, title in SETS.items() for each in METRICS),
-    ("mean_over_tasks_mAP", "mAP, mean over tasks"),
-    ("forward_transfer", "forward transfer"),
-)
-SIGNED = (
-    ("forgetting", "forgetting per task (drop < 0)"),
-    ("plasticity", "plasticity per task"),
-    ("backward_transfer", "backward transfer"),
-)
 
 
 class Card(NamedTuple):
@@ -42,11 +30,11 @@ class Card(NamedTuple):
 
 def cards(results: Results) -> list[Card]:
     """Figures of the summary; forgetting and its like with their sign, coloured by it."""
-    summary = results["summary"]
-    shown = [Card(number(summary[key]), label) for key, label in PLAIN if summary.get(key) is not None]
-    for key, label in SIGNED:
-        if (value := summary.get(key)) is not None:
-            shown.append(Card(number(value, signed=True), label, "good" if value > 0 else "bad" if value < 0 else ""))
+    shown = []
+    for column in (*FIGURES, *TRANSFER):
+        if (value := results["summary"].get(column.key)) is not None:
+            tone = ("good" if value > 0 else "bad" if value < 0 else "") if column.signed else ""
+            shown.append(Card(column.text(value), column.title, tone))
     return shown
 
 
@@ -75,7 +63,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
     cells: dict[str, Sequence[str | Cell]] = {"method": [group.method for group in groups]}
     cells |= {head: each for head, each in names.items() if len(set(each)) > 1}
     cells |= {
-        column.title: [Cell(spread_text(*spread, column.digits, column.signed), spread[0]) for spread in each]
+        column.title: [Cell(column.text(*spread), spread[0]) for spread in each]
         for column, each in spreads.items()
         if any(mean is not None for mean, _ in each)
     }
@@ -118,23 +106,25 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
-        tasks = min((len(run["mAP"]) for run in runs), default=0)
-        if tasks < 2:
+        rows = past_gallery_rows(runs)
+        if len(rows) < 2:
             continue
         title = f"Queries in past galleries{where}" + (f", {label}" if len(groups) > 1 else "")
-        lines = []
-        for row in range(tasks):
-            cells: list[str | Cell] = [f"{row + 1} {runs[0]['tasks'][row]}"]
-            for past in range(tasks):
-                found = [cross_average(run, "mAP", row, past) for run in runs] if past <= row else []
-                known = [each for each in found if each is not None]
-                cells.append(Cell(number(fmean(known)), fmean(known)) if known else Cell("", None))
-            lines.append(Row(group.name, cells))
+        lines = [
+            Row(
+                group.name,
+                [
+                    name,
+                    *(Cell("" if x is None else number(x), x) for x in [*values, *(len(rows) - len(values)) * [None]]),
+                ],
+            )
+            for name, values in rows
+        ]
         note = (
             "mAP of the queries of the model after the row's task in the galleries that the model after the column's "
-            "task had extracted, without extracting them anew; mean over the test sets it had been trained on."
+            "task had extracted, without extracting them again; mean over the test sets it had been trained on."
         )
-        heads = ["after task", *(f"gallery of {past + 1}" for past in range(tasks))]
+        heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
         panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
     return panels
 

@@ -18,23 +18,31 @@ from lreid.results import KINDS, METRICS, Metric, Results, average, cross_averag
 WIDTH = 100  # columns of a terminal that a task table may take
 
 
+Spread = tuple[float | None, float | None]  # mean and standard deviation
+
+
 class Column(NamedTuple):
-    """Of a comparison: key of the figure, heading, digits behind the point, and whether the sign is shown."""
+    """Of a comparison: key of the figure, heading, digits after the point, and whether the sign is shown."""
 
     key: str
     title: str
     digits: int = 1
     signed: bool = False
 
+    def text(self, mean: float | None, std: float | None = None) -> str:
+        """A cell, see :func:`spread_text`."""
+        return spread_text(mean, std, self.digits, self.signed)
 
-# Of which test sets the metrics are, by what stands before their names in the summary.
+
+# The test sets that the metrics are about, by the prefix of their names in the summary.
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
 SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
 OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that some runs have
+CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """Of test sets of every kind the metrics after the last task, and what the tasks changed."""
+    """The metrics after the last task on test sets of every kind, and what the tasks changed."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -45,6 +53,10 @@ def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
 
 FIGURES = _figures(METRICS)
 MAIN_FIGURES = _figures([each for each in METRICS if each.main])
+TRANSFER = (
+    Column("backward_transfer", "backward transfer", signed=True),
+    Column("forward_transfer", "forward transfer"),
+)
 IMAGES = Column("images_trained", "images", digits=0)
 COST = (
     IMAGES,
@@ -75,17 +87,33 @@ def task_table(results: Results) -> str:
     Args:
         results: the content of ``results.json``; of an unfinished run too.
     """
-    galleries, rows = results["galleries"], range(len(results["mAP"]))
+    done, config = len(results["mAP"]), results.get("config", {})
     head = (
         f"{results['method']} on {results['benchmark']}, seed {results['seed']}: "
-        f"{len(rows)} of {counted(len(results['tasks']), 'task')}\n"
-        f"mAP / Rank-1 in per cent, {results['ap']} AP{_found_by(results)}"
+        f"{done} of {counted(len(results['tasks']), 'task')}"
     )
-    if not rows:
-        return head
-    if not galleries:
-        return f"{head.splitlines()[0]}; no test images, nothing is measured"
+    index = f", faiss {config['EVAL.INDEX']}" if config.get("EVAL.BACKEND") == "faiss" else ""
+    convention = f"mAP / Rank-1 in per cent, {results['ap']} AP{index}"
+    if not done:
+        return f"{head}\n{convention}"
+    if not results["galleries"]:
+        return f"{head}; no test images, nothing is measured"
+    lines = [head, convention, "", _by_task_and_gallery(results)]
+    changes = [
+        f"{key.replace('_', ' ')} {number(results['summary'][key], signed=key != 'forward_transfer')}{note}"
+        for key, note in CHANGES.items()
+        if results["summary"].get(key) is not None
+    ]
+    if changes:
+        lines.append(", ".join(changes))
+    if results.get("cross_model") and done > 1:
+        lines += ["", past_gallery_table(results)]
+    return "\n".join(lines)
 
+
+def _by_task_and_gallery(results: Results) -> str:
+    """All galleries after every task; where they do not fit, the averages after every task and the last line."""
+    galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = KINDS if any(gallery["kind"] == "unseen" for gallery in galleries) else KINDS[:1]
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
     averages = [
@@ -95,33 +123,17 @@ def task_table(results: Results) -> str:
     cells = [[_cell(results, row, column) for column in range(len(galleries))] for row in rows]
     titles = [f"{kind} mean" for kind in kinds]
     heads = ["after task", *(gallery["name"] for gallery in galleries), *titles]
-    wide = text_table(heads, [[name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)])
-    if len(wide.partition("\n")[0]) <= WIDTH:
-        body, shown = wide, cells
-    else:
+    body = text_table(heads, [[name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)])
+    if len(body.partition("\n")[0]) > WIDTH:
         by_task = text_table(
             ["after task", *titles], [[name, *means] for name, means in zip(names, averages, strict=True)]
         )
-        by_gallery = text_table(
-            [f"after task {len(rows)}", "kind", "mAP / Rank-1"],
-            [[gallery["name"], gallery["kind"], cells[-1][i]] for i, gallery in enumerate(galleries)],
-        )
-        body, shown = f"{by_task}\n\n{by_gallery}", cells[-1:]
-    lines = [head, "", body]
-    if any(cell.startswith("(") for line in shown for cell in line):
-        lines.append("(in brackets: before the domain was trained)")
-    summary = results["summary"]
-    signs = {"forgetting": " (drop < 0)"}
-    changes = [
-        f"{key.replace('_', ' ')} {number(summary[key], signed=key != 'forward_transfer')}{signs.get(key, '')}"
-        for key in ("forgetting", "plasticity", "backward_transfer", "forward_transfer")
-        if summary.get(key) is not None
-    ]
-    if changes:
-        lines.append(", ".join(changes))
-    if results.get("cross_model") and len(rows) > 1:
-        lines += ["", past_gallery_table(results)]
-    return "\n".join(lines)
+        last = [[gallery["name"], gallery["kind"], cell] for gallery, cell in zip(galleries, cells[-1], strict=True)]
+        body = f"{by_task}\n\n{text_table([f'after task {len(rows)}', 'kind', 'mAP / Rank-1'], last)}"
+        cells = cells[-1:]
+    if any(cell.startswith("(") for line in cells for cell in line):
+        body += "\n(in brackets: before the domain was trained)"
+    return body
 
 
 def past_gallery_table(results: Results) -> str:
@@ -132,19 +144,23 @@ def past_gallery_table(results: Results) -> str:
     Args:
         results: of a run with ``EVAL.CROSS_MODEL``.
     """
-    rows = [
-        [
-            f"{row + 1} {results['tasks'][row]}",
-            *(number(cross_average(results, "mAP", row, past)) for past in range(row + 1)),
-        ]
-        for row in range(len(results["mAP"]))
-    ]
+    rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
     return (
         "mAP, queries of the row's model in the seen galleries of the column's model\n\n"
         + text_table(["after task", *(str(row + 1) for row in range(len(rows)))], rows)
         + f"\nevery gallery as its domain's own model left it: {' / '.join(free)}"
     )
+
+
+def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
+    """The rows of :func:`past_gallery_table`, means over runs of one group: name of the task, and mAP by column."""
+    rows: list[tuple[str, list[float | None]]] = []
+    for row in range(min((len(run["mAP"]) for run in runs), default=0)):
+        columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
+        measured = [[value for value in column if value is not None] for column in columns]
+        rows.append((f"{row + 1} {runs[0]['tasks'][row]}", [_mean(values) for values in measured]))
+    return rows
 
 
 def comparison_table(
@@ -185,35 +201,23 @@ def comparison_table(
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
-    known = {key for run in runs for key in run["summary"]}
+    measured = {key for run in runs for key in run["summary"]}
     wanted = FIGURES if format == "csv" else MAIN_FIGURES
-    figures = tuple(column for column in wanted if column.key in known or not column.key.startswith(OPTIONAL))
-    columns = figures + (COST if cost else _unequal(runs)) + (SWITCHES if switches else ())
+    columns = tuple(column for column in wanted if column.key in measured or not column.key.startswith(OPTIONAL))
+    columns += (COST if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [
         [group.benchmark, group.method, group.ap, group.tasks, *([group.seed] if each else []), str(len(group.runs))]
         for group in groups
     ]
+    figures = list(zip(words, group_figures(groups, columns), strict=True))
     if format == "csv":
-        lines = [[*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))]]
-        for names, spreads in zip(words, group_figures(groups, columns), strict=True):
-            cells = ["" if value is None else f"{value:.4f}" for spread in spreads for value in spread]
-            lines.append([*names, *cells])
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(lines)
-        return text.getvalue()
-
+        return _comparison_csv(keys, columns, figures)
     heads = [*keys, *(column.title for column in columns)]
     rows = [
-        [
-            *names,
-            *(
-                spread_text(*spread, column.digits, column.signed)
-                for column, spread in zip(columns, spreads, strict=True)
-            ),
-        ]
-        for names, spreads in zip(words, group_figures(groups, columns), strict=True)
+        [*names, *(column.text(*spread) for column, spread in zip(columns, spreads, strict=True))]
+        for names, spreads in figures
     ]
     left = len(keys) - 1  # columns of words
     if format == "text":
@@ -223,6 +227,18 @@ def comparison_table(
         return text_table(heads, escaped, left=left, style="pipe")
     latex = text_table(heads, rows, left=left, style="latex_booktabs")
     return latex.replace("±", r"$\pm$").replace("–", "--")
+
+
+def _comparison_csv(
+    keys: Sequence[str], columns: Sequence[Column], figures: Sequence[tuple[Sequence[str], Sequence[Spread]]]
+) -> str:
+    """The comparison as CSV: after the words a column for each mean and for each deviation."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))])
+    for names, spreads in figures:
+        table.writerow([*names, *("" if value is None else f"{value:.4f}" for spread in spreads for value in spread)])
+    return text.getvalue()
 
 
 def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
@@ -339,11 +355,6 @@ def _mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _found_by(results: Results) -> str:
-    config = results.get("config", {})
-    return f", faiss {config['EVAL.INDEX']}" if config.get("EVAL.BACKEND") == "faiss" else ""
-
-
 def _pair(mean_ap: float | None, rank1: float | None) -> str:
     return "–" if mean_ap is None else f"{number(mean_ap)} / {number(rank1)}"
 
@@ -354,7 +365,7 @@ def _cell(results: Results, row: int, column: int) -> str:
     return text if gallery["kind"] != "seen" or is_trained(gallery, row) else f"({text})"
 
 
-def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[tuple[float | None, float | None]]]:
+def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
     """Mean and standard deviation over the runs of each group, of each column.
 
     A method that learns all tasks at once has no mean over tasks beside methods that learn them one by one: after its
@@ -372,7 +383,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
     return spreads
 
 
-def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+def mean_and_std(values: Sequence[float | None]) -> Spread:
     """Mean, None where a value is; and the deviation of a sample (n - 1), None of a single value too."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):

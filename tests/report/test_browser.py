@@ -21,7 +21,11 @@ COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("drawn"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +124,8 @@ def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
     assert not page.get_by_role("heading", name="Learning curve, market").is_visible()
     box.fill("zeta")
     visible = page.eval_on_selector_all(
-        "svg g", "lines => lines.filter(each => each.getBoundingClientRect().width).map(each => each.dataset.name)"
+        "svg g[data-name]",
+        "lines => lines.filter(each => each.getBoundingClientRect().width).map(each => each.dataset.name)",
     )
     assert visible and all(name.startswith("zeta") for name in visible)
     box.fill("")

@@ -61,7 +61,7 @@ def test_the_task_of_the_deepest_fall_after_the_best(values, told):
     assert fate(list(enumerate(map(float, values), start=1)), "it") == told
 
 
-def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path):
+def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path, charted):
     runs = [
         run_with(results, {7: [90, 80, 20, 30]}, method="weak"),
         run_with(results, {7: [90, 90, 90, 88]}, method="firm"),
@@ -75,7 +75,8 @@ def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path):
     assert "kept by firm (90.0 → 88.0)" in panel.body
     assert re.findall(r"<p>(Task \d)", panel.body) == ["Task 1", "Task 3"] and "<h3>weak</h3>" in panel.body
     assert "<h3>firm</h3>" not in panel.body  # it has no images
-    assert panel.body.count("<polyline") == 2 and 'class="tile wrong"' in panel.body
+    assert [line.points[-1] for line in charted["AP of 7"]] == [(4, 30.0), (4, 88.0)]
+    assert 'class="tile wrong"' in panel.body
     write_page(tmp_path / "a.html", runs, pictures=pictures)
     text = (tmp_path / "a.html").read_text()
     assert 'class="face"><img loading="lazy"' in text  # beside the hardest identities
