@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 import torch
-from yacs.config import CfgNode
 
 from lreid.config import method_options
+from lreid.config_keys import Config
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.tasks import build_benchmark, merge_tasks
@@ -25,7 +25,7 @@ from lreid.results import Results
 from lreid.retrieval import FaissIndex
 
 
-def with_method_defaults(cfg: CfgNode) -> CfgNode:
+def resolved(cfg: Config) -> Config:
     """The config with every option of its method written out, and the normalisation of trained weights, frozen.
 
     That of a package, of the zoo or of a model's file is taken in any case, that of timm's hub where the config has
@@ -33,9 +33,8 @@ def with_method_defaults(cfg: CfgNode) -> CfgNode:
     """
     cfg = cfg.clone()
     cfg.defrost()
-    with naming_keys("METHOD"):
-        for option, default in method_defaults(method_class(cfg.METHOD.NAME)).items():
-            cfg.METHOD.setdefault(option.upper(), default)
+    for option, default in method_defaults(class_of(cfg)).items():
+        cfg.METHOD.setdefault(option.upper(), default)
     with naming_keys("MODEL"):
         asked = normalisation(cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS) or _normalisation_in(cfg.MODEL.WEIGHTS)
     if asked and (cfg.MODEL.WEIGHTS != "hub" or tuple(map(list, IMAGENET)) == (cfg.INPUT.MEAN, cfg.INPUT.STD)):
@@ -57,7 +56,13 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
     return theirs.MEAN, theirs.STD
 
 
-def benchmark_of(cfg: CfgNode) -> Benchmark:
+def class_of(cfg: Config) -> type[Method]:
+    """The class of the method that a config names."""
+    with naming_keys("METHOD"):
+        return method_class(cfg.METHOD.NAME)
+
+
+def benchmark_of(cfg: Config) -> Benchmark:
     """The benchmark that a config describes; its tasks one by one, whether or not they are learned at once."""
     bench = cfg.BENCHMARK
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
@@ -82,22 +87,21 @@ def benchmark_of(cfg: CfgNode) -> Benchmark:
         )
 
 
-def learned(cfg: CfgNode, benchmark: Benchmark) -> Benchmark:
+def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
     """The benchmark as it is learned: all tasks in one with ``BENCHMARK.JOINT``."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
-def model_of(cfg: CfgNode, *, pretrained: bool) -> Embedder:
+def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
     """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
-    with naming_keys("METHOD"):
-        neck = method_class(cfg.METHOD.NAME).neck
-    model = network_of(cfg, weights=cfg.MODEL.WEIGHTS if pretrained else "none", neck=neck)
+    weights = cfg.MODEL.WEIGHTS if pretrained else "none"
+    model = network_of(cfg, weights=weights, neck=class_of(cfg).neck)
     with naming_keys("TRAIN"):
         model.freeze(cfg.TRAIN.FROZEN_LAYERS)
     return model
 
 
-def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method:
+def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
     """The method that a config describes, with its network, on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
@@ -105,12 +109,12 @@ def method_of(cfg: CfgNode, device: torch.device, *, pretrained: bool) -> Method
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 
-def index_of(cfg: CfgNode) -> FaissIndex | None:
+def index_of(cfg: Config) -> FaissIndex | None:
     """The index that galleries are searched through, if a config says so."""
     return FaissIndex(cfg.EVAL.INDEX, cfg.EVAL.INDEX_DEPTH) if cfg.EVAL.BACKEND == "faiss" else None
 
 
-def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0, past: PastGalleries | None = None) -> Evaluator:
+def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGalleries | None = None) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark.
 
     Args:
@@ -133,7 +137,7 @@ def evaluator_of(cfg: CfgNode, benchmark: Benchmark, dim: int = 0, past: PastGal
         )
 
 
-def accuracy_observer_of(cfg: CfgNode, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
+def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
     """What measures the accuracy of classification with ``EVAL.ACCURACY``; re-identification imports nothing of it."""
     if not cfg.EVAL.ACCURACY:
         return None
@@ -148,7 +152,7 @@ def accuracy_observer_of(cfg: CfgNode, benchmark: Benchmark, method: Method, res
     return classification.AccuracyObserver(method, evaluator, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES)
 
 
-def _test_images(cfg: CfgNode) -> dict[str, Any]:
+def _test_images(cfg: Config) -> dict[str, Any]:
     """How test images are read, kept and passed through the network, whatever they are scored by."""
     return {
         "height": cfg.INPUT.HEIGHT,

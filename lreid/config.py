@@ -9,7 +9,7 @@ as its paper does. ``build_*`` functions turn the result into plain keyword argu
 
 from __future__ import annotations
 
-import copy
+import ast
 import difflib
 import logging
 import math
@@ -20,9 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from yacs.config import CfgNode
-
-from lreid.config_keys import KEYS
+from lreid.config_keys import KEYS, REMOVED, Config, Method, Section
 from lreid.errors import InputError
 from lreid.reading import parse_yaml, read_text
 
@@ -31,6 +29,7 @@ logger = logging.getLogger("lreid")
 CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
+RUN_CONFIG = "config.yaml"  # the name of the config in a run folder
 COMMAND_LINE = "command line"  # what errors call the source of overrides
 ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for lreid.errors.naming_keys
     "accuracy": "EVAL.ACCURACY",
@@ -51,20 +50,7 @@ Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
 Layer = tuple[str, dict[str, Any]]  # a source, as messages name it, and the keys that it sets by their full names
 
 
-def default_config() -> CfgNode:
-    """The defaults: DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
-
-    The recipes of the papers, for real images, are in ``configs/recipes``.
-    """
-    cfg = CfgNode()
-    for name, key in KEYS.items():
-        group, _, last = name.rpartition(".")
-        node = cfg.setdefault(group, CfgNode(new_allowed=group == "METHOD")) if group else cfg
-        node[last] = copy.copy(key.default)
-    return cfg
-
-
-def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> CfgNode:
+def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """The defaults, overlaid with config files and then with ``KEY VALUE`` pairs.
 
     Files of benchmarks are applied first, then the others, each kind in the order given.
@@ -84,7 +70,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
             twice in a file, a value has the wrong type, or a key has no value; or two files name two methods, neither
             of them is a benchmark, and the command line names none.
     """
-    cfg = default_config()
+    cfg = Config()
     given = _given(overrides, report=report)
     stacks = _stacks(files, given)
     states = []
@@ -131,12 +117,12 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
                 "%s: sets %s to %s and then to %s; leave out one of them", COMMAND_LINE, name, given[name], value
             )
         given[name] = value
-    return given
+    return _without_removed(given, COMMAND_LINE)
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
     """The layers of each file, those that it builds on and its own at last, in the order in which they apply."""
-    chosen = default_config()  # of which nothing but the recipe is looked at
+    chosen = Config()  # of which nothing but the recipe is looked at
     for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
         _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
     return _stacks_for(chosen.METHOD.RECIPE, files)
@@ -203,7 +189,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     raise InputError(f"{here}: no such config file; the nearest of those that come with lreid is {nearest}")
 
 
-def check_values(cfg: CfgNode, group: str = "") -> None:
+def check_values(cfg: Config, group: str = "") -> None:
     """Finds values out of range before a run spends time on them.
 
     Args:
@@ -219,12 +205,12 @@ def check_values(cfg: CfgNode, group: str = "") -> None:
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise InputError(f"{name} is {value}; it must be a finite number")
-        if name in KEYS and (fault := KEYS[name].fault(value)):
+        if name in KEYS and (fault := KEYS[name].rule.fault(value)):
             raise InputError(f"{name} is {value!r}; {fault}")
 
 
-def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> CfgNode:
-    """The config that :meth:`CfgNode.dump` wrote, frozen.
+def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
+    """The config that ``cfg.dump()`` wrote, frozen.
 
     Args:
         text: YAML without ``_BASE_``.
@@ -234,19 +220,19 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
     Raises:
         InputError: as :func:`load_config`.
     """
-    cfg = default_config()
-    _set_all(cfg, dict(leaves(_parsed(text, source))), source)
+    cfg = Config()
+    _set_all(cfg, _without_removed(dict(leaves(_parsed(text, source))), source, of_run=True), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
     cfg.freeze()
     return cfg
 
 
-def method_options(cfg: CfgNode) -> dict[str, Any]:
+def method_options(cfg: Config) -> dict[str, Any]:
     """The keys of ``METHOD`` that are options, in lower case: keyword arguments of the method's class."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
-def without_folders(cfg: CfgNode) -> CfgNode:
+def without_folders(cfg: Config) -> Config:
     """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``).
 
     Data sets are where they are by default. What the file of a benchmark that comes with lreid says stays as it is.
@@ -271,12 +257,12 @@ def _last_part(value: str) -> str:
     return value.removesuffix(path) + os.path.basename(os.path.abspath(path))
 
 
-def method_title(cfg: CfgNode) -> str:
+def method_title(cfg: Config) -> str:
     """What the method is called in results and tables."""
     return cfg.METHOD.ALIAS or cfg.METHOD.NAME
 
 
-def differing_keys(one: CfgNode, other: CfgNode) -> list[str]:
+def differing_keys(one: Config, other: Config) -> list[str]:
     """Full names of the keys whose values differ, sorted."""
     left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
@@ -306,7 +292,21 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         if recipe or RECIPE not in base:
             found = find_config(_with_recipe(base, recipe), file.parent)
             yield from _file_layers(found, recipe, (*seen, file.resolve()))
-    yield str(file), {name: _placed(name, value, file.parent) for name, value in leaves(content)}
+    keys = _without_removed(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
+    yield str(file), {name: _placed(name, value, file.parent) for name, value in keys.items()}
+
+
+def _without_removed(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
+    """The keys of a source with those of earlier versions translated where a run wrote them.
+
+    Raises:
+        InputError: there is such a key, and the source is the user's own.
+    """
+    for name in REMOVED.keys() & keys.keys():
+        if not of_run:
+            raise InputError(f"{source}: {name} was removed; write {REMOVED[name].instead} in its place")
+        keys |= REMOVED[name].translate(keys.pop(name), keys)
+    return keys
 
 
 def _with_recipe(base: str, recipe: str) -> str:
@@ -344,39 +344,41 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def _set_all(cfg: CfgNode, keys: dict[str, Any], source: str) -> None:
+def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
     # The method's name first, since another name drops the options of the one before.
     for name in sorted(keys, key=lambda name: name != "METHOD.NAME"):
         _set(cfg, name, keys[name], source)
 
 
-def _set(cfg: CfgNode, name: str, value: Any, source: str) -> None:
+def _set(cfg: Config, name: str, value: Any, source: str) -> None:
     """Sets one key after checking that it exists and that the value has its type."""
-    *parents, last = name.split(".")
-    node = cfg
-    for parent in parents:
-        if not isinstance(node.get(parent), CfgNode):
-            raise _unknown_key(cfg, name, source)
-        node = node[parent]
-    # yacs reads numbers and lists out of strings, also 1e-4, which YAML takes for a string.
-    try:
-        value = CfgNode._decode_cfg_value(value)
-    except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
-        raise InputError(f"{source}: {name} is nested too deeply") from None
-    if name == "METHOD.NAME" and value != node.NAME:
-        for option in [option for option in node if f"METHOD.{option}" not in KEYS]:
-            del node[option]
-        node.ALIAS, node.RECIPE = KEYS["METHOD.ALIAS"].default, KEYS["METHOD.RECIPE"].default
+    group, _, last = name.rpartition(".")
+    section = cfg.get(group) if group else cfg
+    value = _decoded(value, name, source)
+    if isinstance(section, Method) and last == "NAME" and value != section.NAME:
+        cfg.METHOD = section = Method(NAME=section.NAME)  # the options of another method do not fit
         content = method_file(value)
         _set_all(cfg, content, source)
         if "METHOD.NAME" in content:
             return
-    if last in node:
-        node[last] = _typed(value, node[last], name, source)
-    elif node.is_new_allowed():  # an option of a method, which checks it itself
-        node[last] = value
+    if isinstance(section, Section) and last in section:
+        section[last] = _typed(value, section[last], name, source)
+    elif isinstance(section, Method):  # an option, which the method checks itself
+        section[last] = value
     else:
         raise _unknown_key(cfg, name, source)
+
+
+def _decoded(value: Any, name: str, source: str) -> Any:
+    """The number, list or truth value that a text stands for, also 1e-4, which YAML takes for a text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+    except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
+        raise InputError(f"{source}: {name} is nested too deeply") from None
 
 
 def method_file(name: Any) -> dict[str, Any]:
@@ -389,7 +391,7 @@ def method_file(name: Any) -> dict[str, Any]:
 
 
 def _typed(value: Any, default: Any, name: str, source: str) -> Any:
-    if isinstance(default, CfgNode):
+    if isinstance(default, Section):
         raise InputError(f"{source}: {name} is a group of keys, not a value; set {name}.{next(iter(default))} …")
     if isinstance(default, float) and type(value) is int:
         return float(value)
@@ -404,7 +406,7 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
     return value
 
 
-def _unknown_key(cfg: CfgNode, name: str, source: str) -> InputError:
+def _unknown_key(cfg: Config, name: str, source: str) -> InputError:
     known = [each for each, _ in leaves(cfg)]
     nearest = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
     return InputError(f"{source}: unknown key {name}; the nearest known one is {nearest}")

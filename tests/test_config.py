@@ -10,7 +10,6 @@ import pytest
 from lreid.config import (
     check_values,
     config_from_text,
-    default_config,
     differing_keys,
     find_config,
     layers,
@@ -20,7 +19,7 @@ from lreid.config import (
     method_title,
     without_folders,
 )
-from lreid.config_keys import KEYS
+from lreid.config_keys import KEYS, Config
 from lreid.errors import InputError
 from lreid.methods import build_method, method_class, method_defaults
 from lreid.models import Embedder
@@ -70,7 +69,7 @@ def test_a_method_file_holds_departures_only(file: Path) -> None:
 
 
 def test_the_defaults_are_the_built_in_benchmark() -> None:
-    assert differing_keys(load_config(["benchmarks/synthetic-10", "methods/dwopp"]), default_config()) == []
+    assert differing_keys(load_config(["benchmarks/synthetic-10", "methods/dwopp"]), Config()) == []
 
 
 @pytest.mark.parametrize(
@@ -274,6 +273,18 @@ def test_a_key_that_stands_twice_is_refused_with_both_lines(text: str, first: in
         config_from_text(text, "config.yaml")
 
 
+def test_a_removed_key_is_translated_in_the_config_of_a_run_and_refused_elsewhere(tmp_path: Path) -> None:
+    old = "TRAIN: {LOGGERS: [wandb], TENSORBOARD: %s}"
+    for value, loggers in ((True, ["wandb", "tensorboard"]), (False, ["wandb"])):
+        (tmp_path / "config.yaml").write_text(old % value)
+        assert loggers == load_config([tmp_path / "config.yaml"]).TRAIN.LOGGERS
+        assert loggers == config_from_text(old % value, "task-01.pt").TRAIN.LOGGERS
+    (tmp_path / "mine.yaml").write_text(old % True)
+    for files, words in (([tmp_path / "mine.yaml"], []), ([], ["TRAIN.TENSORBOARD", "True"])):
+        with pytest.raises(InputError, match="TRAIN.TENSORBOARD was removed; write TRAIN.LOGGERS tensorboard in its"):
+            load_config(files, words)
+
+
 def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("METHOD: {TEMPERATURE: 3.0, NAME: dwpp}\n")
     assert load_config([tmp_path / "a.yaml"]).METHOD.TEMPERATURE == 3.0
@@ -339,7 +350,7 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     ],
 )
 def test_values_out_of_range_are_named(overrides: list[str], message: str) -> None:
-    check_values(default_config())
+    check_values(Config())
     with pytest.raises(InputError, match=message):
         check_values(load_config([], overrides))
 

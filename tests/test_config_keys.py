@@ -13,28 +13,30 @@ from lreid.errors import InputError
 
 def test_every_key_belongs_to_a_group_and_has_a_default_that_fits() -> None:
     assert {name.rpartition(".")[0] for name in KEYS} == {"", *GROUPS}
-    assert not {name: fault for name, key in KEYS.items() if (fault := key.fault(key.default))}
+    assert not {name: fault for name, key in KEYS.items() if (fault := key.rule.fault(key.default))}
 
 
 def values(key: Key) -> st.SearchStrategy[object]:
     """All values that a key may have; texts and lists of those that no other check concerns."""
-    if key.choices:
-        one = st.sampled_from(key.choices)
+    if key.rule.choices:
+        one = st.sampled_from(key.rule.choices)
         return st.lists(one) if isinstance(key.default, list) else one
     if isinstance(key.default, bool):
         return st.booleans()
     if isinstance(key.default, int):
-        return st.integers(key.least, key.most)
+        return st.integers(key.rule.least, key.rule.most)
     if isinstance(key.default, float):
-        low = key.least if key.above is None else key.above
-        return st.floats(low, key.most, exclude_min=key.above is not None, allow_infinity=False, allow_nan=False)
+        low = key.rule.least if key.rule.above is None else key.rule.above
+        return st.floats(
+            low, key.rule.most, exclude_min=key.rule.above is not None, allow_infinity=False, allow_nan=False
+        )
     name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
     if isinstance(key.default, str):
         return name
     return (
         st.lists(st.floats(0.1, 1), min_size=3, max_size=3)
         if len(key.default) == 3
-        else st.lists(name if not key.fault(["xname"]) else st.integers(1, 99))
+        else st.lists(name if not key.rule.fault(["xname"]) else st.integers(1, 99))
     )
 
 
@@ -49,14 +51,14 @@ def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, key in KEYS.items() if (key.least, key.most, key.above) != (None,) * 3]
+    "name", [name for name, key in KEYS.items() if (key.rule.least, key.rule.most, key.rule.above) != (None,) * 3]
 )
 def test_values_beyond_a_limit_are_refused(name: str) -> None:
     key = KEYS[name]
     for limit, fault in (
-        (None if key.least is None else key.least - 1, f"it must be {key.least} or more"),
-        (key.above, f"it must be above {key.above}"),
-        (None if key.most is None else key.most + 1, f"it must be {key.most} or less"),
+        (None if key.rule.least is None else key.rule.least - 1, f"it must be {key.rule.least} or more"),
+        (key.rule.above, f"it must be above {key.rule.above}"),
+        (None if key.rule.most is None else key.rule.most + 1, f"it must be {key.rule.most} or less"),
     ):
         if limit is not None:
             with pytest.raises(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from yacs.config import CfgNode
 
-from lreid.apps.options import load_run_config
-from lreid.build import with_method_defaults
 from lreid.config import check_values, leaves, load_config
+from lreid.config_keys import Config
 from lreid.errors import InputError
 from lreid.methods import method_class, method_names
+from lreid.training.run_config import load_run_config
 
 ORDERS = ["lreid-order1-noduke", "lreid-order2-noduke", "lpw-order1"]
 VEHICLES = ["veri776-10", "veri776-10-random"]
@@ -188,9 +187,9 @@ NEWER_ROWS = {
 }
 
 
-def resolved(cfg: CfgNode) -> dict[str, object]:
+def resolved(cfg: Config) -> dict[str, object]:
     check_values(cfg)
-    return dict(leaves(with_method_defaults(cfg)))
+    return dict(leaves(cfg))
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from torch import nn
-from yacs.config import CfgNode
 
 from lreid.config import load_config
+from lreid.config_keys import Config
 from lreid.data.loaders import Batch
 from lreid.evaluation import Observer
 from lreid.models import register_backbone
@@ -47,7 +47,7 @@ class Few(nn.Sequential):
         super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
 
 
-def tiny_config(*more: Mapping[str, Any], **changes: Any) -> CfgNode:
+def tiny_config(*more: Mapping[str, Any], **changes: Any) -> Config:
     """The config of that benchmark with more keys, and with changes whose names have ``__`` for a dot."""
     keys: dict[str, Any] = dict(TINY)
     for each in more:
@@ -70,7 +70,7 @@ class BreakOff(Observer):
         self.left -= 1
 
 
-def broken_off(cfg: CfgNode, out: Path, epochs: int) -> None:
+def broken_off(cfg: Config, out: Path, epochs: int) -> None:
     """Trains until another epoch would begin after so many in all."""
     with pytest.raises(KeyboardInterrupt):
         train(cfg, out, observers={"break": BreakOff(epochs)})
@@ -85,6 +85,6 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_files(people: Path, **changes: Any) -> CfgNode:
+def of_files(people: Path, **changes: Any) -> Config:
     source = {"BENCHMARK__TRAIN": [f"csv:{people}/index.csv"], "BENCHMARK__TASKS_PER_DATASET": 1}
     return tiny_config(**(source | changes))

@@ -77,17 +77,17 @@ if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
 
 import torch
 from torch import Tensor, nn
-from yacs.config import CfgNode
 
-from lreid.build import benchmark_of, evaluator_of, learned, method_of, with_method_defaults
+from lreid.build import benchmark_of, evaluator_of, learned, method_of, resolved
 from lreid.config import check_values, load_config
+from lreid.config_keys import Config
 from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
 from lreid.devices import keep_freed_memory, pick_device
 from lreid.errors import InputError
 from lreid.methods import method_names
 from lreid.report.tables import text_table
-from lreid.training.run import batching_of, new_results, options_of
+from lreid.training.run import batching_of, new_results
 from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
 
@@ -99,7 +99,7 @@ FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # noth
 class Contestant:
     """A method in the middle of a task: the second, or another one after as many short ones."""
 
-    def __init__(self, cfg: CfgNode, tasks: int = 2) -> None:
+    def __init__(self, cfg: Config, tasks: int = 2) -> None:
         torch.manual_seed(cfg.SEED)
         self.device = pick_device(cfg.DEVICE)
         benchmark = benchmark_of(cfg)
@@ -117,9 +117,7 @@ class Contestant:
             RunFolder(Path(self.folder.name)),
             self.results,
             batching=self.batching,
-            options=options_of(cfg),
-            config=cfg.dump(),
-            device=self.device,
+            train=cfg.TRAIN,
         )
         self.tasks = list(benchmark.tasks)
         for task in self.tasks[:-1]:
@@ -131,7 +129,7 @@ class Contestant:
     def begin(self, task: Task) -> None:
         """Begins a task and does the steps after which the rest are alike."""
         self.method.begin_task(task)
-        workers = self.trainer.options.workers
+        workers = self.batching.data.WORKERS
         batches = self.batching.batches(self.method, task)
         self.loader: Iterator[Batch] = batch_loader(batches, workers=workers, pin_memory=self.device.type == "cuda")
         self.updates = self.trainer.begin_updates()
@@ -149,7 +147,7 @@ class Contestant:
 
     def step(self) -> None:
         """One step, with the batches that an update takes."""
-        self.trainer.step(self.loader, self.updates, self.trainer.options.accumulate)
+        self.trainer.step(self.loader, self.updates, self.trainer.train.ACCUMULATE)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:
@@ -321,8 +319,8 @@ def memory(args: argparse.Namespace) -> None:
 # --------------------------------------------------------------- the command line
 
 
-def configured(args: argparse.Namespace, own: list[str] = []) -> CfgNode:  # noqa: B006
-    cfg = with_method_defaults(load_config(args.config, [*args.overrides, *FOREVER, *own]))
+def configured(args: argparse.Namespace, own: list[str] = []) -> Config:  # noqa: B006
+    cfg = resolved(load_config(args.config, [*args.overrides, *FOREVER, *own]))
     check_values(cfg)
     return cfg
 
@@ -332,7 +330,7 @@ def settings(args: argparse.Namespace) -> list[str]:
     return [*(part for file in args.config for part in ("--config", str(file))), *args.overrides]
 
 
-def setting(cfg: CfgNode, args: argparse.Namespace, each: str) -> str:
+def setting(cfg: Config, args: argparse.Namespace, each: str) -> str:
     device = pick_device(cfg.DEVICE)
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
     size = f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH}"

@@ -9,22 +9,14 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from yacs.config import CfgNode
-
-from lreid.config import COMMAND_LINE, CONFIGS, Source, layers, load_config, method_file, method_options
-from lreid.config_keys import GROUPS, KEYS, Key
-from lreid.errors import InputError, naming_keys
-from lreid.methods import Method, method_class, method_defaults
-
-LEARNS_FROM = {
-    "episodes": "episodes of support and query images and reads EPISODE.*",
-    "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set)",
-    "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
-}
+from lreid.build import class_of
+from lreid.config import load_config, method_options
+from lreid.config_keys import GROUPS, KEYS
+from lreid.methods import Method, method_defaults
+from lreid.rules import Rule
+from lreid.training.run_config import LEARNS_FROM
 
 PAGE = """\
 # Configuration
@@ -61,7 +53,7 @@ def options_text(method: str) -> str:
         InputError: there is no such method.
     """
     cfg = load_config(overrides=["METHOD.NAME", method])
-    cls = _class(cfg)
+    cls = class_of(cfg)
     what = f"{cfg.METHOD.NAME} as configs/methods/{method}.yaml sets it. " if method != cfg.METHOD.NAME else ""
     summary = _plain((inspect.getdoc(cls) or "").partition("\n\n")[0])
     lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
@@ -71,74 +63,6 @@ def options_text(method: str) -> str:
             lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(cls, option, default)})"]
             lines += textwrap.wrap(_meaning(cls, option), 116, initial_indent="    ", subsequent_indent="    ")
     return "\n".join(lines) + "\n"
-
-
-def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> CfgNode:
-    """:func:`lreid.config.load_config` for a run: keys that its method ignores are refused.
-
-    Benchmarks that come with lreid are meant for all methods and not looked at. Nor are the keys of EPISODE and BATCH
-    in a source that sets both, or options of a method in a file for another one.
-
-    Raises:
-        InputError: such a key is set, or as for ``load_config``.
-    """
-    cfg = load_config(files, overrides, report=report)
-    for source, keys in layers(files, overrides):
-        ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
-        if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
-            for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
-                raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
-    if cfg.BENCHMARK.JOINT:
-        _require_own_joint(files, overrides)
-    return cfg
-
-
-def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
-    """Refuses ``BENCHMARK.JOINT`` that a source set together with a method, where a later one names another method."""
-    joint = named = None
-    for source, keys in layers(files, overrides):
-        keys = method_file(keys.get("METHOD.NAME")) | keys
-        if "BENCHMARK.JOINT" in keys:
-            joint, named = source, keys.get("METHOD.NAME")
-        elif named and keys.get("METHOD.NAME", named) != named:
-            raise InputError(
-                f"{source}: METHOD.NAME {keys['METHOD.NAME']} comes after {joint}, whose BENCHMARK.JOINT learns all "
-                "tasks at once; add BENCHMARK.JOINT False to learn them one after the other, or True to keep it"
-            )
-
-
-def _ignored(cfg: CfgNode, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
-    """Those of the keys that a source sets which the method of the config ignores, each with the reason.
-
-    A file may set options that the method has no use for to their defaults, as ``config.yaml`` of a run does; what is
-    ``typed`` may not.
-    """
-    cls = _class(cfg)
-    groups = {name.partition(".")[0] for name in keys}
-    defaults = method_defaults(cls)
-    for name in keys:
-        group, _, last = name.partition(".")
-        if group in ("EPISODE", "BATCH") and not groups >= {"EPISODE", "BATCH"}:
-            if (group == "EPISODE") != (cls.batches == "episodes"):
-                yield name, f"which learns from {LEARNS_FROM[cls.batches]}"
-            elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
-                yield name, "which learns from a stream here, by STREAM.SEGMENT"
-        elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
-            if cfg.STREAM[last] != KEYS[name].default:
-                yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
-        elif name == "INPUT.ERASING_PROBABILITY" and keys[name] and not keys.get("INPUT.ERASING", cfg.INPUT.ERASING):
-            yield name, "since INPUT.ERASING is False"
-        elif (
-            group == "METHOD"
-            and last.lower() in cls.unused
-            and (typed or cfg.METHOD.get(last, keys[name]) != defaults[last.lower()])
-        ):
-            yield name, "which inherits it and has no use for it"
-
-
-def _class(cfg: CfgNode) -> type[Method]:
-    with naming_keys("METHOD"):
-        return method_class(cfg.METHOD.NAME)
 
 
 def keys_page() -> str:
@@ -152,13 +76,13 @@ def keys_page() -> str:
             lines += ["", f"## {own}", "", GROUPS[own]] if own else []
             lines += ["", "| key | default | type | values | meaning |", "|---|---|---|---|---|"]
         kind = type(key.default).__name__
-        lines.append(f"| `{name}` | `{key.default!r}` | {kind} | {_values(key)} | {key.about} |")
+        lines.append(f"| `{name}` | `{key.default!r}` | {kind} | {_values(key.rule)} | {key.rule.about} |")
     return "\n".join(lines) + "\n"
 
 
-def _values(key: Key) -> str:
-    limits = [("≥", key.least), (">", key.above), ("≤", key.most)]
-    return ", ".join(key.choices or [f"{sign} {limit}" for sign, limit in limits if limit is not None])
+def _values(rule: Rule) -> str:
+    limits = [("≥", rule.least), (">", rule.above), ("≤", rule.most), ("<", rule.below)]
+    return ", ".join(rule.choices or [f"{sign} {limit}" for sign, limit in limits if limit is not None])
 
 
 def _type(cls: type[Method], option: str, default: Any) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from yacs.config import CfgNode
 
 from lreid import zoo
-from lreid.apps.options import load_run_config
 from lreid.build import benchmark_of, learned
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
@@ -23,6 +22,7 @@ from lreid.data.records import DataSet
 from lreid.errors import InputError, counted, naming_keys
 from lreid.methods import method_class
 from lreid.results import Results
+from lreid.training.run_config import load_run_config
 from lreid.zoo import PEOPLE, SMALL_PEOPLE
 
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width

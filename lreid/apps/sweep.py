@@ -21,12 +21,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from yacs.config import CfgNode
 
-from lreid.apps.options import load_run_config
-from lreid.build import with_method_defaults
-from lreid.config import CONFIGS, check_values, default_config, leaves, load_config, method_options
-from lreid.config_keys import is_key
+from lreid.config import CONFIGS, check_values, leaves, load_config, method_options
+from lreid.config_keys import Config, is_key
 from lreid.errors import InputError, Stopped, counted, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
@@ -37,6 +34,7 @@ from lreid.report.groups import short_key
 from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys, recorded_config
+from lreid.training.run_config import load_run_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
 
@@ -103,9 +101,8 @@ def read_run(folder: str | Path) -> Results:
     """
     results = read_results(folder)
     if results.get("config"):
-        cfg = default_config()
-        if results["method"] in method_names():
-            cfg = with_method_defaults(load_config([], ["METHOD.NAME", results["method"]]))
+        known = results["method"] in method_names()
+        cfg = load_run_config([], ["METHOD.NAME", results["method"]]) if known else Config()
         config = dict(leaves(cfg)) | results["config"]
         results["config"] = recorded_config(config)
     return results
@@ -120,9 +117,9 @@ class PlannedRun:
     overrides: tuple[str, ...]
 
     @property
-    def cfg(self) -> CfgNode:
+    def cfg(self) -> Config:
         """The resolved config."""
-        return with_method_defaults(load_run_config(self.files, self.overrides, report=False))
+        return load_run_config(self.files, self.overrides, report=False)
 
     @property
     def command(self) -> list[str]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from lreid import distributed
 from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
-from lreid.apps.options import load_run_config, options_text
+from lreid.apps.options import options_text
 from lreid.config_keys import is_key
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
+from lreid.training.run_config import load_run_config
 from lreid.training.signals import end_with_parent
 
 

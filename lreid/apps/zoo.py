@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from yacs.config import CfgNode
 
-from lreid.build import benchmark_of, evaluator_of, model_of, with_method_defaults
+from lreid.build import benchmark_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, without_folders
 from lreid.data.addresses import is_address
@@ -186,7 +186,7 @@ def publish(
     if done < tasks:
         raise InputError(f"{run}: only {done} of {counted(tasks, 'task')} done; finish the run with --resume first")
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
-    cfg = with_method_defaults(model_config(checkpoint))
+    cfg = model_config(checkpoint)
     state = stored(load_model(checkpoint).state_dict(), half)
     model = _model(cfg, state, checkpoint)
     tests = TestSets()

@@ -11,60 +11,63 @@ import torch
 from torch import Tensor
 
 from lreid import distributed
+from lreid.config import find_config
+from lreid.config_keys import Batch as BatchKeys
+from lreid.config_keys import Data, Episode, Input, Stream, Train
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
-from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Passes, Sampler, StreamSampler
+from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment
 from lreid.devices import to_device
 from lreid.errors import ArgumentError, counted
 from lreid.methods import Method
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batching:
     """How tasks become batches, whatever the method.
 
     Attributes:
-        epochs: of a task; ``first_epochs`` of the first one, where that is above 0.
+        device: that they are for.
         seed: of the run.
-        height, width: of the images, in pixels.
-        augment: what is done to them.
-        on_device: leave augmentation to the device.
-        cache_gib, disk: where decoded images are kept, see :class:`~lreid.data.images.Images`.
-        skip_bad: leave out images that cannot be read.
-        episode: ``identities``, ``num_support`` and ``num_query`` of :class:`~lreid.data.samplers.EpisodeSampler`.
-        batch: ``identities`` and ``images`` of :class:`~lreid.data.samplers.IdentitySampler`.
-        other_cameras, neighbours: draw these batches by :class:`~lreid.data.samplers.CameraSampler`.
-        segment: images a step of a stream; 0 for batches (a method that needs a stream: as many as a batch has).
-        correlation: of :class:`~lreid.data.samplers.StreamSampler`.
-        passes, steps: what an epoch is, see :class:`~lreid.data.samplers.IdentitySampler` and
-            :class:`~lreid.data.samplers.Sampler`.
+        train, data, input, episode, batch, stream: sections of a config.
+        augment: what is done to the images.
+        on_device: whether the device does it, by ``DATA.AUGMENT_ON``.
+        disk: where decoded images are kept that do not fit into memory.
     """
 
-    epochs: int
-    seed: int
-    height: int
-    width: int
-    augment: Augment
-    on_device: bool = False
-    cache_gib: float = 4.0
-    disk: DiskCache = field(default_factory=DiskCache)
-    skip_bad: bool = False
-    episode: dict[str, Any] = field(default_factory=dict)
-    batch: dict[str, Any] = field(default_factory=dict)
-    other_cameras: bool = False
-    neighbours: int = 1
-    segment: int = 0
-    correlation: int = 1
-    first_epochs: int = 0
-    passes: Passes = "identities"
-    steps: int = 0
+    device: torch.device
+    seed: int = 0
+    train: Train = field(default_factory=Train)
+    data: Data = field(default_factory=Data)
+    input: Input = field(default_factory=Input)
+    episode: Episode = field(default_factory=Episode)
+    batch: BatchKeys = field(default_factory=BatchKeys)
+    stream: Stream = field(default_factory=Stream)
+
+    augment: Augment = field(init=False)
+    on_device: bool = field(init=False)
+    disk: DiskCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, where = self.input, self.data.AUGMENT_ON
+        self.augment = Augment(
+            flip=keys.FLIP,
+            erasing=keys.ERASING,
+            erasing_probability=keys.ERASING_PROBABILITY,
+            pad=keys.PAD,
+            mean=keys.MEAN,
+            std=keys.STD,
+            pipeline=keys.PIPELINE and find_config(keys.PIPELINE),
+        )
+        self.on_device = where == "device" or (where == "auto" and self.device.type == "cuda")
+        self.disk = DiskCache(self.data.CACHE_DIR, self.data.CACHE_DIR_GIB)
 
     def epochs_of(self, task: int) -> int:
         """Epochs of a task, from 0."""
-        return self.first_epochs if task == 0 and self.first_epochs else self.epochs
+        return self.train.FIRST_EPOCHS if task == 0 and self.train.FIRST_EPOCHS else self.train.EPOCHS
 
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
@@ -79,39 +82,22 @@ class Batching:
             "seed": (self.seed, task.index),
             "exemplars": exemplars,
             "exemplar_share": method.exemplar_share or 0.0,
-            "steps": self.steps,
+            "steps": self.train.EPOCH_STEPS,
         }
-        if self.segment or method.batches == "stream":
-            if method.batches == "episodes":
-                raise ArgumentError(
-                    "segment",
-                    "is above 0, but the method learns from episodes of support and query images, which a stream has "
-                    "not; set it to 0, or take another method, such as er",
-                )
-            segment = self.segment or self.batch["identities"] * self.batch["images"]
-            stream = StreamSampler(labels, segment=segment, correlation=self.correlation, **common)
-            if _is_too_small(stream.fewest_images, method):
-                remedy = "set it to 3 or more" if len(labels) > 1 else "make fewer tasks"
-                raise ArgumentError(
-                    "segment" if self.segment else "images",
-                    f"makes a batch of a single image of task {task.name!r} ({counted(len(labels), 'image')} in all), "
-                    f"which BatchNorm cannot normalise; {remedy}",
-                )
-            return stream
-        common |= {"task_name": task.name, "passes": self.passes}
+        if self.stream.SEGMENT or method.batches == "stream":
+            return self._stream(method, task, labels, common)
+        common |= {"task_name": task.name, "passes": self.train.EPOCH_OF}
         sampler: IdentitySampler
         if method.batches == "episodes":
-            sampler = EpisodeSampler(labels, **self.episode, **common)
-        elif self.other_cameras:
-            cameras = [record.camid for record in records]
-            sampler = CameraSampler(labels, cameras=cameras, neighbours=self.neighbours, **self.batch, **common)
-        elif self.neighbours > 1:
-            raise ArgumentError(
-                "neighbours",
-                f"is {self.neighbours}, but batches are made without a look at cameras; set BATCH.OTHER_CAMERAS True",
-            )
+            keys = self.episode
+            shape: dict[str, Any] = {
+                "identities": keys.IDENTITIES,
+                "num_support": keys.SUPPORT,
+                "num_query": keys.QUERY,
+            }
+            sampler = EpisodeSampler(labels, **shape, **common)
         else:
-            sampler = IdentitySampler(labels, **self.batch, **common)
+            sampler = self._identities(labels, [record.camid for record in records], common)
         images = sampler.images_per_batch
         if _is_too_small(images, method):
             raise ArgumentError(
@@ -125,12 +111,42 @@ class Batching:
             )
         return sampler
 
-    def replayed(self, pixels: Sequence[np.ndarray], *, device: torch.device, seed: int, progress: float) -> Tensor:
+    def _stream(self, method: Method, task: Task, labels: Sequence[int], common: dict[str, Any]) -> StreamSampler:
+        if method.batches == "episodes":
+            raise ArgumentError(
+                "segment",
+                "is above 0, but the method learns from episodes of support and query images, which a stream has "
+                "not; set it to 0, or take another method, such as er",
+            )
+        segment = self.stream.SEGMENT or self.batch.IDENTITIES * self.batch.IMAGES
+        stream = StreamSampler(labels, segment=segment, correlation=self.stream.CORRELATION, **common)
+        if _is_too_small(stream.fewest_images, method):
+            remedy = "set it to 3 or more" if len(labels) > 1 else "make fewer tasks"
+            raise ArgumentError(
+                "segment" if self.stream.SEGMENT else "images",
+                f"makes a batch of a single image of task {task.name!r} ({counted(len(labels), 'image')} in all), "
+                f"which BatchNorm cannot normalise; {remedy}",
+            )
+        return stream
+
+    def _identities(self, labels: Sequence[int], cameras: Sequence[int], common: dict[str, Any]) -> IdentitySampler:
+        keys = self.batch
+        shape: dict[str, Any] = {"identities": keys.IDENTITIES, "images": keys.IMAGES}
+        if keys.OTHER_CAMERAS:
+            return CameraSampler(labels, cameras=cameras, neighbours=keys.NEIGHBOURS, **shape, **common)
+        if keys.NEIGHBOURS > 1:
+            raise ArgumentError(
+                "neighbours",
+                f"is {keys.NEIGHBOURS}, but batches are made without a look at cameras; set BATCH.OTHER_CAMERAS True",
+            )
+        return IdentitySampler(labels, **shape, **common)
+
+    def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
         """Images (n, H, W, 3) uint8 that a method draws by itself, augmented as those of batches: (n, 3, H, W)."""
         if not self.on_device:
-            return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), device)
+            return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
         left, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
-        return self.augment.on_device(to_device(left, device), changes)
+        return self.augment.on_device(to_device(left, self.device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
         """Batches of an epoch of a task.
@@ -148,11 +164,11 @@ class Batching:
         """
         images = Images(
             task.records,
-            height=self.height,
-            width=self.width,
-            cache_gib=self.cache_gib,
+            height=self.input.HEIGHT,
+            width=self.input.WIDTH,
+            cache_gib=self.data.CACHE_GIB,
             disk=self.disk,
-            skip_bad=self.skip_bad,
+            skip_bad=self.data.SKIP_BAD_IMAGES,
         )
         memory = method.memory if method.exemplar_share is not None else None
         sampler = self.sampler(method, task, images.records, memory.labels if memory else ())

@@ -7,25 +7,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from yacs.config import CfgNode
-
-from lreid.build import with_method_defaults
-from lreid.config import CONFIGS, differing_keys, leaves, load_config, method_title
-from lreid.config_keys import FREE_KEYS, KEYS
+from lreid.config import CONFIGS, differing_keys, leaves, method_title
+from lreid.config_keys import FREE_KEYS, KEYS, Config
 from lreid.methods import method_class
+from lreid.training.run_config import load_run_config
 
 OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys that another method has otherwise
 
 
-def command_of(cfg: CfgNode, method: str | None = None, *, before: Path | None = None) -> str:
+def command_of(cfg: Config, method: str | None = None, *, before: Path | None = None) -> str:
     """The command that trains what a config describes.
 
     Args:
-        cfg: the config.
+        cfg: the resolved config.
         method: another one to train in the same way, which has its own options and batches.
         before: the checkpoint that a run on images of one's own goes on from.
     """
-    values = dict(leaves(with_method_defaults(cfg)))
+    values = dict(leaves(cfg))
     words = ["lreid", "train"]
     if before is not None:
         words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
@@ -41,18 +39,17 @@ def command_of(cfg: CfgNode, method: str | None = None, *, before: Path | None =
     return shlex.join(words)
 
 
-def changed_by(cfg: CfgNode) -> dict[str, Any]:
+def changed_by(cfg: Config) -> dict[str, Any]:
     """By key what the files of benchmark and method set, or None, where a config has another value.
 
     Neither the seed is among them nor where and how often a run works, nor options of another method than the config's.
     """
-    cfg = with_method_defaults(cfg)
-    base = with_method_defaults(load_config(_files(cfg)))
+    base = load_run_config(_files(cfg))
     own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
     return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
 
 
-def _files(cfg: CfgNode, method: str | None = None) -> list[Path]:
+def _files(cfg: Config, method: str | None = None) -> list[Path]:
     """Those of the config's benchmark and of its method, or another one, that come with lreid."""
     method = method or method_title(cfg)
     named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")

@@ -14,18 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from yacs.config import CfgNode
 
 from lreid import distributed
 from lreid import results as ledger
-from lreid.build import accuracy_observer_of, benchmark_of, evaluator_of, learned, method_of, with_method_defaults
+from lreid.build import accuracy_observer_of, benchmark_of, evaluator_of, learned, method_of, resolved
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
-from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, find_config, leaves, method_title
-from lreid.config_keys import FREE_KEYS
-from lreid.data.disk_cache import DiskCache
+from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, leaves, method_title
+from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
-from lreid.data.transforms import Augment
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
 from lreid.evaluation import Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
@@ -36,9 +33,8 @@ from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.command import changed_by, command_of, commit
 from lreid.training.run_folder import RunFolder
-from lreid.training.schedule import Schedule
 from lreid.training.signals import StopSignals
-from lreid.training.trainer import Options, Trainer
+from lreid.training.trainer import Trainer
 from lreid.training.updates import NotFinite
 
 logger = logging.getLogger("lreid")
@@ -49,7 +45,7 @@ LOST = re.compile(
 
 @naming_keys(**ARGUMENTS, segment="STREAM.SEGMENT")
 def train(
-    cfg: CfgNode,
+    cfg: Config,
     out: Path,
     *,
     resume: bool = False,
@@ -59,7 +55,7 @@ def train(
     """Trains the method of a config on its benchmark and writes a run folder.
 
     Args:
-        cfg: the resolved config.
+        cfg: of :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
         out: the run folder. It must not hold a run yet, unless ``resume``.
         resume: go on from the newest checkpoint in ``out``; start where there is none.
         observers: what looks on besides, by a name that checkpoints keep their states under.
@@ -76,7 +72,7 @@ def train(
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
     try:
-        cfg = with_method_defaults(cfg)
+        cfg = resolved(cfg)
         check_values(cfg)
         # The folder is ours before its state is read: of two starts one must see what the other has done.
         how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
@@ -99,7 +95,7 @@ def train(
         distributed.leave()
 
 
-def _batch_key(cfg: CfgNode) -> str:
+def _batch_key(cfg: Config) -> str:
     """The key that says how many images a batch has."""
     if method_class(cfg.METHOD.NAME).batches == "episodes":
         return "EPISODE.IDENTITIES"
@@ -107,7 +103,7 @@ def _batch_key(cfg: CfgNode) -> str:
 
 
 def _train(
-    cfg: CfgNode,
+    cfg: Config,
     folder: RunFolder,
     resume: bool,
     observers: Mapping[str, Observer],
@@ -152,23 +148,14 @@ def _train(
         _inherit(method, cfg, before)
 
     accuracy = accuracy_observer_of(cfg, benchmark, method, results)
-    loggers = [*cfg.TRAIN.LOGGERS, *["tensorboard"] * cfg.TRAIN.TENSORBOARD]
-    folder.begin(cfg.dump(), loggers=loggers, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
+    folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
     keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
     with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **keys):
         trainer = Trainer(
-            method,
-            benchmark,
-            evaluator,
-            folder,
-            results,
-            batching=batching_of(cfg, device),
-            options=options_of(cfg),
-            config=cfg.dump(),
-            device=device,
-            stop=stop,
+            method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
         )
+    trainer.unfused = cfg.EVAL.UNFUSED
     if accuracy is not None:
         trainer.observers["accuracy"] = accuracy
     if cfg.EVAL.DRIFT_STEPS:
@@ -211,7 +198,7 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
             ) from None
 
 
-def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
+def _inherit(method: Method, cfg: Config, before: Path) -> None:
     """Gives a method the network of another run, and all that the method kept there.
 
     The neck belongs to the method: one that the other had not begins new, and one that this has not is left.
@@ -235,72 +222,12 @@ def _inherit(method: Method, cfg: CfgNode, before: Path) -> None:
         method.teacher = method.frozen_network()
 
 
-def batching_of(cfg: CfgNode, device: torch.device) -> Batching:
+def batching_of(cfg: Config, device: torch.device) -> Batching:
     """How a config makes batches of tasks for a device."""
-    return Batching(
-        epochs=cfg.TRAIN.EPOCHS,
-        seed=cfg.SEED,
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        augment=Augment(
-            flip=cfg.INPUT.FLIP,
-            erasing=cfg.INPUT.ERASING,
-            erasing_probability=cfg.INPUT.ERASING_PROBABILITY,
-            pad=cfg.INPUT.PAD,
-            mean=cfg.INPUT.MEAN,
-            std=cfg.INPUT.STD,
-            pipeline=cfg.INPUT.PIPELINE and find_config(cfg.INPUT.PIPELINE),
-        ),
-        on_device=cfg.DATA.AUGMENT_ON == "device" or (cfg.DATA.AUGMENT_ON == "auto" and device.type == "cuda"),
-        cache_gib=cfg.DATA.CACHE_GIB,
-        disk=DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB),
-        skip_bad=cfg.DATA.SKIP_BAD_IMAGES,
-        episode={
-            "identities": cfg.EPISODE.IDENTITIES,
-            "num_support": cfg.EPISODE.SUPPORT,
-            "num_query": cfg.EPISODE.QUERY,
-        },
-        batch={"identities": cfg.BATCH.IDENTITIES, "images": cfg.BATCH.IMAGES},
-        other_cameras=cfg.BATCH.OTHER_CAMERAS,
-        neighbours=cfg.BATCH.NEIGHBOURS,
-        segment=cfg.STREAM.SEGMENT,
-        correlation=cfg.STREAM.CORRELATION,
-        first_epochs=cfg.TRAIN.FIRST_EPOCHS,
-        passes=cfg.TRAIN.EPOCH_OF,
-        steps=cfg.TRAIN.EPOCH_STEPS,
-    )
+    return Batching(device, cfg.SEED, cfg.TRAIN, cfg.DATA, cfg.INPUT, cfg.EPISODE, cfg.BATCH, cfg.STREAM)
 
 
-def options_of(cfg: CfgNode) -> Options:
-    """How a config trains."""
-    how = cfg.TRAIN
-    return Options(
-        schedule=Schedule(
-            how.LR,
-            start=how.DECAY_START,
-            end=how.DECAY_FACTOR,
-            warmup=how.WARMUP_EPOCHS,
-            shape=how.SCHEDULE,
-            milestones=tuple(how.MILESTONES),
-            count_from=how.COUNT_FROM,
-            restarts=how.RESTARTS,
-        ),
-        optimizer=how.OPTIMIZER,
-        momentum=how.MOMENTUM,
-        weight_decay=how.WEIGHT_DECAY,
-        layer_decay=how.LAYER_DECAY,
-        bias_rate=how.BIAS_RATE,
-        fp16=how.PRECISION == "fp16",
-        accumulate=how.ACCUMULATE,
-        iterations=cfg.STREAM.ITERATIONS,
-        workers=cfg.DATA.WORKERS,
-        checkpoint_minutes=how.CHECKPOINT_MINUTES,
-        checkpoint_steps=how.CHECKPOINT_STEPS,
-        unfused=cfg.EVAL.UNFUSED,
-    )
-
-
-def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
+def run_folder_for(cfg: Config, *, resume: bool) -> Path:
     """``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … behind it where that is taken.
 
     To ``resume``, the last one that is there.
@@ -314,7 +241,7 @@ def run_folder_for(cfg: CfgNode, *, resume: bool) -> Path:
 
 
 def new_results(
-    cfg: CfgNode, benchmark: Benchmark, protocol: str, evaluator: Evaluator, before: Path | None = None
+    cfg: Config, benchmark: Benchmark, protocol: str, evaluator: Evaluator, before: Path | None = None
 ) -> Results:
     """The content of ``results.json`` before the first task."""
     packages = ("lreid", "torch", "torchvision", "numpy", "pillow", "albumentations", "faiss-cpu", "faiss-gpu")
@@ -377,13 +304,13 @@ def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
-def changed_keys(cfg: CfgNode, saved: str, path: Path) -> list[str]:
+def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
     """Keys in which the config that a run was made with, as text, differs from ``cfg`` in what is computed."""
-    old = with_method_defaults(config_from_text(saved, str(path)))
+    old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
 
 
-def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
+def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
     changed = changed_keys(cfg, saved, path)
     if changed:
         raise InputError(
@@ -392,7 +319,7 @@ def _check_same_config(cfg: CfgNode, saved: str, path: Path) -> None:
         )
 
 
-def _divide(cfg: CfgNode, method: Method) -> None:
+def _divide(cfg: Config, method: Method) -> None:
     """Has the processes of a run share every batch.
 
     Raises:
@@ -419,7 +346,7 @@ def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
     )
 
 
-def _announce(cfg: CfgNode, benchmark: Benchmark, results: Results, device: torch.device, out: Path) -> None:
+def _announce(cfg: Config, benchmark: Benchmark, results: Results, device: torch.device, out: Path) -> None:
     images = sum(len(task.records) for task in benchmark.tasks)
     identities = sum(len(task.classes) for task in benchmark.tasks)
     logger.info(

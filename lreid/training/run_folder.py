@@ -51,6 +51,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
+        self.config = ""  # YAML, which checkpoints hold as well
         self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # of log.txt
         self.live: Results | None = None  # what the page shows of a task at hand, which is in no file yet
@@ -84,6 +85,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Raises:
             InputError: the folder cannot be written to.
         """
+        self.config = config
         if not self.writes:
             return
         self.require_ours()

@@ -12,13 +12,13 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from lreid import distributed
 from lreid import results as ledger
 from lreid.checkpoint import fitting
+from lreid.config_keys import Train
 from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
@@ -43,36 +43,6 @@ SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run 
 QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after so many seconds and epochs without news
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a method is trained.
-
-    Attributes:
-        schedule: of the learning rate.
-        optimizer, momentum, weight_decay, layer_decay, bias_rate, fp16: of :class:`~lreid.training.updates.Updates`.
-        accumulate: batches an update.
-        iterations: updates on the same batches; more than one in streams.
-        workers: loader processes.
-        checkpoint_minutes: time between checkpoints within a task, 0 for every epoch.
-        checkpoint_steps: a checkpoint after so many steps, too; 0 by time alone.
-        unfused: evaluate a network before its method does something to it after a task, too.
-    """
-
-    schedule: Schedule
-    optimizer: str = "adam"
-    momentum: float = 0.0
-    weight_decay: float = 1e-4
-    layer_decay: float = 1.0
-    bias_rate: float = 1.0
-    fp16: bool = False
-    accumulate: int = 1
-    iterations: int = 1
-    workers: int = 0
-    checkpoint_minutes: float = 5.0
-    checkpoint_steps: int = 0
-    unfused: bool = False
-
-
 @dataclass
 class Position:
     """Where a run is: the task at hand, its epochs that are done, and the batches of the next epoch that are."""
@@ -86,20 +56,19 @@ class Trainer:
     """Trains a method on a benchmark.
 
     Args:
-        method: holds the network.
+        method: holds the network, where it works.
         benchmark: tasks and test sets.
         evaluator: scores the network on the test sets.
         folder: where everything is written.
         results: gets all figures.
         batching: makes batches of tasks.
-        options: see :class:`Options`.
-        config: the resolved config as text, for checkpoints.
-        device: where the network is.
+        train: the section of a config.
         stop: signals to end the run by.
 
     Attributes:
         at: the position.
         observers: what looks on, named, so that a checkpoint can hold their states; add to them before :meth:`run`.
+        unfused: evaluate a network before its method does something to it after a task, too.
     """
 
     def __init__(
@@ -111,14 +80,13 @@ class Trainer:
         results: Results,
         *,
         batching: Batching,
-        options: Options,
-        config: str,
-        device: torch.device,
+        train: Train,
         stop: StopSignals | None = None,
     ) -> None:
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
-        self.folder, self.results, self.config = folder, results, config
-        self.batching, self.options, self.device = batching, options, device
+        self.folder, self.results, self.unfused = folder, results, False
+        self.batching, self.train, self.device = batching, train, method.model.mean.device
+        self.schedule = Schedule(train)
         self.stop = stop or StopSignals()
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
@@ -156,7 +124,7 @@ class Trainer:
     def run(self) -> None:
         """Trains what is left of the benchmark."""
         left = self.benchmark.tasks[self.at.task :]
-        if not self.batching.skip_bad:  # a file that is missing is told now, not tasks later
+        if not self.batching.data.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
             for task in left:
                 require_files(task.records)
         self.bar = self._progress()
@@ -166,7 +134,7 @@ class Trainer:
                 self._report()
             for task in left:
                 if self.at.epoch == self.at.step == 0:
-                    if self.batching.skip_bad:
+                    if self.batching.data.SKIP_BAD_IMAGES:
                         self._leave_out(unreadable(task.records))
                     self.method.begin_task(self._readable(task))
                 self._train(task)
@@ -190,16 +158,16 @@ class Trainer:
         self._announce(task, batches)
         self._restore_observers(task, done)
         updates = self.begin_updates(done)
-        loader = batch_loader(batches, workers=self.options.workers, pin_memory=self.device.type == "cuda")
+        loader = batch_loader(batches, workers=self.batching.data.WORKERS, pin_memory=self.device.type == "cuda")
         self.clock = (time.perf_counter(), time.process_time())
         # A signal waits for the end of a step, so that what is saved is whole.
-        with self.stop.deferred(), naming_dead_workers(self.options.workers):
+        with self.stop.deferred(), naming_dead_workers(self.batching.data.WORKERS):
             while self.at.epoch < epochs:
-                updates.set_rates(partial(self.options.schedule.rate, task.index, self.at.epoch, self.epochs))
+                updates.set_rates(partial(self.schedule.rate, task.index, self.at.epoch, self.epochs))
                 self._augment_at(self.at.epoch, epochs)
                 self.method.model.train()
                 while self.at.step < steps:
-                    self.step(loader, updates, min(self.options.accumulate, steps - self.at.step))
+                    self.step(loader, updates, min(self.train.ACCUMULATE, steps - self.at.step))
                     if self.at.step < steps:
                         self._save_if_due(updates)
                 self.at.epoch, self.at.step = self.at.epoch + 1, 0
@@ -221,12 +189,12 @@ class Trainer:
         seen = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
             observer.before_batch(batch)
-        for _ in range(self.options.iterations):
+        for _ in range(self.batching.stream.ITERATIONS):
             updates.update(batches, tuple(self.observers.values()))
         for batch in batches:
             self.method.end_step(batch)
         self.results["images_trained"] += updates.images + self.method.replayed - seen
-        self.results["steps_trained"] += self.options.iterations
+        self.results["steps_trained"] += self.batching.stream.ITERATIONS
         self.at.step += count
         self.unsaved += count
         self.unasked += count
@@ -235,7 +203,7 @@ class Trainer:
     def _evaluated_before_fusion(self) -> list[TestFigures]:
         """The network as it was trained, where it is asked for and the method does something to it then."""
         started = time.perf_counter()
-        if not (self.options.unfused and type(self.method).finish_task is not Method.finish_task):
+        if not (self.unfused and type(self.method).finish_task is not Method.finish_task):
             return []
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first)
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
@@ -266,17 +234,7 @@ class Trainer:
 
     def begin_updates(self, saved: Mapping[str, Any] = MappingProxyType({})) -> Updates:
         """A fresh optimiser for every task, as in the official code; the saved one within a task."""
-        options = self.options
-        updates = Updates(
-            self.method,
-            optimizer=options.optimizer,
-            momentum=options.momentum,
-            weight_decay=options.weight_decay,
-            layer_decay=options.layer_decay,
-            bias_rate=options.bias_rate,
-            fp16=options.fp16,
-            device=self.device,
-        )
+        updates = Updates(self.method, self.train)
         if saved.get("updates") is not None:
             with fitting(self.folder.checkpoints):
                 updates.load_state_dict(saved["updates"])
@@ -294,7 +252,7 @@ class Trainer:
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
         """Tells the method how images are augmented that it draws by itself."""
-        self.method.augment = partial(self.batching.replayed, device=self.device, progress=progress_of(epoch, epochs))
+        self.method.augment = partial(self.batching.replayed, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
         """Says what a task has, and what of it cannot be read."""
@@ -382,7 +340,7 @@ class Trainer:
         Raises:
             Stopped: a signal has come, to this process or to another one of the run.
         """
-        steps, minutes = self.options.checkpoint_steps, self.options.checkpoint_minutes
+        steps, minutes = self.train.CHECKPOINT_STEPS, self.train.CHECKPOINT_MINUTES
         waited = time.monotonic() - self.saved_at >= 60 * minutes
         due = waited if minutes > 0 else self.at.step == 0  # 0 stands for every epoch
         stopping = False
@@ -408,6 +366,6 @@ class Trainer:
             "updates": updates.state_dict() if updates is not None else None,
             "observers": {name: observer.state_dict() for name, observer in self.observers.items()},
             "position": vars(self.at),
-            "config": self.config,
+            "config": self.folder.config,
             "results": self.results,
         }

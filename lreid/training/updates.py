@@ -12,6 +12,7 @@ from torch.nn import Parameter
 from torch.optim import SGD, Adam, Optimizer
 
 from lreid import distributed
+from lreid.config_keys import Train
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation import Observer
@@ -33,37 +34,23 @@ class Updates:
     """Updates the parameters of a method by the gradient of its loss; made anew for every task.
 
     Args:
-        method: what is trained.
-        optimizer: ``adam`` or ``sgd``.
-        momentum: of sgd.
-        weight_decay: L2, coupled.
-        layer_decay, bias_rate: of :func:`parameter_groups`.
-        fp16: scale the loss, so that small gradients do not vanish in half precision.
-        device: where the method works.
+        method: what is trained, where it works.
+        train: the section of a config: optimiser, decay of weights and rates. With ``TRAIN.PRECISION fp16`` the loss is
+            scaled, so that small gradients do not vanish in half precision.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        *,
-        optimizer: str,
-        momentum: float,
-        weight_decay: float,
-        fp16: bool,
-        device: torch.device,
-        layer_decay: float = 1.0,
-        bias_rate: float = 1.0,
-    ) -> None:
-        self.method, self.device = method, device
+    def __init__(self, method: Method, train: Train) -> None:
+        self.method, self.device = method, method.model.mean.device
+        device, fp16, sgd = self.device, train.PRECISION == "fp16", train.OPTIMIZER == "sgd"
         # Fused, an optimiser leaves a step out by itself where gradients are infinite; else the host has to wait.
-        scaled_sgd = fp16 and optimizer == "sgd"
+        scaled_sgd = fp16 and sgd
         fused = device.type == "cuda" or (device.type == "cpu" and not scaled_sgd)
-        common: dict[str, Any] = {"weight_decay": weight_decay, "fused": fused}
-        trained = parameter_groups(method, layer_decay=layer_decay, bias_rate=bias_rate)
+        common: dict[str, Any] = {"weight_decay": train.WEIGHT_DECAY, "fused": fused}
+        trained = parameter_groups(method, layer_decay=train.LAYER_DECAY, bias_rate=train.BIAS_RATE)
         self.optimizer: Optimizer = (
-            SGD(trained, lr=0.0, momentum=momentum, **common) if optimizer == "sgd" else Adam(trained, lr=0.0, **common)
+            SGD(trained, lr=0.0, momentum=train.MOMENTUM, **common) if sgd else Adam(trained, lr=0.0, **common)
         )
-        if fused and scaled_sgd and momentum:  # else the first step fills the buffers, and GradScaler may skip that one
+        if fused and scaled_sgd and train.MOMENTUM:  # else the first step fills them, and GradScaler may skip that one
             for group in self.optimizer.param_groups:
                 for each in group["params"]:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lreid.apps.options import keys_page, load_run_config, options_text
+from lreid.apps.options import keys_page, options_text
 from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.methods import method_class, method_defaults, method_names
+from lreid.training.run_config import load_run_config
 
 
 def test_options_of_a_method_and_its_bases_with_their_meaning() -> None:

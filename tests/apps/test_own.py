@@ -15,7 +15,6 @@ from PIL import Image
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
-from lreid.apps.options import load_run_config
 from lreid.apps.own import Plan, aftermath, finished_task, plan
 from lreid.apps.train import short_keys, split_words
 from lreid.checkpoint import load_checkpoint
@@ -27,6 +26,7 @@ from lreid.loading import load_model
 from lreid.methods import method_class
 from lreid.training.command import command_of
 from lreid.training.run import train
+from lreid.training.run_config import load_run_config
 
 FAST = [
     "TRAIN.EPOCHS",

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from class_archives import squares, write_cifar10
 from tiny import FEW, broken_off
-from yacs.config import CfgNode
 
 from lreid.config import load_config
+from lreid.config_keys import Config
 from lreid.training.run import train
 
 pytestmark = pytest.mark.slow
 
 
-def config(root: Path, **changes: Any) -> CfgNode:
+def config(root: Path, **changes: Any) -> Config:
     """Two tasks of two classes in segments of four; 24 images a task."""
     keys: dict[str, Any] = FEW | {
         "BENCHMARK.TRAIN": ["cifar10"],

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 from processes import PATIENCE
 
-from lreid.apps.options import load_run_config
 from lreid.config import check_values
+from lreid.training.run_config import load_run_config
 
 COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
 WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/datasets.py", "tools/bench_train.py")

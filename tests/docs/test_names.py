@@ -15,7 +15,8 @@ from setup_file import keywords_of
 
 import lreid
 from lreid import losses
-from lreid.config import default_config, leaves
+from lreid.config import leaves
+from lreid.config_keys import Config
 from lreid.methods import method_class, method_defaults, method_names
 
 PLANNED = {"METHOD.STRENGTH"}  # of the example on the page about methods of one's own
@@ -69,7 +70,7 @@ def test_every_pain_has_its_tests_or_is_told(pages: dict[str, str]) -> None:
 
 def test_every_key_that_a_page_names_exists(pages: dict[str, str]) -> None:
     options = {f"METHOD.{key.upper()}" for name in method_names() for key in method_defaults(method_class(name))}
-    known = {key for key, _ in leaves(default_config())} | options | PLANNED
+    known = {key for key, _ in leaves(Config())} | options | PLANNED
     groups = "|".join({key.split(".")[0] for key in known if "." in key})
     for page, text in pages.items():
         assert not set(re.findall(rf"\b(?:{groups})\.[A-Z][A-Z_]+\b", text)) - known, page

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from lreid.config_keys import Train
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation import DriftRecorder, GradientRecorder, SwitchObserver, gradient_norms
@@ -155,8 +156,7 @@ def test_an_update_over_several_batches_is_one_entry() -> None:
     method = Pull(model)
     recorder, watch = GradientRecorder(method, steps=2), SwitchObserver(method, None, {}, steps=2)
     watch.gradients, watch.drift = recorder, DriftRecorder(model, {}, steps=2)
-    device = torch.device("cpu")
-    updates = Updates(method, optimizer="sgd", momentum=0, weight_decay=0, fp16=False, device=device)
+    updates = Updates(method, Train(OPTIMIZER="sgd", WEIGHT_DECAY=0.0))
     few, many = (Batch(torch.randn(count, 3, 32, 16), torch.tensor([label])) for count, label in ((1, 2.0), (3, 6.0)))
     for batches in ([few, many], [few], [many]):
         updates.update(batches, [watch])

@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import TINY
 
-from lreid.config import default_config, leaves
+from lreid.config import leaves
+from lreid.config_keys import Config
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
 from lreid.training import run
 
 pytestmark = pytest.mark.fuzz
 
-TREE = yaml.safe_load(default_config().dump())
+TREE = yaml.safe_load(Config().dump())
 DEFAULTS = dict(leaves(TREE))
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from tiny import TINY
-from yacs.config import CfgNode
 
 import lreid
 from lreid import methods
 from lreid.config import load_config
+from lreid.config_keys import Config
 from lreid.data.loaders import Batch
 from lreid.methods import Method, method_class, method_defaults, method_names
 from lreid.training.run import train
@@ -48,7 +48,7 @@ OPTIONS = "METHOD: {NAME: stay_close, STRENGTH: 0.5, EXEMPLARS: 8}"
 
 
 @pytest.fixture
-def cfg(tmp_path: Path) -> CfgNode:
+def cfg(tmp_path: Path) -> Config:
     (tmp_path / "stay_close.yaml").write_text(OPTIONS)
     return load_config([tmp_path / "stay_close.yaml"], [str(part) for pair in TINY.items() for part in pair])
 
@@ -68,7 +68,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_one_file_and_one_yaml_are_a_method(cfg: CfgNode, tmp_path: Path) -> None:
+def test_one_file_and_one_yaml_are_a_method(cfg: Config, tmp_path: Path) -> None:
     with added(tmp_path):
         defaults = method_defaults(method_class("stay_close"))
         assert (defaults["strength"], defaults["margin"], defaults["exemplars"]) == (1.0, 0.4, 0)
@@ -94,7 +94,7 @@ def test_one_file_and_one_yaml_are_a_method(cfg: CfgNode, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_its_model_loads_without_it(cfg: CfgNode, tmp_path: Path) -> None:
+def test_its_model_loads_without_it(cfg: Config, tmp_path: Path) -> None:
     with added(tmp_path):
         train(cfg, tmp_path / "run")
     assert "stay_close" not in method_names()

@@ -10,6 +10,7 @@ import torch
 from family import batches, model, task_of, train
 from torch import nn
 
+from lreid.config_keys import Train
 from lreid.errors import ArgumentError
 from lreid.methods import build_method
 from lreid.models import Embedder, build_backbone
@@ -90,8 +91,7 @@ def test_factors_of_a_method_are_multiplied() -> None:
 
 def test_updates_use_them() -> None:
     method = build_method("bot_ft", model(neck=True))
-    options = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "fp16": False, "device": torch.device("cpu")}
-    updates = Updates(method, layer_decay=0.5, **options)
+    updates = Updates(method, Train(OPTIMIZER="sgd", LAYER_DECAY=0.5))
     updates.set_rates(lambda first: 0.4)
     assert {group["lr"] for group in updates.optimizer.param_groups} == {0.1, 0.2, 0.4}
-    assert [group["lr"] for group in Updates(method, **options).optimizer.param_groups] == [0.0]
+    assert [group["lr"] for group in Updates(method, Train(OPTIMIZER="sgd")).optimizer.param_groups] == [0.0]

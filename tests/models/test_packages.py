@@ -11,7 +11,7 @@ import torch
 from checkpoints import write_checkpoint
 from torch import Tensor, nn
 
-from lreid.build import with_method_defaults
+from lreid.build import resolved
 from lreid.config import load_config
 from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder, build_backbone
@@ -54,9 +54,9 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
     assert statistics() == pytest.approx([0.5, 0.25])
     assert statistics(mean=(0.1, 0.2, 0.3)) == pytest.approx([0.1, 0.25])
     assert Embedder("small").mean.flatten().tolist() == pytest.approx([255 * value for value in IMAGENET[0]])
-    cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "package:made"]))
+    cfg = resolved(load_config([], ["MODEL.WEIGHTS", "package:made"]))
     assert (cfg.INPUT.MEAN, cfg.INPUT.STD) == ([0.5] * 3, [0.25] * 3)  # so that checkpoints keep it
-    cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", "zoo:people"]))
+    cfg = resolved(load_config([], ["MODEL.WEIGHTS", "zoo:people"]))
     assert pytest.approx([127 / 255] * 3) == cfg.INPUT.MEAN and pytest.approx([128 / 255] * 3) == cfg.INPUT.STD
 
 
@@ -69,7 +69,7 @@ def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None
     torch.save(small().state_dict(), foreign)
     broken.write_bytes(b"half a fi")
     for file, mean in ((people, [127 / 255] * 3), (run, [0.1, 0.2, 0.3]), (foreign, [0.6] * 3), (broken, [0.6] * 3)):
-        cfg = with_method_defaults(load_config([], ["MODEL.WEIGHTS", str(file), "INPUT.MEAN", "[0.6, 0.6, 0.6]"]))
+        cfg = resolved(load_config([], ["MODEL.WEIGHTS", str(file), "INPUT.MEAN", "[0.6, 0.6, 0.6]"]))
         assert pytest.approx(mean) == cfg.INPUT.MEAN, file
 
 

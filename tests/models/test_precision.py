@@ -11,6 +11,7 @@ import pytest
 import torch
 from tiny import broken_off, tiny_config
 
+from lreid.config_keys import Train
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.models.precision import has_instructions, set_precision
@@ -106,8 +107,7 @@ def test_the_divergence_is_of_the_first_batch_of_a_task(tmp_path: Path, monkeypa
 def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
     """As fp16 scales the loss as high as it goes, and takes the scale back where a gradient is infinite."""
     method = build_method("dmml_ft", embedder())
-    options = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.0, "device": torch.device("cpu")}
-    updates = Updates(method, fp16=True, **options)
+    updates = Updates(method, Train(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]
     for size, moved in ((math.inf, False), (1.0, True)):

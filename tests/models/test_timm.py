@@ -13,7 +13,7 @@ from fusing import steps_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from lreid.build import with_method_defaults
+from lreid.build import resolved
 from lreid.config import load_config
 from lreid.errors import ArgumentError, InputError
 from lreid.methods import build_method, method_class, method_names
@@ -157,10 +157,10 @@ def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatc
 
 def test_weights_of_the_hub_bring_their_normalisation() -> None:
     words = ["MODEL.BACKBONE", "timm:vit_base_patch16_clip_224.openai", "MODEL.WEIGHTS", "hub"]
-    cfg = with_method_defaults(load_config([], words))
+    cfg = resolved(load_config([], words))
     assert cfg.INPUT.MEAN == [0.48145466, 0.4578275, 0.40821073]
-    assert with_method_defaults(cfg) == cfg  # as checkpoints keep it
-    recipe = with_method_defaults(load_config(["recipes/clip"]))
+    assert resolved(cfg) == cfg  # as checkpoints keep it
+    recipe = resolved(load_config(["recipes/clip"]))
     assert recipe.INPUT.MEAN == recipe.INPUT.STD == [0.5] * 3  # what a config sets stays
 
 

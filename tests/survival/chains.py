@@ -17,9 +17,9 @@ from coloured import write_class
 from commands import KEYS, Counts, leftovers_in, names_in, outcome
 from processes import start, wait
 from tiny import TINY
-from yacs.config import CfgNode
 
 from lreid.config import CONFIGS, load_config
+from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped
 from lreid.training.run import train
 
@@ -88,7 +88,7 @@ def _compare(title: str, out: Path, unbroken: Path, counts: Counts) -> None:
         counts.wrong("leftovers", f"{title}: {sorted(strange)}")
 
 
-def _config(method: str, keys: dict[str, Any], folder: Path) -> CfgNode:
+def _config(method: str, keys: dict[str, Any], folder: Path) -> Config:
     """Of a run of a second, which saves after every step."""
     pairs = TINY | KEYS | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
     if "EVAL.ACCURACY" in keys:
@@ -101,7 +101,7 @@ def _config(method: str, keys: dict[str, Any], folder: Path) -> CfgNode:
     return load_config([CONFIGS / "methods" / f"{method}.yaml"], words)
 
 
-def _begin(cfg: CfgNode, out: Path, count: int) -> list[int]:
+def _begin(cfg: Config, out: Path, count: int) -> list[int]:
     """The processes of a run; each ends with the status that the command would have."""
 
     def work() -> int:

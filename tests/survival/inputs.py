@@ -21,7 +21,8 @@ from PIL import Image
 
 from lreid import results
 from lreid.checkpoint import load_checkpoint, load_newest
-from lreid.config import config_from_text, default_config, load_config
+from lreid.config import config_from_text, load_config
+from lreid.config_keys import Config
 from lreid.data.images import read_image
 from lreid.data.listing import list_csv
 from lreid.errors import InputError
@@ -80,7 +81,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
 
     run = (world.folder / "run" / "results.json").read_bytes()
     plain = json.loads(run)
-    tree = yaml.safe_load(default_config().dump())
+    tree = yaml.safe_load(Config().dump())
     write_card(folder / "mine.json", b"weights")
     card = (folder / "mine.json").read_bytes()
     small(at=folder / "small").save()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from coloured import write_class
 from tiny import TINY
-from yacs.config import CfgNode
 
 from lreid.config import load_config
+from lreid.config_keys import Config
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation import Observer
@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def config(home: Path, *, name: str = "er", **changes: Any) -> CfgNode:
+def config(home: Path, *, name: str = "er", **changes: Any) -> Config:
     keys = TINY | {
         "BENCHMARK.TRAIN": [f"folder:{home}"],
         "BENCHMARK.TASKS_PER_DATASET": 2,

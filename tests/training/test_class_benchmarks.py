@@ -19,10 +19,11 @@ from class_archives import (
 )
 from PIL import Image
 
-from lreid.build import method_of, with_method_defaults
+from lreid.build import method_of, resolved
 from lreid.config import check_values, leaves, load_config
 from lreid.data.records import Record, Task
-from lreid.training.run import batching_of, options_of, train
+from lreid.training.run import batching_of, train
+from lreid.training.schedule import Schedule
 
 
 def write_folder(home: Path, images: Images) -> Path:
@@ -137,14 +138,14 @@ PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A;
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_figures(name: str) -> None:
-    resolved = dict(leaves(with_method_defaults(load_config([f"benchmarks/{name}"]))))
-    assert {key: resolved[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+    keys = dict(leaves(resolved(load_config([f"benchmarks/{name}"]))))
+    assert {key: keys[key] for key in PUBLISHED[name]} == PUBLISHED[name]
 
 
 def test_er_learns_digits_in_one_pass_at_one_rate() -> None:
     """Co2L's row of R-MNIST; the benchmark's first task has 100 epochs and a warm-up."""
     cfg = load_config(["benchmarks/rotated-mnist", "methods/er", "recipes/online"])
-    schedule, epochs = options_of(cfg).schedule, [cfg.TRAIN.FIRST_EPOCHS or cfg.TRAIN.EPOCHS, *[cfg.TRAIN.EPOCHS] * 19]
+    schedule, epochs = Schedule(cfg.TRAIN), [cfg.TRAIN.FIRST_EPOCHS or cfg.TRAIN.EPOCHS, *[cfg.TRAIN.EPOCHS] * 19]
     assert epochs == [1] * 20 and {schedule.rate(task, 0, epochs) for task in range(20)} == {0.1}
     assert dict(leaves(cfg)).items() >= {"TRAIN.MOMENTUM": 0.0, "TRAIN.OPTIMIZER": "sgd", "STREAM.SEGMENT": 10}.items()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.build import with_method_defaults
+from lreid.build import resolved
 from lreid.config import CONFIGS, differing_keys, load_config
 from lreid.training import command
 from lreid.training.command import changed_by, command_of, commit
@@ -19,7 +19,7 @@ def test_changed_keys_have_the_values_of_the_files() -> None:
     files = [CONFIGS / "benchmarks" / "synthetic-10.yaml", CONFIGS / "methods" / "dwpp.yaml"]
     assert changed_by(load_config(files, ["SEED", "3", "DATA.WORKERS", "2"])) == {}
     changed = changed_by(load_config(files, ["TRAIN.EPOCHS", "7", "METHOD.TEMPERATURE", "2.5", "METHOD.NAME", "dwpp"]))
-    base = with_method_defaults(load_config(files))
+    base = resolved(load_config(files))
     assert changed == {"TRAIN.EPOCHS": base.TRAIN.EPOCHS, "METHOD.TEMPERATURE": base.METHOD.TEMPERATURE}
 
 
@@ -66,5 +66,5 @@ def test_the_command_makes_the_same_config(files: list[str], overrides: list[str
     named = [word for option, word in pairwise(words) if option == "--config"]
     pairs = words[2 * len(named) :]
     again = load_config([CONFIGS.parent / file for file in named], pairs)
-    assert differing_keys(with_method_defaults(again), with_method_defaults(cfg)) == []
+    assert differing_keys(resolved(again), resolved(cfg)) == []
     assert again.DATA.ROOT == cfg.DATA.ROOT

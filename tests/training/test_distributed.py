@@ -17,10 +17,10 @@ import torch
 from processes import start, together, wait
 from tiny import FEW, broken_off, tiny_config
 from torch import Tensor
-from yacs.config import CfgNode
 
 from lreid import build, distributed
 from lreid.checkpoint import load_newest
+from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped
 from lreid.evaluation import Observer
 from lreid.methods import method_class, method_names
@@ -275,7 +275,7 @@ def test_gpus_that_processes_cannot_have_are_refused(
     assert two_gpus == []
 
 
-def refusal(cfg: CfgNode, out: Path) -> str:
+def refusal(cfg: Config, out: Path) -> str:
     with pytest.raises(InputError) as error:
         train(cfg, out)
     return str(error.value)

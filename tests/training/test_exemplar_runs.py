@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 from tiny import FEW, tiny_config
-from yacs.config import CfgNode
 
+from lreid.config_keys import Config
 from lreid.data.records import Task
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.methods.bot_ft import BoTFineTuning
@@ -91,7 +91,7 @@ def people(tmp_path: Path) -> Path:
     return folder
 
 
-def of_files(people: Path, **changes: Any) -> CfgNode:
+def of_files(people: Path, **changes: Any) -> Config:
     return config(
         BENCHMARK__TRAIN=[f"csv:{people}/index.csv"],
         BENCHMARK__TASKS_PER_DATASET=1,

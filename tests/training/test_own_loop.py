@@ -9,7 +9,7 @@ import torch
 from tiny import tiny_config
 from torch.utils.data import DataLoader, TensorDataset
 
-from lreid.build import method_of, with_method_defaults
+from lreid.build import method_of, resolved
 from lreid.checkpoint import load_checkpoint
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
@@ -22,7 +22,7 @@ from lreid.training.run import train
 
 @pytest.mark.slow
 def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
-    cfg = with_method_defaults(tiny_config(INPUT__FLIP=0.0, INPUT__ERASING=False, TRAIN__DECAY_START=1.0, DEVICE="cpu"))
+    cfg = resolved(tiny_config(INPUT__FLIP=0.0, INPUT__ERASING=False, TRAIN__DECAY_START=1.0, DEVICE="cpu"))
     results = train(cfg, tmp_path)
 
     synthetic = {key.lower(): value for key, value in cfg.SYNTHETIC.items()}

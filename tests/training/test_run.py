@@ -262,7 +262,7 @@ def test_what_cannot_be_deterministic_is_told(tmp_path: Path) -> None:
 def test_tensorboard_on_request(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    results = train(config(TRAIN__TENSORBOARD=True), tmp_path / "run")
+    results = train(config(TRAIN__LOGGERS=["tensorboard"]), tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     assert {"train/dmml", "train/distill", "train/lr", "summary/seen_mAP"} <= set(events.Tags()["scalars"])
     assert events.Scalars("summary/seen_mAP")[-1].value == pytest.approx(results["summary"]["seen_mAP"])

@@ -21,9 +21,9 @@ import pytest
 import torch
 from processes import start, wait
 from tiny import FEW, broken_off, tiny_config
-from yacs.config import CfgNode
 
 from lreid import checkpoint as checkpoint_module
+from lreid.config_keys import Config
 from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
 from lreid.methods.dwopp import DwoPP
@@ -74,7 +74,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def killed_while_saving(at: int, cfg: CfgNode, out: Path) -> None:
+def killed_while_saving(at: int, cfg: Config, out: Path) -> None:
     """Trains until the save number ``at``, of which half reaches the disk."""
     save, saves = torch.save, 0
 

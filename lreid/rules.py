@@ -1,0 +1,43 @@
+"""What a value must be: the limits of keys of the config and of methods' options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The meaning of a value, and which values it may have.
+
+    Args:
+        about: its meaning, for the reader.
+        least, most: inclusive limits of a number.
+        above, below: exclusive limits of a number.
+        choices: the only values of a text, or of the texts in a list.
+        check: returns what the value must be, "" where it is that.
+    """
+
+    about: str
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    check: Callable[[Any], str] | None = None
+
+    def fault(self, value: Any) -> str:
+        """What a value of the right type must be; "" where it is that."""
+        if self.least is not None and value < self.least:
+            return f"it must be {self.least} or more"
+        if self.above is not None and value <= self.above:
+            return f"it must be above {self.above}"
+        if self.most is not None and value > self.most:
+            return f"it must be {self.most} or less"
+        if self.below is not None and value >= self.below:
+            return f"it must be below {self.below}"
+        values = value if isinstance(value, list) else [value]
+        if self.choices and any(each not in self.choices for each in values):
+            return f"it must be {' or '.join(self.choices)}"
+        return self.check(value) if self.check else ""
