@@ -11,7 +11,7 @@ import numpy as np
 from yacs.config import CfgNode
 
 from lreid import zoo
-from lreid.build import benchmark_of, learned
+from lreid.build import benchmark_of, learned, resolved
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.datasets import load_datasets
@@ -90,7 +90,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
         # A method may want fewer than the tasks have, and never gets more.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
-        cfg = load_config([keys, *files], [*overrides, "BATCH.IDENTITIES", str(identities)], report=False)
+        overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
+        cfg = resolved(load_config([keys, *files], overrides, report=False))
     return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
 
 
