@@ -27,7 +27,7 @@ from lreid.zoo import PEOPLE, SMALL_PEOPLE
 
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
-METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results.md
+METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results/new-places.md
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
 
 

@@ -1,0 +1,192 @@
+"""Write the tables of results into the pages, from the lists of runs in ``docs/results``.
+
+    python docs/tables.py
+
+``docs/tables.yaml`` defines every table. A test fails when a page isn't up to date.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "docs" / "results"
+DEFINITIONS = ROOT / "docs" / "tables.yaml"
+BLOCK = re.compile(r"^<!-- (?P<name>[a-z0-9-]+) -->$.*?^<!-- end (?P=name) -->$", re.M | re.S)
+
+COLUMNS = {
+    "benchmark": ("benchmark", ""),
+    "identities": ("identities per batch", ""),
+    "rate": ("learning rate", ""),
+    "seen_mAP": ("seen mAP", ".1f"),
+    "seen_rank1": ("seen Rank-1", ".1f"),
+    "unseen_mAP": ("unseen mAP", ".1f"),
+    "unseen_rank1": ("unseen Rank-1", ".1f"),
+    "mean_over_tasks_mAP": ("average incremental mAP", ".1f"),
+    "forgetting": ("forgetting", ".1f"),
+    "plasticity": ("plasticity", "+.1f"),
+    "reindex_free_mAP": ("mAP in old galleries", ".1f"),
+    "exemplars": ("exemplars", ",.0f"),
+    "images_trained": ("image presentations", ",.0f"),
+    "drift_stored": ("drift, stored images", ".3f"),
+    "drift_held_out": ("drift, held-out images", ".3f"),
+    "train_seconds": ("training, seconds", ".0f"),
+    "stored_networks_mib": ("stored networks, MiB", ".1f"),
+    "stored_domain_mib": ("stored per domain, MiB", ".1f"),
+    "stored_identity_kib": ("stored per identity, KiB", ".0f"),
+}  # column of a list of runs: heading, format of its figures ("" for a setting, printed as it stands)
+OVER_TASKS = {"mean_over_tasks_mAP", "forgetting", "plasticity", "reindex_free_mAP"}  # joint training has one task
+COUNTS = ",.0f"  # the format of counts, which have no spread
+
+Run = Mapping[str, str]
+
+
+@cache
+def read(file: str) -> list[dict[str, str]]:
+    """The rows of a list of runs in ``docs/results``."""
+    with open(RUNS / file, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@cache
+def definitions() -> dict[str, dict[str, Any]]:
+    """The tables by name, as ``docs/tables.yaml`` has them."""
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load(DEFINITIONS.read_text(encoding="utf-8"))
+    return loaded
+
+
+def select(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Runs of one row: those whose columns have the values of the row, of the seeds 0, 1 and 2.
+
+    Raises:
+        ValueError: no run matches, or one seed twice, which would be two settings in one row.
+    """
+    wanted = {key: str(value) for key, value in (table.get("where", {}) | row).items() if key != "runs"}
+    runs = [
+        run
+        for run in read(row.get("runs", table["runs"]))
+        if run.get("seed", "0") in "012" and all(run[key] == value for key, value in wanted.items())
+    ]
+    seeds = [run.get("seed", "0") for run in runs]
+    if not runs or len(set(seeds)) < len(seeds):
+        raise ValueError(f"{row}: {len(runs)} runs with seeds {seeds}")
+    return runs
+
+
+def values(runs: Iterable[Run], column: str) -> list[float]:
+    """The figures of a column; none where the list lacks it."""
+    return [float(run[column]) for run in runs if run.get(column)]
+
+
+def figure(numbers: list[float], form: str, spread: Callable[[list[float]], float]) -> str:
+    """Mean and spread of a cell, without the spread for a single run and for counts."""
+    if not numbers:
+        return ""
+    middle = format(mean(numbers), form)
+    middle = middle.lstrip("+-") if not any(numbers) else middle
+    plain = len(numbers) == 1 or form == COUNTS
+    return middle if plain else f"{middle} ± {format(spread(numbers), form.lstrip('+'))}"
+
+
+def runs_table(table: Mapping[str, Any]) -> list[list[str]]:
+    """One row per group of runs: settings, then mean ± standard deviation over seeds."""
+    rows = table["rows"]
+    if rows == "all":  # each method of the list by itself, best first
+        names = {run["method"] for run in read(table["runs"]) if "," not in run["method"]}
+        rows = {f"`{name}`": name for name in names}
+        best = {label: mean(values(select(table, {"method": name}), "seen_mAP")) for label, name in rows.items()}
+        rows = {label: rows[label] for label in sorted(rows, key=lambda label: (-best[label], label))}
+    cells = []
+    for label, row in rows.items():
+        row = {"method": row} if isinstance(row, str) else row
+        runs = select(table, row)
+        joint = runs[0].get("method", "").endswith("joint")
+        line = [label, str(len(runs))]
+        for column in table["columns"]:
+            form = COLUMNS[column][1]
+            if not form:
+                line.append(runs[0][column])
+            else:
+                line.append("" if joint and column in OVER_TASKS else figure(values(runs, column), form, stdev))
+        cells.append(line)
+    headings = [table.get("heading", "method"), "seeds", *(COLUMNS[column][0] for column in table["columns"])]
+    return [headings, *cells]
+
+
+def differences_table(table: Mapping[str, Any]) -> list[list[str]]:
+    """One row per pair of groups: mean of the differences between runs of one seed ± standard error."""
+    cells = []
+    for label, pair in table["rows"].items():
+        first, second = ({"method": part} if isinstance(part, str) else part for part in (pair["of"], pair["less"]))
+        left, right = ({run["seed"]: run for run in select(table, part)} for part in (first, second))
+        before = pair.get("column_of_less", "")  # "unfused_": the figures before the weights were averaged
+        line = [label, str(len(left.keys() & right.keys()))]
+        for column in table["columns"]:
+            gaps = [
+                float(left[seed][column]) - float(right[seed][before + column])
+                for seed in sorted(left.keys() & right.keys())
+                if left[seed].get(column) and right[seed].get(before + column)
+            ]
+            line.append(figure(gaps, "+.1f", lambda gaps: stdev(gaps) / math.sqrt(len(gaps))))
+        cells.append(line)
+    return [["difference", "seeds", *(COLUMNS[column][0] for column in table["columns"])], *cells]
+
+
+def list_table(table: Mapping[str, Any]) -> list[list[str]]:
+    """The list as it stands: evaluations of trained models, which have neither seeds nor a spread."""
+    rows = read(table["runs"])
+    return [list(rows[0]), *([*row.values()] for row in rows)]
+
+
+def overview_table(_: Mapping[str, Any]) -> list[list[str]]:
+    """One row per file of ``configs/methods``, one column per benchmark: the number of seeds that were run."""
+    seeds: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for file in sorted(RUNS.glob("*.csv")):
+        for run in read(file.name):
+            if "method" in run and "seed" in run:
+                seeds[run["benchmark"], run["method"]].add(run["seed"])
+    benchmarks = sorted({benchmark for benchmark, _ in seeds})
+    methods = sorted(file.stem for file in (ROOT / "configs" / "methods").glob("*.yaml"))
+    counts = [[str(len(seeds[at, name])) if (at, name) in seeds else "" for at in benchmarks] for name in methods]
+    return [["method", *benchmarks], *([f"`{name}`", *row] for name, row in zip(methods, counts, strict=True))]
+
+
+KINDS = {"runs": runs_table, "differences": differences_table, "list": list_table, "overview": overview_table}
+
+
+def markdown(name: str) -> str:
+    """The table of a name, as it stands on its page."""
+    table = definitions()[name]
+    cells = KINDS[table.get("kind", "runs")](table)
+    rule = ["---", *["---:"] * (len(cells[0]) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [cells[0], rule, *cells[1:]])
+
+
+def written(page: str) -> str:
+    """The text of a page with its tables as they must be."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- {name} -->\n\n{markdown(name)}\n\n<!-- end {name} -->"
+
+    return BLOCK.sub(block, page)
+
+
+def pages() -> list[Path]:
+    """The pages that hold generated tables."""
+    return sorted({ROOT / table["page"] for table in definitions().values()})
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
