@@ -26,6 +26,7 @@ setup(
             "data/*.zip",
             "report/templates/*",
             "report/static/*",
+            "apps/*.md",
             "zoo/*.md",
             "zoo/*.yaml",
         ]

@@ -80,7 +80,7 @@ def counted(count: int, noun: str) -> str:
         return f"1 {noun}"
     if noun.endswith(("ty", "ry")):
         return f"{count} {noun[:-1]}ies"
-    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'tch', 'sh')) else 's'}"
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:

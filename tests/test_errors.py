@@ -136,7 +136,7 @@ def test_other_errors_are_left_alone() -> None:
 
 @pytest.mark.parametrize(
     ("noun", "several"),
-    [("task", "tasks"), ("identity", "identities"), ("query", "queries"), ("class", "classes"), ("day", "days")],
+    [("task", "tasks"), ("identity", "identities"), ("query", "queries"), ("class", "classes"), ("epoch", "epochs")],
 )
 def test_a_number_with_its_noun(noun: str, several: str) -> None:
     assert [counted(count, noun) for count in (0, 1, 2)] == [f"0 {several}", f"1 {noun}", f"2 {several}"]

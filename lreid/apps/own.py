@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Template
 from yacs.config import CfgNode
 
 from lreid import zoo
+from lreid.apps.cli import one_line
 from lreid.build import benchmark_of, learned, resolved
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
@@ -29,6 +31,9 @@ FULL = (256, 128)  # input of networks that start from ImageNet, height and widt
 RATE = 2e-4  # of networks that are trained already
 METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results/new-places.md
 CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
+_TEMPLATE = Template(
+    Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
-    return Plan(cfg, _told(path, cfg, data_sets, own, proposal, old, notes), old)
+    told = _told(path, cfg, own, proposal, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
+    return Plan(cfg, told, old)
 
 
 def finished_task(run: Path) -> Path:
@@ -178,62 +184,24 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
-def _told(
-    path: Path,
-    cfg: CfgNode,
-    data_sets: Sequence[DataSet],
-    own: Sequence[OwnSet],
-    proposal: Proposal,
-    before: Path | None,
-    notes: Sequence[str],
-) -> str:
-    """A line each: what was chosen, and behind it how to change it."""
-    lines: list[tuple[str, str, str]] = []
-    for number, each in enumerate(data_sets):
-        cameras = own[number].cameras if own else ()
-        seen = f", {counted(len(cameras), 'camera')}" if cameras else ", no cameras known" * bool(own)
-        train, test = {record.pid for record in each.train}, {record.pid for record in each.query}
-        lines.append(
-            ("train", f"{each.name}: {counted(len(train), 'identity')}, {counted(len(each.train), 'image')}{seen}", "")
-        )
-        tested = (
-            f"{len(test)} others: {counted(len(each.query), 'query')}, {counted(len(each.gallery), 'gallery image')}"
-        )
-        how = "a CSV file says who: docs/tutorials/custom-data.md" if own else ""
-        lines.append(("test", tested if test else "nobody, so there will be no figures", how))
-    bench, batch = cfg.BENCHMARK, cfg.BATCH
-    tasks = bench.TASKS_PER_DATASET * (1 if bench.POOL else len(data_sets))
-    cut = "BENCHMARK.TASKS_PER_DATASET 3 makes three, of other people each"
-    if len(data_sets) > 1 and not bench.POOL:
-        cut = "BENCHMARK.POOL True makes one of all sets"
-    lines.append(("tasks", f"{tasks}, one after the other" if tasks > 1 else "1, all together", cut))
-    if before:
-        lines.append(("goes on", f"from {before}, {counted(bench.LEARNED_IDENTITIES, 'identity')}", "--from"))
-    else:
-        lines.append(("starts", f"{cfg.MODEL.WEIGHTS}, {cfg.MODEL.BACKBONE}", "MODEL.BACKBONE resnet50: from ImageNet"))
-    fewest = min(len({record.pid for record in each.train}) for each in data_sets)
-    small = fewest == batch.IDENTITIES and not bench.POOL and len(data_sets) > 1
-    found = "" if proposal.ratio is None else f"; images are {proposal.ratio:.1f} times as high as wide"
-    lines += [
-        ("input", f"{cfg.INPUT.HEIGHT} x {cfg.INPUT.WIDTH} pixels{found}", "INPUT.HEIGHT, INPUT.WIDTH"),
-        (
-            "batch",
-            f"{counted(batch.IDENTITIES, 'identity')} x {counted(batch.IMAGES, 'image')}"
-            + "; the smallest set has no more" * small,
-            "EPISODE.* or BATCH.*, see configuration.md",
-        ),
-        (
-            "method",
-            f"{cfg.METHOD.NAME}, {counted(cfg.TRAIN.EPOCHS, 'epoch')} a task, learning rate {cfg.TRAIN.LR:g}",
-            "--method, --epochs, TRAIN.LR",
-        ),
+def _told(path: Path, cfg: CfgNode, own: Sequence[OwnSet], proposal: Proposal, **known: Any) -> str:
+    """``own.md`` filled in: a line each, what was chosen and behind it how to change it; then the notes."""
+    sets = [
+        {
+            "name": one_line(each.name),
+            "identities": len({record.pid for record in each.train}),
+            "tested": len({record.pid for record in each.query}),
+            "cameras": len(own[number].cameras) if own else None,
+            "data": each,
+        }
+        for number, each in enumerate(known["data_sets"])
     ]
-    width = max(len(what) for _, what, _ in lines if len(what) < 60)
-    table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in lines]
-    own_notes = [note for each in own for note in each.notes]
-    return "\n".join(
-        [f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in (*own_notes, *notes))]
-    )
+    text = _TEMPLATE.render(cfg=cfg, sets=sets, own=bool(own), ratio=proposal.ratio, counted=counted, **known)
+    rows = [(line.partition("\t")[0], *line.partition("\t")[2].rpartition("\t")[::2]) for line in text.splitlines()]
+    width = max(len(what) for _, what, _ in rows if len(what) < 60)
+    table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in rows]
+    notes = [*(note for each in own for note in each.notes), *known["notes"]]
+    return "\n".join([f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in notes)])
 
 
 def aftermath(results: Results) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from lreid.files import write_text
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
 from lreid.models import Embedder
+from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.training.command import command_of
@@ -100,19 +101,8 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def _publish(args: argparse.Namespace) -> None:
-    card = publish(
-        args.run,
-        args.name,
-        title=args.title,
-        half=args.half,
-        start_only=args.start_only,
-        trained_on=args.trained_on,
-        limits=args.limits,
-        licence=args.licence,
-        urls=args.url,
-        folder=args.out or BUNDLED,
-    )
-    print(describe(card))
+    statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
+    print(describe(publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)))
 
 
 def _threshold(args: argparse.Namespace) -> None:
@@ -142,32 +132,38 @@ def _card(name: str) -> Card:
     return entry
 
 
+@dataclass(frozen=True)
+class Statement:
+    """What a publisher says of a model, see :class:`lreid.zoo.Card`.
+
+    Attributes:
+        title: one line for people; empty for one of method and benchmark.
+        start_only: the network is meant to start training from.
+        trained_on: the source of the images; empty for the names of the data sets.
+        limits: what it does not know and must not be used for.
+        licence: of the weights.
+        urls: where the weights will be had, if not beside the card.
+    """
+
+    title: str = ""
+    start_only: bool = False
+    trained_on: str = ""
+    limits: str = ""
+    licence: str = "MIT"
+    urls: Sequence[str] = ()
+
+
 def publish(
-    run: Path,
-    name: str,
-    *,
-    title: str = "",
-    half: bool = False,
-    start_only: bool = False,
-    trained_on: str = "",
-    limits: str = "",
-    licence: str = "MIT",
-    urls: Sequence[str] = (),
-    folder: Path = BUNDLED,
+    run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
 ) -> Card:
     """Writes weights and card of a run's last task; an entry of this name is replaced in one step.
 
     Args:
         run: the folder of a finished run.
         name: of the entry, in a-z, 0-9, ``-`` and ``_``.
-        title: one line for people; empty for one of method and benchmark.
+        statement: what nobody can tell from the run.
         half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
             variances may be too large or too small for 16.
-        start_only: the network is meant to start training from.
-        trained_on: the source of the images; empty for the names of the data sets.
-        limits: what it does not know and must not be used for.
-        licence: of the weights.
-        urls: where the weights will be had, if not beside the card.
         folder: to write to.
 
     Returns:
@@ -188,7 +184,23 @@ def publish(
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
     cfg = model_config(checkpoint)
     state = stored(load_model(checkpoint).state_dict(), half)
-    model = _model(cfg, state, checkpoint)
+    measured = _measured(cfg, _model(cfg, state, checkpoint), results, run)
+    content = safetensors.torch.save(state)
+    card = Card(
+        file=folder / f"{name}.json",
+        name=name,
+        sha256=hashlib.sha256(content).hexdigest(),
+        bytes=len(content),
+        **measured,
+        **_of_run(cfg, results),
+        **_stated(statement, cfg),
+    )
+    write_entry(card, content)
+    return card
+
+
+def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
+    """What a card tells of a network as it is stored, and of its figures."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
@@ -199,47 +211,52 @@ def publish(
     for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
         told = figures[gallery["name"]]["mAP"]
         logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, told)
-    content, shared = safetensors.torch.save(state), without_folders(cfg)
-    card = Card(
-        file=folder / f"{name}.json",
-        name=name,
-        title=title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
-        start_only=start_only,
-        method=method_title(cfg),
-        benchmark=cfg.BENCHMARK.NAME,
-        seed=cfg.SEED,
-        task=tasks,
-        tasks=tasks,
-        backbone=cfg.MODEL.BACKBONE,
-        height=cfg.INPUT.HEIGHT,
-        width=cfg.INPUT.WIDTH,
-        mean=list(cfg.INPUT.MEAN),
-        std=list(cfg.INPUT.STD),
-        neck=method_class(cfg.METHOD.NAME).neck,
-        dim=model.dim,
-        parameters=sum(each.numel() for each in model.parameters()),
-        figures=figures,
-        metric=cfg.EVAL.METRIC,
-        ap=cfg.EVAL.AP,
-        camera_filter=cfg.EVAL.CAMERA_FILTER,
-        flip=cfg.EVAL.FLIP,
-        protocol=protocol,
-        images_trained=results.get("images_trained", 0),
-        trained_on=trained_on or _trained_on(shared.BENCHMARK.TRAIN),
-        command=command_of(shared),
-        config={"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
-        version=results["versions"].get("lreid", ""),
-        licence=licence,
-        sha256=hashlib.sha256(content).hexdigest(),
-        bytes=len(content),
-        url=urls[0] if urls else "",
-        mirrors=list(urls[1:]),
-        verification=tests.threshold(model, cfg),
-        limits=limits,
-        imagenet=from_imagenet(cfg.MODEL.WEIGHTS),
-    )
-    write_entry(card, content)
-    return card
+    return {
+        "dim": model.dim,
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "figures": figures,
+        "protocol": protocol,
+        "verification": tests.threshold(model, cfg),
+    }
+
+
+def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
+    """What a card tells of how a model was trained, what it takes and how it was measured."""
+    shared, tasks = without_folders(cfg), len(results["tasks"])
+    return {
+        "method": method_title(cfg),
+        "benchmark": cfg.BENCHMARK.NAME,
+        "seed": cfg.SEED,
+        "task": tasks,
+        "tasks": tasks,
+        "backbone": cfg.MODEL.BACKBONE,
+        "height": cfg.INPUT.HEIGHT,
+        "width": cfg.INPUT.WIDTH,
+        "mean": list(cfg.INPUT.MEAN),
+        "std": list(cfg.INPUT.STD),
+        "neck": method_class(cfg.METHOD.NAME).neck,
+        "metric": cfg.EVAL.METRIC,
+        "ap": cfg.EVAL.AP,
+        "camera_filter": cfg.EVAL.CAMERA_FILTER,
+        "flip": cfg.EVAL.FLIP,
+        "images_trained": results.get("images_trained", 0),
+        "command": command_of(shared),
+        "config": {"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
+        "version": results["versions"].get("lreid", ""),
+        "imagenet": from_imagenet(cfg.MODEL.WEIGHTS),
+    }
+
+
+def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
+    """What a card tells in its publisher's words, or in ours where there are none."""
+    told = asdict(statement)
+    url, *mirrors = told.pop("urls") or [""]
+    return told | {
+        "title": statement.title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
+        "trained_on": statement.trained_on or _trained_on(without_folders(cfg).BENCHMARK.TRAIN),
+        "url": url,
+        "mirrors": mirrors,
+    }
 
 
 def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from tiny import TINY
 
 import lreid
 from lreid import zoo
-from lreid.apps.zoo import ImagesElsewhere, TestSets, from_imagenet, publish, stored
+from lreid.apps.zoo import ImagesElsewhere, Statement, TestSets, from_imagenet, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.config import load_config
@@ -51,8 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) -> None:
-    told = {"title": "A test", "limits": "drawings", "urls": ["http://a/b", "http://c/d"]}
-    card = publish(run, "mine", folder=tmp_path, start_only=True, **told)
+    statement = Statement("A test", start_only=True, limits="drawings", urls=["http://a/b", "http://c/d"])
+    card = publish(run, "mine", statement, folder=tmp_path)
     assert zoo.read_card(tmp_path / "mine.json") == card
     results = json.loads((run / "results.json").read_text())
     model = lreid.load_model(tmp_path / "mine.safetensors")

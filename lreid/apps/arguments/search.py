@@ -20,32 +20,40 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+DEVICE = "auto, cpu, cuda, cuda:1 … (default: auto)"
+SKIP_BAD = "leave out images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # those of lreid.retrieval.index, which loads torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid search``."""
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_indexing(commands)
+    _add_query(commands)
+    _add_compare(commands)
+    _add_versions(commands)
+    _command(commands, "info", "say what is in a gallery")
 
-    def command(name: str, what: str, images: str = "", *, model: str = "") -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(name, help=what)
-        sub.set_defaults(action=name)
-        sub.add_argument("gallery", metavar="GALLERY", help="a file, milvus:FILE.db or milvus:http://…")
-        if images:
-            sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
-        if model:
-            sub.add_argument(
-                "--checkpoint",
-                type=Path,
-                required=model == "required",
-                metavar="FILE",
-                help="the model" if model == "required" else "the gallery's model, if it is not where it was",
-            )
-            sub.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
-        return sub
 
-    build = command("build", "index images", "DIR|CSV", model="required")
+def _command(commands: Any, name: str, what: str, images: str = "", *, model: str = "") -> argparse.ArgumentParser:
+    """A command for a gallery, with images and with a model that is ``required`` or ``optional``."""
+    sub = commands.add_parser(name, help=what)
+    sub.set_defaults(action=name)
+    sub.add_argument("gallery", metavar="GALLERY", help="a file, milvus:FILE.db or milvus:http://…")
+    if images:
+        sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
+    if model:
+        own = "the model" if model == "required" else "the gallery's model, if it is not where it was"
+        sub.add_argument("--checkpoint", type=Path, required=model == "required", metavar="FILE", help=own)
+        sub.add_argument("--device", default="auto", help=DEVICE)
+    return sub
+
+
+def _add_indexing(commands: Any) -> None:
+    """What is in a gallery: build, add, remove, calibrate."""
+    build = _command(commands, "build", "index images", "DIR|CSV", model="required")
     build.add_argument("--kind", choices=KINDS, default="flat", help="of index (default: flat, which is exact)")
     build.add_argument(
         "--shards", type=int, default=1, metavar="N", help="parts that are searched side by side (default: 1)"
@@ -55,18 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("gallery", "camera", "features"),
         help="normalise with BatchNorm statistics of these images, as a whole or by camera, or features by camera",
     )
-    add = command("add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
+    add = _command(commands, "add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
         who.add_argument("--identity", metavar="NAME", help="who is on all of these images")
         who.add_argument("--no-identities", action="store_true", help="folders are not named after identities")
 
-    remove = command("remove", "delete images")
+    remove = _command(commands, "remove", "delete images")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
     remove.add_argument("--identity", metavar="NAME", help="all images of one identity")
     remove.add_argument("--everywhere", action="store_true", help="also from the versions before and after")
 
-    calibrate = command("calibrate", "set the threshold between known and unknown", "DIR|CSV", model="optional")
+    calibrate = _command(
+        commands, "calibrate", "set the threshold between known and unknown", "DIR|CSV", model="optional"
+    )
     calibrate.add_argument(
         "--false-accept-rate",
         type=float,
@@ -74,8 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="share of impostors that may be accepted (default: 0.01)",
     )
+    for sub in (build, add, calibrate):
+        sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 
-    query = command("query", "find the identities of images", "IMAGE|DIR|CSV", model="optional")
+
+def _add_query(commands: Any) -> None:
+    query = _command(commands, "query", "find the identities of images", "IMAGE|DIR|CSV", model="optional")
     query.add_argument("--top", type=int, default=10, metavar="K", help="matches an image (default: 10)")
     query.add_argument("--camera", metavar="NAME", help="the camera that took the images")
     query.add_argument("--other-cameras", action="store_true", help="leave out images of that camera")
@@ -88,34 +102,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     query.add_argument("--blur", action="store_true", help="blur the images of the page")
     for what in ("camera", "identity"):
         for which, found in (("only", "images of this"), ("not", "no images of this")):
-            query.add_argument(
-                f"--{which}-{what}",
-                action="append",
-                default=[],
-                metavar="NAME",
-                help=f"find {found} {what} (repeat it for more)",
-            )
+            told = f"find {found} {what} (repeat it for more)"
+            query.add_argument(f"--{which}-{what}", action="append", default=[], metavar="NAME", help=told)
     query.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
     query.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
 
-    compare = subparsers.add_parser("compare", help="say whether images are of the same identity")
+
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser("compare", help="say whether images are of the same identity")
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more, each pair is compared")
     compare.add_argument("--gallery", metavar="GALLERY", help="take its model and its threshold")
     compare.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="the model (default: the zoo's for people, or the gallery's)"
     )
-    compare.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
+    compare.add_argument("--device", default="auto", help=DEVICE)
 
-    reindex = command("reindex", "move to another model, beside the old one", model="required")
+
+def _add_versions(commands: Any) -> None:
+    """Other models and places: reindex, rollback, migrate."""
+    reindex = _command(commands, "reindex", "move to another model, beside the old one", model="required")
     reindex.add_argument("--restart", action="store_true", help="drop what was begun for another model")
-    for sub in (build, add, calibrate, reindex):
-        sub.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
-    command("rollback", "go back to the version before")
-
-    migrate = command("migrate", "copy to another place")
+    reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    _command(commands, "rollback", "go back to the version before")
+    migrate = _command(commands, "migrate", "copy to another place")
     migrate.add_argument("to", metavar="TO", help="where there is no gallery yet")
     migrate.add_argument("--kind", choices=KINDS, help="of the copy (default: as it was)")
     migrate.add_argument("--shards", type=int, default=1, metavar="N", help="parts of the copy, if it is a file")
-
-    command("info", "say what is in a gallery")
