@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lreid.data.images import Images
 from lreid.devices import pick_device
 from lreid.errors import ArgumentError, InputError
 from lreid.files import require_writable
@@ -20,6 +21,7 @@ from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.places import place_of
 from lreid.identities import UNKNOWN
 from lreid.loading import load_model
+from lreid.models import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
 from lreid.search.findings import findings, threshold_text, too_few
@@ -281,27 +283,11 @@ def query(
     if wanted.top < 1:
         raise ArgumentError("top", f"is {wanted.top}; ask for at least one match")
     named = _load_filled(where)
-    about, listed = named.gallery.about, list_queries(images)
-    if camera is not None:
-        named.number_of("camera", camera)
-        listed = [each._replace(camera=camera) for each in listed]
-    nameless = next((each.path for each in listed if each.camera is None), None)
-    if wanted.other_cameras and nameless is not None:
-        raise InputError(
-            f"{nameless}: other_cameras=True needs the camera that took it; give camera=NAME, or a name like "
-            "cam2_07.jpg"
-        )
+    about, listed = named.gallery.about, _queries(named, images, camera, wanted)
     only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, any_model=cross_model)
-    own_model = fingerprint(model) == about.model
-    if nameless is not None and own_model and named.norm and named.norm.cameras:
-        logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
     listed, pixels = read_images(listed, model, about.names)
-    if own_model:
-        features = named.extract(model, pixels)
-    else:  # how the gallery's features are made is up to its own model
-        same = named.norm if isinstance(named.norm, CameraNorm) else None  # a matter of the features that are there
-        features = extract(model, pixels, flips(checkpoint or named.checkpoint), same)
+    features = _features(named, model, pixels, checkpoint)
     paths, _, cameras, _ = columns(listed)
     matches = named.gallery.search(
         features,
@@ -320,6 +306,30 @@ def query(
         "calibrated_on": about.calibrated_on,
         "queries": findings(matches, paths, calibrated=about.threshold is not None),
     }
+
+
+def _queries(named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted) -> list[OwnImage]:
+    images = list_queries(sources)
+    if camera is not None:
+        named.number_of("camera", camera)
+        return [image._replace(camera=camera) for image in images]
+    nameless = next((image.path for image in images if image.camera is None), None)
+    if wanted.other_cameras and nameless is not None:
+        raise InputError(
+            f"{nameless}: other_cameras=True needs the camera that took it; give camera=NAME, or a name like "
+            "cam2_07.jpg"
+        )
+    return images
+
+
+def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: Path | None) -> np.ndarray:
+    if fingerprint(model) == named.gallery.about.model:
+        if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
+            logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
+        return named.extract(model, pixels)
+    # How the gallery's features are made is up to its own model; standardising is a matter of the features there.
+    same = named.norm if isinstance(named.norm, CameraNorm) else None
+    return extract(model, pixels, flips(checkpoint or named.checkpoint), same)
 
 
 def describe(where: Where) -> dict[str, Any]:

@@ -112,12 +112,7 @@ def write_gallery(
         for version in ("", ".next", ".previous"):
             remove_leftovers(path.parent, path.name + version)
         with unfinished(path, private=True) as file:
-            _write_indexes(indexes, file.name)
-            checksum = _crc32(file, os.stat(file.name).st_size)
-            text = json.dumps(header | {"format": FORMAT}).encode()
-            kept: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
-            kept[CHECKSUM] = np.array(checksum)
-            np.savez(file, **kept)
+            _write_content(file, indexes, header, arrays)
             finish(file, path)
             written = stamp(file.fileno())
             if new:
@@ -171,17 +166,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
     try:
         require_regular(path)
         seen = stamp(path)
-        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
-                raise ValueError("it is compressed, so that a few bytes could fill the memory")
-            arrays = {name: archive[name] for name in archive.files}
-            if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-                raise ValueError(f"{strange[0]} is no array")  # numpy gives the bytes of what it does not know
-            header = json.loads(arrays.pop("header").tobytes())
-            if isinstance(header, dict):
-                require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
-            end = min(part.header_offset for part in archive.zip.infolist())  # of the index
-            checksum = int(arrays.pop(CHECKSUM))
+        with open(path, "rb") as file:
+            header, arrays, checksum, end = _read_archive(path, file)
             whole = memory_map or checksum == _crc32(file, end)
     except InputError:
         raise
@@ -197,26 +183,32 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
     shards = header["shards"]
     if memory_map and shards > 1:
         raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
-    try:
-        if not whole:
-            raise ValueError("its checksum is wrong")
-        indexes = _read_indexes(str(path), shards, memory_map)
-        kind = header["kind"] if header["whole"] else "flat"
-        for index in indexes:
-            require_kind(index, kind)
-        if len({index.d for index in indexes}) > 1:
-            raise ValueError("its parts have different widths")
-        keys = [keys_in(index, kind) for index in indexes]
-    except Exception as error:  # faiss reports damage as errors of any kind
-        if not memory_map:  # what is mapped is not checked, so that a damaged size asks for any amount of memory
-            refuse_out_of_memory(error, path)
-        raise InputError(f"{path}: its index is damaged; build it again") from None
+    indexes, keys = _read_indexes(path, header, memory_map, whole)
     if stamp(path) != seen:
         return read_gallery(path, memory_map)  # index and labels may be of two files; the new one is whole
     for number, own in enumerate(keys):  # a wrong key would give an image the name of another
         if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
             raise InputError(f"{path}: index and labels do not belong together; build it again")
     return indexes, header, arrays, seen
+
+
+def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
+    """Header, arrays, the checksum of the index and where it ends.
+
+    Raises:
+        InputError: of a later version; many other exceptions: damaged.
+    """
+    with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
+            raise ValueError("it is compressed, so that a few bytes could fill the memory")
+        arrays = {name: archive[name] for name in archive.files}
+        if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{strange[0]} is no array")  # numpy gives the bytes of what it does not know
+        header = json.loads(arrays.pop("header").tobytes())
+        if isinstance(header, dict):
+            require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
+        end = min(part.header_offset for part in archive.zip.infolist())
+        return header, arrays, int(arrays.pop(CHECKSUM)), end
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
@@ -258,19 +250,46 @@ def _crc32(file: IO[bytes], count: int) -> int:
     return checksum
 
 
-def _write_indexes(indexes: list[Any], name: str) -> None:
+def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     faiss = import_faiss()
     if len(indexes) == 1:
-        faiss.write_index(indexes[0], name)
-        return
-    writer = faiss.FileIOWriter(name)
-    for index in indexes:
-        faiss.write_index(index, writer)
+        faiss.write_index(indexes[0], file.name)
+    else:
+        writer = faiss.FileIOWriter(file.name)
+        for index in indexes:
+            faiss.write_index(index, writer)
+        del writer  # which closes it
+    checksum = _crc32(file, os.stat(file.name).st_size)
+    text = json.dumps(header | {"format": FORMAT}).encode()
+    kept: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
+    kept[CHECKSUM] = np.array(checksum)
+    np.savez(file, **kept)
 
 
-def _read_indexes(name: str, count: int, memory_map: bool) -> list[Any]:
-    faiss = import_faiss()
-    if count == 1:
-        return [faiss.read_index(name, faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
-    reader = faiss.FileIOReader(name)
-    return [faiss.read_index(reader) for _ in range(count)]
+def _read_indexes(
+    path: str | Path, header: dict[str, Any], memory_map: bool, whole: bool
+) -> tuple[list[Any], list[np.ndarray]]:
+    """The indexes, each with its keys.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    faiss, name = import_faiss(), str(path)
+    kind = header["kind"] if header["whole"] else "flat"
+    try:
+        if not whole:
+            raise ValueError("its checksum is wrong")
+        if header["shards"] == 1:
+            indexes = [faiss.read_index(name, faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
+        else:
+            reader = faiss.FileIOReader(name)
+            indexes = [faiss.read_index(reader) for _ in range(header["shards"])]
+        for index in indexes:
+            require_kind(index, kind)
+        if len({index.d for index in indexes}) > 1:
+            raise ValueError("its parts have different widths")
+        return indexes, [keys_in(index, kind) for index in indexes]
+    except Exception as error:  # faiss reports damage as errors of any kind
+        if not memory_map:  # what is mapped is not checked, so that a damaged size asks for any amount of memory
+            refuse_out_of_memory(error, path)
+        raise InputError(f"{path}: its index is damaged; build it again") from None
