@@ -37,6 +37,7 @@ pre { white-space: pre; overflow-x: auto; }
 table { display: block; overflow-x: auto; }
 p, li, h1, h2, h3 { overflow-wrap: anywhere; }
 td code, td a { white-space: nowrap; }
+td[style*="right"] { white-space: nowrap; }
 img { max-width: 100%; }
 @media (max-width: 640px) { .code pre { padding-top: 32px; } }
 """
