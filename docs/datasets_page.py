@@ -2,7 +2,7 @@
 
     python docs/datasets_page.py
 
-A test says when the page is not up to date.
+A test says when the page is wrong.
 """
 
 from __future__ import annotations

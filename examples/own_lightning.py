@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches
 from lreid.data.samplers import IdentitySampler
+from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
 from lreid.data.transforms import Augment
 from lreid.evaluation import Evaluator
@@ -43,7 +44,7 @@ class Learner(lightning.LightningModule):
 
 
 people = {"train_identities": 24, "test_identities": 12, "images_per_identity": 5, "distractors": 0, "seed": 0}
-benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station"], synthetic=people)
+benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station"], sources=Sources(synthetic=people))
 lightning.seed_everything(0)
 method = LwF(Embedder("small", height=32, width=16, neck=LwF.neck))
 mean, std = IMAGENET

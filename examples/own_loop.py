@@ -12,13 +12,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.samplers import EpisodeSampler
+from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
 from lreid.evaluation import Evaluator
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
 
 people = {"train_identities": 24, "test_identities": 12, "images_per_identity": 5, "distractors": 0, "seed": 0}
-benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station"], synthetic=people)
+benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station"], sources=Sources(synthetic=people))
 
 torch.manual_seed(0)
 network = nn.Sequential(nn.Conv2d(3, 32, 4, stride=4), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU())

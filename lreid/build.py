@@ -12,7 +12,8 @@ from lreid.config import method_options
 from lreid.config_keys import Config
 from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
-from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.data.schemes import Sources
+from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation import Evaluator, Observer, PastGalleries
 from lreid.loading import model_config, network_of
@@ -68,23 +69,29 @@ def benchmark_of(cfg: Config) -> Benchmark:
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
         return build_benchmark(
             bench.NAME,
-            train=bench.TRAIN,
-            unseen=bench.UNSEEN,
-            learned=bench.LEARNED,
-            learned_identities=bench.LEARNED_IDENTITIES,
-            root=cfg.DATA.ROOT,
-            tasks_per_dataset=bench.TASKS_PER_DATASET,
-            pool=bench.POOL,
-            identities=bench.IDENTITIES,
-            order=bench.ORDER,
-            order_seed=bench.ORDER_SEED,
-            unseen_galleries=bench.UNSEEN_GALLERIES,
-            splits=bench.SPLITS,
-            split_seed=bench.SPLIT_SEED,
-            cameras=bench.CAMERAS,
-            scenario=bench.SCENARIO,
-            synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
+            bench.TRAIN,
+            unseen=Unseen(bench.UNSEEN, bench.UNSEEN_GALLERIES, bench.SPLITS),
+            learned=Learned(bench.LEARNED, bench.LEARNED_IDENTITIES),
+            cut=Cut(
+                tasks_per_dataset=bench.TASKS_PER_DATASET,
+                pool=bench.POOL,
+                identities=bench.IDENTITIES,
+                order=bench.ORDER,
+                order_seed=bench.ORDER_SEED,
+                scenario=bench.SCENARIO,
+            ),
+            sources=sources_of(cfg),
         )
+
+
+def sources_of(cfg: Config) -> Sources:
+    """Where a config has data sets read from."""
+    return Sources(
+        root=cfg.DATA.ROOT,
+        cameras=cfg.BENCHMARK.CAMERAS,
+        split_seed=cfg.BENCHMARK.SPLIT_SEED,
+        synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
+    )
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:

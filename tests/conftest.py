@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from made_results import results, run_folder  # noqa: F401 (fixtures)
 from markupsafe import Markup
+from PIL import Image
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
 
@@ -18,12 +19,26 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no faul
 settings.load_profile("untimed")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+MakeImages = Callable[[Path, Iterable[str]], None]
 
 
 @pytest.fixture
 def repository() -> Path:
     """The top of the source tree."""
     return REPOSITORY
+
+
+@pytest.fixture
+def make_images() -> MakeImages:
+    """Writes one small image for every name into a folder, which is made."""
+
+    def make(folder: Path, names: Iterable[str]) -> None:
+        for name in names:
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 8), (200, 100, 50)).save(file)
+
+    return make
 
 
 def pytest_sessionstart() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import MakeImages
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
@@ -139,6 +141,35 @@ def test_matplotlib_is_imported_when_the_first_chart_is_drawn() -> None:
         top = ast.Module([node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.If)], [])
         imports = [ast.unparse(node) for node in top.body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert file.name == "visual.py" or not [each for each in imports if "matplotlib" in each], file
+
+
+REID = """
+import sys
+from pathlib import Path
+from lreid.config import load_config
+from lreid.training.run import train
+import lreid.apps.test, lreid.search
+from tiny import FEW, TINY
+root = Path(sys.argv[1])
+keys = TINY | FEW | {"BENCHMARK.TRAIN": ["market1501"], "BENCHMARK.UNSEEN": ["synthetic:plaza"], "DATA.ROOT": root}
+keys |= {"BENCHMARK.TASKS_PER_DATASET": 1, "EPISODE.SUPPORT": 1, "TRAIN.EPOCHS": 1}
+train(load_config([], [str(part) for pair in keys.items() for part in pair]), root / "run")
+print("\\n".join(sys.modules))
+"""
+
+
+def test_re_identification_imports_nothing_of_classification(make_images: MakeImages, tmp_path: Path) -> None:
+    people = [f"{pid:04d}_c{camera}s1_000001_00.jpg" for pid in range(1, 5) for camera in (1, 2)]
+    make_images(tmp_path / "market1501" / "bounding_box_train", people)
+    make_images(tmp_path / "market1501" / "query", ["0007_c1s1_000001_00.jpg"])
+    make_images(tmp_path / "market1501" / "bounding_box_test", ["0007_c2s1_000001_00.jpg"])
+    command = [sys.executable, "-c", REID, str(tmp_path)]
+    path = {"PYTHONPATH": f"{PACKAGE.parent}:{PACKAGE.parent / 'tests'}"}
+    done = subprocess.run(command, env=os.environ | path, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"lreid.methods.dwopp", "lreid.search", "lreid.data.synthetic"} <= loaded
+    assert not {name for name in loaded if name.startswith("lreid.classification")}
 
 
 def test_losses_need_torch_alone() -> None:

@@ -14,6 +14,7 @@ from lreid.config import load_config
 from lreid.data.datasets import load_datasets
 from lreid.data.images import read_image
 from lreid.data.prepare import unpack
+from lreid.data.schemes import Sources
 from lreid.data.tracks import read_tracks
 from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError
@@ -41,7 +42,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "c.safetensors": read_state_dict,
     "c.onnx": load_model,
     "c.gallery": Gallery.load,
-    "c.csv": lambda path: load_datasets(f"csv:{path}", path.parent, {}),
+    "c.csv": lambda path: load_datasets(f"csv:{path}", Sources(path.parent)),
     "c.yaml": lambda path: load_config([path]),
     "d.yaml": load_pipeline,
     "results.json": read_results,

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from lreid.data.contact_sheet import contact_sheet
-from lreid.data.datasets import specs
+from lreid.data.datasets import find, specs
 from lreid.data.inventory import Finding, look, table
 from lreid.data.own import source_of
 from lreid.data.prepare import prepare
@@ -73,7 +73,7 @@ def _there(findings: Sequence[Finding]) -> list[DataSet]:
 
 
 def _is_path(name: str) -> bool:
-    return name not in specs() and os.path.exists(name)
+    return find(name) is None and os.path.exists(name)
 
 
 def _source(name: str) -> str:

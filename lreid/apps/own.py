@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.apps.cli import one_line
-from lreid.build import benchmark_of, learned, resolved
+from lreid.build import benchmark_of, learned, resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.datasets import load_datasets
@@ -71,7 +71,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     given = {key for _, each in layers(files, overrides) for key in each}
     name = source_of(path)
     own = look_at(Path(name.removeprefix(PREFIX)), cameras=wanted.BENCHMARK.CAMERAS) if name.startswith(PREFIX) else []
-    data_sets = [each.data_set for each in own] or load_datasets(name, wanted.DATA.ROOT, {})
+    data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
     if again := sorted(known & set().union(*map(_names, data_sets))):
@@ -141,7 +141,7 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
     known: set[str] = set()
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN):
         try:
-            found = load_datasets(name, cfg.DATA.ROOT, {key.lower(): value for key, value in cfg.SYNTHETIC.items()})
+            found = load_datasets(name, sources_of(cfg))
             names.append(name)
             known.update(*map(_names, found))
         except InputError as error:

@@ -20,9 +20,9 @@ from yacs.config import CfgNode
 from lreid.build import benchmark_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, without_folders
-from lreid.data.addresses import is_address
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
+from lreid.data.schemes import Sources, is_address
 from lreid.devices import pick_device
 from lreid.errors import InputError, OutOfMemory, counted, naming_keys
 from lreid.evaluation import Evaluator
@@ -399,7 +399,7 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
         if not name.startswith(("csv:", "folder:", "own:")):
             continue
         try:
-            load_datasets(name, cfg.DATA.ROOT, {})
+            load_datasets(name, Sources(cfg.DATA.ROOT))
         except InputError as error:
             raise ImagesElsewhere(
                 f"{card.name}: is measured on {name}, of which the card tells the name alone: put those images, or a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import logging
 import os
 import re
@@ -10,8 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
-from lreid.data.records import DataSet, Names, Record
+from lreid.data.layout import cameras_of_test, require_splits
+from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
 from lreid.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
 from lreid.reading import require_regular
@@ -253,3 +255,24 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
     if "split" in told and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Row(line, *(cells[name] for name in Row._fields[1:]))
+
+
+def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
+    """``PATH`` or ``PATH#DOMAIN``. A path may hold a # too: the longest that is there counts."""
+    parts = name.split("#")
+    for end in range(len(parts), 0, -1):
+        path, domain = "#".join(parts[:end]), "#".join(parts[end:])
+        if any(os.path.exists(file) for file in (path, sources.root / Path(path))):
+            break
+    file = sources.existing(path, "CSV file")
+    data_sets = load(file, cameras=sources.cameras)
+    if not domain:
+        return data_sets
+    names = [data_set.name for data_set in data_sets]
+    if domain not in names:
+        nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
+        raise InputError(f"{file}: no domain {domain}; the nearest is {nearest} (all: {', '.join(names)})")
+    return [data_sets[names.index(domain)]]
+
+
+SCHEME = Scheme(_load_named)

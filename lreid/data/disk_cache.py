@@ -17,9 +17,8 @@ from typing import IO
 
 import numpy as np
 
-from lreid.data.addresses import is_address
 from lreid.data.records import Record
-from lreid.data.rotated import unrotated
+from lreid.data.schemes import file_of
 from lreid.errors import InputError
 from lreid.files import remove_leftovers, write_atomically
 from lreid.reading import require_regular, sealed, unsealed
@@ -173,21 +172,20 @@ class DiskCache:
 
     def _path(self, records: Sequence[Record], height: int, width: int) -> Path | None:
         """The file of these images as they are now; None where it shall have no name."""
-        if not self.folder or not self.keep or any(is_address(record.path) for record in records):
+        if not self.folder or not self.keep:
             return None
         digest = hashlib.sha256(f"2 {height} {width} crc32".encode())  # 2: how images are decoded and resized
         for record in records:
+            file = file_of(record.path)
+            if file is None:
+                return None
             try:
-                state = os.stat(unrotated(record.path))
+                state = os.stat(file)
             except OSError:
                 return None
-            digest.update(os.fsencode(f"\n{_absolute(record.path)}\0{state.st_size} {state.st_mtime_ns}"))
+            path = record.path.replace(file, os.path.abspath(file))  # with the angle where the image is rotated
+            digest.update(os.fsencode(f"\n{path}\0{state.st_size} {state.st_mtime_ns}"))
         return Path(self.folder) / f"{digest.hexdigest()[:32]}.images"
-
-
-def _absolute(path: str) -> str:
-    """A path from the root of the file system, with the angle where the image is rotated."""
-    return path.replace(unrotated(path), os.path.abspath(unrotated(path)))
 
 
 def _map(file: IO[bytes], path: str | Path, height: int, width: int) -> Mapped | None:

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from lreid.data.addresses import is_address
 from lreid.data.records import Benchmark, QueryGallery, Record
-from lreid.data.rendered_set import is_rendered, read_rendered
-from lreid.data.rotated import unrotated
+from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError
 from lreid.reading import read_bytes
 
@@ -67,14 +65,15 @@ def content_fingerprint(records: Sequence[Record]) -> str:
     stride = max(1, len(paths) // SAMPLE)
     for place, path in enumerate(paths):
         digest.update(_file_name(path).encode(errors="surrogateescape") + b"\0")
-        if is_rendered(path):
-            digest.update(hashlib.sha256(read_rendered(path)).digest())
-        if is_address(path):
+        if scheme := image_scheme(path):
+            digest.update(scheme.content(path))
+        file = file_of(path)
+        if file is None:
             continue
         try:
-            digest.update(str(os.stat(unrotated(path)).st_size).encode())
+            digest.update(str(os.stat(file).st_size).encode())
             if place % stride == 0:
-                digest.update(hashlib.sha256(read_bytes(unrotated(path))).digest())
+                digest.update(hashlib.sha256(read_bytes(file)).digest())
         except (InputError, OSError, ValueError):  # no such file, no file, or none can have such a name
             digest.update(b"missing")
     return digest.hexdigest()[:12]
@@ -95,7 +94,5 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 def _file_name(path: str) -> str:
     """Without its folder; with the angle where the image is rotated."""
-    if is_address(path):
-        return path
-    file = unrotated(path)
-    return path.removesuffix(file) + PurePath(file).name
+    file = file_of(path)
+    return path if file is None else path.removesuffix(file) + PurePath(file).name

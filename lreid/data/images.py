@@ -17,12 +17,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from lreid.data.addresses import is_address
 from lreid.data.disk_cache import DiskCache, Mapped
 from lreid.data.records import Record
-from lreid.data.rendered_set import is_rendered, read_rendered
-from lreid.data.rotated import is_rotated, rotate, unrotated
-from lreid.data.synthetic import draw, is_synthetic
+from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
 from lreid.progress import images_done
 from lreid.reading import require_regular
@@ -41,8 +38,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     orientation says, and grey values of 16 bits become 8.
 
     Args:
-        path: an image file, or the address of a synthetic image (see :mod:`lreid.data.synthetic`), of one that comes
-            with lreid (:mod:`lreid.data.rendered_set`) or of a rotated one (:mod:`lreid.data.rotated`).
+        path: an image file, or the address of one of the :mod:`lreid.data.schemes`, such as a synthetic image.
         height, width: size in pixels to resize to; both or neither.
 
     Returns:
@@ -54,15 +50,12 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     """
     if (height is None) != (width is None):
         raise ValueError("give both height and width, or neither")
-    if is_synthetic(str(path)):
-        image = draw(str(path))
-    elif is_rendered(str(path)):
-        image = _decode(path, BytesIO(read_rendered(str(path))))
-    elif is_rotated(str(path)):
-        image = rotate(read_image(unrotated(str(path))), str(path))
+    scheme = image_scheme(str(path))
+    if scheme is not None and scheme.read is not None:
+        image = scheme.read(str(path))
     else:
         _require_file(path)
-        image = _decode(path)
+        image = decode(path)
     return image if height is None or width is None else fit_image(image, height=height, width=width)
 
 
@@ -80,8 +73,8 @@ def require_files(records: Iterable[Record]) -> None:
         InputError: a file is missing or empty; the first one is named.
     """
     for record in records:
-        if not is_address(unrotated(record.path)):
-            _require_file(unrotated(record.path))
+        if (file := file_of(record.path)) is not None:
+            _require_file(file)
 
 
 class Images(Sequence[np.ndarray]):
@@ -244,7 +237,12 @@ def _require_file(path: str | Path) -> None:
         raise InputError(f"{path}: image file is empty (0 bytes); {REMEDY}")
 
 
-def _decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
+def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
+    """Decodes an image file, or the content of one, whose path errors name: (H, W, 3) uint8 RGB.
+
+    Raises:
+        InputError: it is damaged, or has grey values of 32 bits.
+    """
     try:
         with Image.open(content or path, formats=FORMATS) as image:
             image.load()

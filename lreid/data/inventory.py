@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from lreid.data.addresses import is_address
-from lreid.data.datasets import load_datasets, specs, splits_of
+from lreid.data.datasets import find, load_datasets, splits_of
 from lreid.data.images import require_files
 from lreid.data.records import DataSet, Record
+from lreid.data.schemes import Sources, is_address
 from lreid.data.spec import COLUMNS, SPLITS, Counts, NotThere
 from lreid.errors import InputError, counted
 from lreid.identities import UNKNOWN
@@ -52,9 +52,9 @@ def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
     """
     if is_address(name):
         raise InputError(f"{name}: comes with lreid; there are no files to check")
-    spec = specs().get(name)
+    spec = find(name)
     try:
-        data_sets = load_datasets(name, root, {})
+        data_sets = load_datasets(name, Sources(root))
     except NotThere as error:
         places = " or ".join(map(str, error.places))
         return [Finding(name, "missing", [f"expected in {places}"])]

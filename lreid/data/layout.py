@@ -8,17 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from lreid.data.records import DataSet, Record
+from lreid.data.records import CameraPolicy, DataSet, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
-
-CameraPolicy = Literal["apart", "same"]
 
 # Of images: what lreid.data.images.FORMATS can read.
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")

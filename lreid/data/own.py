@@ -10,9 +10,10 @@ from typing import Any
 
 from lreid.data import csv_dataset
 from lreid.data.csv_dataset import ascending_ranks
-from lreid.data.layout import CameraPolicy, cameras_of_test
+from lreid.data.layout import cameras_of_test
 from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
-from lreid.data.records import DataSet, Names, Record
+from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.schemes import Scheme
 from lreid.errors import InputError, counted
 from lreid.identities import warn_of_spellings
 
@@ -214,3 +215,8 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
     names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
     data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
     return OwnSet(data_set, tuple(cameras), tuple(notes))
+
+
+SCHEME = Scheme(
+    lambda path, sources, split: load(sources.existing(path, "folder or CSV file"), cameras=sources.cameras)
+)

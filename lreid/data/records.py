@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
+
 
 class Record(NamedTuple):
     """One image: where it is, who is on it and which camera took it.
 
     Attributes:
-        path: a file, or the address of an image that needs none (see :mod:`lreid.data.addresses`).
+        path: a file, or the address of an image that needs none (see :mod:`lreid.data.schemes`).
         pid: identity, an integer. In a :class:`Task` it is the class label.
         camid: camera, an integer.
     """

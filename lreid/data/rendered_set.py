@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import hashlib
 import zipfile
 from functools import cache
 from io import BytesIO, StringIO
@@ -18,17 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from lreid.data.csv_dataset import SPLITS, ascending_ranks
+from lreid.data.images import decode
 from lreid.data.records import DataSet, Record
+from lreid.data.schemes import Scheme
 from lreid.errors import InputError
 
 PREFIX = "rendered:"
 ARCHIVE = Path(__file__).with_name("rendered.zip")
 INDEX, IMAGES = "index.csv", "images/"  # what an archive holds
-
-
-def is_rendered(path: str) -> bool:
-    """Whether a record's path is the address of an image in the archive."""
-    return path.startswith(PREFIX)
 
 
 def read_rendered(address: str) -> bytes:
@@ -93,3 +91,10 @@ def _rows() -> list[dict[str, str]]:
 
 def _damaged(error: Exception) -> InputError:
     return InputError(f"{ARCHIVE}: cannot be read ({error}); install lreid again")
+
+
+SCHEME = Scheme(
+    lambda domain, sources, split: [load_rendered(domain)],
+    lambda address: decode(address, BytesIO(read_rendered(address))),
+    content=lambda address: hashlib.sha256(read_rendered(address)).digest(),
+)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lreid.data.layout import CameraPolicy, describe_folder
-from lreid.data.records import DataSet
+from lreid.data.layout import describe_folder
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.errors import InputError
 
 Counts = Mapping[str, int]  # by the names in COLUMNS

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from lreid.data.datasets import load_datasets, splits_of
-from lreid.data.layout import CameraPolicy
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
+from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError
 from lreid.identities import UNKNOWN
 
@@ -22,25 +20,66 @@ BEFORE = "before"  # the task that stands for all that was learned before a run
 Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How the data sets that are trained on become tasks.
+
+    Attributes:
+        tasks_per_dataset: number of tasks that each data set is cut into.
+        pool: merge the data sets into one, with one test set, before cutting.
+        identities: at most so many training identities of each data set, the first ascending; 0 means all.
+        order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
+        order_seed: decides the random order. That of a data set does not depend on the others.
+        scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
+            ``"domain-incremental"``, where every data set is one task with the same classes.
+    """
+
+    tasks_per_dataset: int = 1
+    pool: bool = False
+    identities: int = 0
+    order: str = "ascending"
+    order_seed: int = 0
+    scenario: str = "class-incremental"
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """The data sets that are only tested on.
+
+    Attributes:
+        names: of the data sets.
+        galleries: ``"separate"`` for one test set for each data set, ``"merged"`` for one of all their queries and all
+            their galleries together, as AKA has it, or ``"both"``.
+        splits: average a data set that has random splits over at most so many; 0 means all of its 10 or 20, 1 its
+            first one, as AKA does.
+    """
+
+    names: Sequence[str] = ()
+    galleries: str = "separate"
+    splits: int = 0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the model learned before: the test sets are seen from the first task on, which has no images.
+
+    Attributes:
+        names: of the data sets. One whose name occurs again is called "… before".
+        identities: how many classes they have; without ``names`` their test sets are gone.
+    """
+
+    names: Sequence[str] = ()
+    identities: int = 0
+
+
 def build_benchmark(
     name: str,
-    *,
     train: Sequence[str],
-    unseen: Sequence[str] = (),
-    root: str | Path = "datasets",
-    tasks_per_dataset: int = 1,
-    pool: bool = False,
-    identities: int = 0,
-    order: str = "ascending",
-    order_seed: int = 0,
-    unseen_galleries: str = "separate",
-    splits: int = 0,
-    split_seed: int = 0,
-    cameras: CameraPolicy = "apart",
-    synthetic: Mapping[str, Any] = MappingProxyType({}),
-    scenario: str = "class-incremental",
-    learned: Sequence[str] = (),
-    learned_identities: int = 0,
+    *,
+    unseen: Unseen = Unseen(),
+    learned: Learned = Learned(),
+    cut: Cut = Cut(),
+    sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
     """A sequence of tasks with its seen and unseen test sets.
 
@@ -48,27 +87,12 @@ def build_benchmark(
 
     Args:
         name: shown in tables.
-        train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`).
-        unseen: names of data sets that are only tested on.
-        root: folder that holds the data sets.
-        tasks_per_dataset: number of tasks that each data set is cut into.
-        pool: merge the data sets of ``train`` into one, with one test set, before cutting.
-        identities: at most so many training identities of each data set, the first ascending; 0 means all.
-        order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
-        order_seed: decides the random order. That of a data set does not depend on the others.
-        unseen_galleries: ``"separate"`` for one test set for each data set of ``unseen``, ``"merged"`` for one of
-            all their queries and all their galleries together, as AKA has it, or ``"both"``.
-        splits: average an unseen data set that has random splits over at most so many; 0 means all of its 10 or
-            20, 1 its first one, as AKA does. One in ``train`` always takes its first split.
-        split_seed: decides the random splits.
-        cameras: ``"apart"`` or ``"same"``, for data sets that tell none (see
-            :func:`lreid.data.layout.cameras_of_test`).
-        synthetic: size of the synthetic data sets.
-        scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
-            ``"domain-incremental"``, where every data set of ``train`` is one task with the same classes.
-        learned: names of data sets that the model knows before: their test sets are seen from the first task on, which
-            has no images and stands for all that was learned. One whose name occurs again is called "… before".
-        learned_identities: how many classes those have; without ``learned`` their test sets are gone.
+        train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`). One with
+            random splits takes its first.
+        unseen: data sets that are only tested on.
+        learned: data sets that were learned before.
+        cut: how tasks are made.
+        sources: where the data sets are read from.
 
     Returns:
         The benchmark; its test sets are those of ``learned``, ``train``, then those of ``unseen``.
@@ -76,73 +100,77 @@ def build_benchmark(
     Raises:
         ArgumentError: a data set occurs twice, is for testing only, has no test where it is unseen, or has fewer
             identities than tasks; a class is in two data sets of a class-incremental benchmark; a number is out of
-            range or a choice unknown.
+            range or a choice unknown. It names the key of ``BENCHMARK``.
         InputError: a data set cannot be loaded.
     """
-    if not train:
-        raise ArgumentError("train", "is empty; name at least one data set")
-    for argument, number in (("identities", identities), ("splits", splits)):
-        if number < 0:
-            raise ArgumentError(argument, f"is {number}; must be 0 (all) or more")
-    for argument, choice, choices in (
-        ("unseen_galleries", unseen_galleries, ("separate", "merged", "both")),
-        ("cameras", cameras, ("apart", "same")),
-    ):
-        if choice not in choices:
-            raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
-
-    def load(name: str, split: int = 0) -> list[DataSet]:
-        return load_datasets(name, root, synthetic, split=split, split_seed=split_seed, cameras=cameras)
-
-    seen = [data_set for each in train for data_set in load(each)]
-    others: list[Splits] = []  # every unseen data set, in one split or several
-    for each in unseen:
-        available = splits_of(each)
-        number = min(splits, available) if splits else available
-        others += zip(*(load(each, split) for split in range(number)), strict=True)
-    _require_distinct(seen, [versions[0] for versions in others])
-    if learned and not learned_identities:
-        raise ArgumentError("learned", "is named without the number of identities; go on by lreid train --from")
-    known = [data_set for each in learned for data_set in load(each) if data_set.query]
-    for data_set in seen:
-        if not data_set.train:
-            raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
-    for data_set in (versions[0] for versions in others):
-        if not data_set.query:
-            raise ArgumentError("unseen", f"names {data_set.name}, which has no test split; add one, or leave it out")
-    if identities:
-        seen = [_first_identities(data_set, identities) for data_set in seen]
-    shared_classes = _shared_classes(seen, scenario, cut=pool or tasks_per_dataset > 1)
-    if pool and len(seen) > 1:
+    _require_allowed(train, unseen, learned, cut, sources)
+    seen = [data_set for each in train for data_set in load_datasets(each, sources)]
+    others = _unseen_splits(unseen, sources)
+    first_splits = [versions[0] for versions in others]
+    _require_usable(seen, first_splits)
+    if cut.identities:
+        seen = [_first_identities(data_set, cut.identities) for data_set in seen]
+    shared_classes = _shared_classes(seen, cut.scenario, cut=cut.pool or cut.tasks_per_dataset > 1)
+    if cut.pool and len(seen) > 1:
         seen = [pool_data_sets(name, seen)]
-    tasks: list[Task] = []
-    tests: list[QueryGallery] = []
-    label = learned_identities
-    if learned_identities:
-        tasks.append(Task(0, BEFORE, ()))
-        taken = {data_set.name for data_set in (*seen, *(versions[0] for versions in others))}
-        for data_set in reversed(known):  # of one name the newest is called least "before"
-            title = data_set.name
-            while title in taken:
-                title += " before"
-            taken.add(title)
-            tests.insert(0, replace(query_gallery([data_set], "seen"), name=title, first_task=0))
+    tasks = [Task(0, BEFORE, ())] if learned.identities else []
+    tests = _tests_before(learned, sources, {data_set.name for data_set in (*seen, *first_splits)})
+    label = learned.identities
     for data_set in seen:
         if data_set.query:  # without, it is trained on and not measured
             tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
-        parts = split_identities(data_set, tasks_per_dataset, order=order, order_seed=order_seed)
+        parts = split_identities(data_set, cut.tasks_per_dataset, order=cut.order, order_seed=cut.order_seed)
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
             labels = {pid: label + rank for rank, pid in enumerate(part)}
             records, held_out = (_labelled(each, labels) for each in (data_set.train, data_set.held_out))
             tasks.append(Task(len(tasks), title, records, held_out, shared_classes))
             label += len(part)
-    if unseen_galleries != "merged":
+    if unseen.galleries != "merged":
         tests += [query_gallery(versions, "unseen") for versions in others]
-    if unseen_galleries != "separate" and others:
-        kind: Literal["unseen", "merged"] = "unseen" if unseen_galleries == "merged" else "merged"
+    if unseen.galleries != "separate" and others:
+        kind: Literal["unseen", "merged"] = "unseen" if unseen.galleries == "merged" else "merged"
         tests.append(query_gallery(pool_splits("merged unseen", others), kind))
     return Benchmark(name, tuple(tasks), tuple(tests))
+
+
+def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut: Cut, sources: Sources) -> None:
+    """Raises ArgumentError where a value is out of range, before anything is read."""
+    if not train:
+        raise ArgumentError("train", "is empty; name at least one data set")
+    for argument, number in (("identities", cut.identities), ("splits", unseen.splits)):
+        if number < 0:
+            raise ArgumentError(argument, f"is {number}; must be 0 (all) or more")
+    for argument, choice, choices in (
+        ("unseen_galleries", unseen.galleries, ("separate", "merged", "both")),
+        ("cameras", sources.cameras, ("apart", "same")),
+    ):
+        if choice not in choices:
+            raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
+    if learned.names and not learned.identities:
+        raise ArgumentError("learned", "is named without the number of identities; go on by lreid train --from")
+
+
+def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
+    """Every unseen data set, in one split or several."""
+    found: list[Splits] = []
+    for name in unseen.names:
+        number = min(unseen.splits or splits_of(name), splits_of(name))
+        found += zip(*(load_datasets(name, sources, split=split) for split in range(number)), strict=True)
+    return found
+
+
+def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
+    """The test sets of what was learned before; of one name the newest is called least "before"."""
+    known = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
+    tests: list[QueryGallery] = []
+    for data_set in reversed(known):
+        title = data_set.name
+        while title in taken:
+            title += " before"
+        taken.add(title)
+        tests.insert(0, replace(query_gallery([data_set], "seen"), name=title, first_task=0))
+    return tests
 
 
 def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
@@ -291,17 +319,22 @@ def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Rec
     return tuple(sorted(chosen, key=lambda record: (record.pid, record.path)))
 
 
-def _require_distinct(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
+def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
+    """Raises ArgumentError where a name occurs twice, or a data set lacks the images that it is named for."""
     names = Counter(data_set.name for data_set in (*seen, *unseen))
-    twice = [name for name, count in names.items() if count > 1]
-    if not twice:
-        return
-    both = {data_set.name for data_set in seen} & {data_set.name for data_set in unseen}
-    if twice[0] in both:
+    seen_names, unseen_names = ({data_set.name for data_set in each} for each in (seen, unseen))
+    if twice := next((name for name, count in names.items() if count > 1), None):
+        if twice in seen_names & unseen_names:
+            raise ArgumentError(
+                "unseen", f"names {twice}, which is trained on too; what is trained on is not unseen: leave it out"
+            )
         raise ArgumentError(
-            "unseen", f"names {twice[0]}, which is trained on too; what is trained on is not unseen: leave it out"
+            "unseen" if twice in unseen_names else "train",
+            f"has two data sets of the name {twice}; name each once, or rename one",
         )
-    raise ArgumentError(
-        "unseen" if twice[0] in {data_set.name for data_set in unseen} else "train",
-        f"has two data sets of the name {twice[0]}; name each once, or rename one",
-    )
+    for data_set in seen:
+        if not data_set.train:
+            raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
+    for data_set in unseen:
+        if not data_set.query:
+            raise ArgumentError("unseen", f"names {data_set.name}, which has no test split; add one, or leave it out")

@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.addresses import is_address
 from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
+from lreid.data.schemes import is_address
 from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.gallery import Names
 from lreid.gallery.store import hash_of

@@ -12,9 +12,8 @@ import torch
 from coloured import write_class
 from torch import Tensor
 
-from lreid.classification import AccuracyEvaluator
+from lreid.classification import AccuracyEvaluator, image_folder
 from lreid.classification.observer import accuracy_line
-from lreid.data import image_folder
 from lreid.data.images import read_image
 from lreid.data.records import Record, Task
 from lreid.errors import InputError

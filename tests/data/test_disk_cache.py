@@ -40,8 +40,8 @@ def folder(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that are decoded."""
     paths: list[str] = []
-    decode = images._decode
-    monkeypatch.setattr(images, "_decode", lambda path: paths.append(path) or decode(path))
+    decode = images.decode
+    monkeypatch.setattr(images, "decode", lambda path: paths.append(path) or decode(path))
     return paths
 
 

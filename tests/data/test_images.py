@@ -12,6 +12,7 @@ from lreid.data import images
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.layout import SUFFIXES
 from lreid.data.records import Record
+from lreid.data.schemes import Scheme
 from lreid.errors import InputError, OutOfMemory
 
 
@@ -150,14 +151,12 @@ def test_a_folder_is_no_image(tmp_path):
         read_image(tmp_path)
 
 
-def test_synthetic_addresses_are_drawn(monkeypatch):
-    for name in ("is_synthetic", "is_address"):
-        monkeypatch.setattr(images, name, lambda path: path.startswith("drawn/"))
-    monkeypatch.setattr(images, "draw", lambda address: noise(int(address[6:])))
-    np.testing.assert_array_equal(read_image("drawn/7"), noise(7))
-    assert read_image("drawn/7", height=10, width=6).shape == (10, 6, 3)
-    require_files([Record("drawn/7", 0, 0)])
-    assert Images([Record("drawn/7", 0, 0)], height=10, width=6, cache_gib=0)[0].shape == (10, 6, 3)
+def test_images_of_a_scheme_are_read_by_it(monkeypatch):
+    monkeypatch.setattr("lreid.data.synthetic.SCHEME", Scheme(list, lambda address: noise(int(address[10:]))))
+    np.testing.assert_array_equal(read_image("synthetic:7"), noise(7))
+    assert read_image("synthetic:7", height=10, width=6).shape == (10, 6, 3)
+    require_files([Record("synthetic:7", 0, 0)])
+    assert Images([Record("synthetic:7", 0, 0)], height=10, width=6, cache_gib=0)[0].shape == (10, 6, 3)
 
 
 @pytest.mark.parametrize("workers", [None, 1, 3])
@@ -220,7 +219,7 @@ def test_missing_files_are_found_before_the_first_is_asked_for(records, how):
 def test_the_first_bad_file_ends_the_reading(records, monkeypatch):
     damage(records[0], "empty")
     read = []
-    monkeypatch.setattr(images, "_decode", lambda path: read.append(path) or Image.new("RGB", (8, 16)))
+    monkeypatch.setattr(images, "decode", lambda path: read.append(path) or Image.new("RGB", (8, 16)))
     with pytest.raises(InputError, match=r"0\.png"):
         Images([records[0], *records[1:] * 500], height=16, width=8, workers=1)
     assert len(read) < 2000

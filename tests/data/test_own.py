@@ -16,6 +16,7 @@ from lreid.data.datasets import load_datasets
 from lreid.data.listing import Listed
 from lreid.data.own import cameras_of, look_at, source_of, splits_of
 from lreid.data.proposal import propose
+from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
 PEOPLE = [f"person-{number}" for number in range(12)]
@@ -121,7 +122,7 @@ def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
     (found,) = look_at(tmp_path)
     records = [*found.data_set.train, *found.data_set.query, *found.data_set.gallery]
     assert len({record.pid for record in records}) == len(HOSTILE) and len(records) == 2 * len(HOSTILE)
-    assert load_datasets(f"own:{tmp_path}", tmp_path, {}) == [found.data_set]
+    assert load_datasets(f"own:{tmp_path}", Sources(tmp_path)) == [found.data_set]
 
 
 def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:

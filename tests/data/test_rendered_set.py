@@ -17,6 +17,7 @@ from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import content_fingerprint
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.rendered_set import ARCHIVE, domains, load_rendered, read_rendered
+from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
 SIZE = {"height": 128, "width": 64}
@@ -51,7 +52,7 @@ def test_every_query_is_found_under_another_camera() -> None:
 
 
 def test_images_are_read_like_files() -> None:
-    (data,) = load_datasets(f"rendered:{domains()[0]}", "nowhere", {})
+    (data,) = load_datasets(f"rendered:{domains()[0]}", Sources("nowhere"))
     records = data.query[:3]
     require_files(records)
     images = Images(records, **SIZE)
@@ -59,7 +60,7 @@ def test_images_are_read_like_files() -> None:
         assert image.shape == (128, 64, 3) and image.std() > 5
         assert np.array_equal(image, read_image(record.path))
     assert not np.array_equal(images[0], images[1])
-    (turned,) = load_datasets(f"rotated:180:rendered:{domains()[0]}", "nowhere", {})
+    (turned,) = load_datasets(f"rotated:180:rendered:{domains()[0]}", Sources("nowhere"))
     require_files(turned.query)
     assert np.array_equal(read_image(turned.query[0].path), images[0][::-1, ::-1])
 
@@ -68,7 +69,7 @@ def test_no_two_images_are_the_same_and_other_ones_have_another_fingerprint(monk
     records = load_rendered(domains()[1]).query
     assert len({read_rendered(record.path) for record in records}) == len(records)
     before = content_fingerprint(records)
-    monkeypatch.setattr("lreid.data.fingerprint.read_rendered", lambda path: b"another renderer")
+    monkeypatch.setattr("lreid.data.rendered_set.read_rendered", lambda path: b"another renderer")
     assert content_fingerprint(records) != before
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lreid.data.synthetic import CAMERAS, DOMAINS, QUERIES, SEASON, draw, is_synthetic, load_synthetic
+from lreid.data.synthetic import CAMERAS, DOMAINS, QUERIES, SEASON, draw, load_synthetic
 from lreid.errors import InputError
 
 SIZES = {"person": (64, 32, 3), "vehicle": (48, 64, 3)}
@@ -124,7 +124,6 @@ def test_load_gives_a_data_set_that_can_be_evaluated(name: str, images: int) -> 
     assert len({r.path for r in records}) == len(records)
     for record in records:
         domain, _, identity, camera, _ = record.path.removeprefix("synthetic:").split("/")
-        assert is_synthetic(record.path)
         assert (domain, int(camera)) == (name, record.camid)
         assert record.pid in (0, int(identity))
 
@@ -182,8 +181,3 @@ def test_what_is_no_address_is_told(address: str, told: str) -> None:
     with pytest.raises(InputError, match=told) as error:
         draw(address)
     assert "\n" not in str(error.value)
-
-
-def test_files_are_not_taken_for_drawings() -> None:
-    assert is_synthetic("synthetic:plaza/0/17/2/5")
-    assert not is_synthetic("market1501/query/0001_c1s1_001051_00.jpg")

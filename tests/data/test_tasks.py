@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_benchmark import PLAIN
+from plain_benchmark import plain
 
 from lreid.data import tasks
 from lreid.data.records import DataSet, Names, Record
-from lreid.data.tasks import build_benchmark, merge_tasks, pool_data_sets, split_identities
+from lreid.data.tasks import merge_tasks, pool_data_sets, split_identities
 from lreid.errors import ArgumentError
 
 
@@ -39,10 +39,8 @@ SETS = {
 def build(monkeypatch):
     def build(train=("small",), unseen=(), sets=SETS, **changes):
         known = {**SETS, **sets}
-        monkeypatch.setattr(
-            tasks, "load_datasets", lambda name, root, synthetic, **_: [known[n] for n in name.split("+")]
-        )
-        return build_benchmark("bench", train=train, **PLAIN | {"unseen": unseen} | changes)
+        monkeypatch.setattr(tasks, "load_datasets", lambda name, sources, split=0: [known[n] for n in name.split("+")])
+        return plain(train=train, unseen=unseen, **changes)
 
     return build
 
@@ -205,8 +203,8 @@ def build_split(monkeypatch):
     }
     calls = []
 
-    def load(name, root, synthetic, *, split, split_seed, cameras):
-        calls.append((name, split, split_seed, cameras))
+    def load(name, sources, *, split=0):
+        calls.append((name, split, sources.split_seed, sources.cameras))
         return [versions[name][split]]
 
     monkeypatch.setattr(tasks, "load_datasets", load)
@@ -214,7 +212,7 @@ def build_split(monkeypatch):
 
     def build(**changes):
         chosen = {"train": ["one"], "unseen": ["four", "two"], "split_seed": 7, "cameras": "same"}
-        return build_benchmark("bench", **PLAIN | chosen | changes)
+        return plain(**chosen | changes)
 
     build.versions, build.calls = versions, calls
     return build

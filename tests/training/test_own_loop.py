@@ -14,7 +14,8 @@ from lreid.checkpoint import load_checkpoint
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.samplers import EpisodeSampler
-from lreid.data.tasks import build_benchmark
+from lreid.data.schemes import Sources
+from lreid.data.tasks import Cut, build_benchmark
 from lreid.data.transforms import Augment
 from lreid.evaluation import Evaluator
 from lreid.training.run import train
@@ -26,7 +27,7 @@ def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
     results = train(cfg, tmp_path)
 
     synthetic = {key.lower(): value for key, value in cfg.SYNTHETIC.items()}
-    benchmark = build_benchmark("own", train=cfg.BENCHMARK.TRAIN, tasks_per_dataset=3, synthetic=synthetic)
+    benchmark = build_benchmark("own", train=cfg.BENCHMARK.TRAIN, cut=Cut(3), sources=Sources(synthetic=synthetic))
     torch.manual_seed(cfg.SEED)
     method = method_of(cfg, torch.device("cpu"), pretrained=False)
     evaluator = Evaluator(benchmark.tests, height=32, width=16, flip=cfg.EVAL.FLIP)

@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from lreid.data.layout import CameraPolicy, cameras_of_test, require_splits
-from lreid.data.records import DataSet, Record
+from lreid.data.layout import cameras_of_test, require_splits
+from lreid.data.records import CameraPolicy, DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 

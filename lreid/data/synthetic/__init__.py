@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from lreid.data.records import DataSet, Record
+from lreid.data.schemes import Scheme
 from lreid.data.synthetic.cameras import camera_of, crop, expose, obstruct
 from lreid.data.synthetic.domains import CAMERAS, DOMAINS, IN_FASHION, SEASON, domain_named
 from lreid.data.synthetic.drawing import Dice, Pen
@@ -28,16 +29,11 @@ from lreid.data.synthetic.people import Person, dress_person
 from lreid.data.synthetic.vehicles import Vehicle, build_vehicle
 from lreid.errors import ArgumentError, InputError
 
-__all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "is_synthetic", "load_synthetic"]
+__all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "load_synthetic"]
 
 SEEN_BY = 4  # cameras that see one identity, at most
 QUERIES = 2  # per test identity, each under another camera
 _ADDRESS = re.compile(r"synthetic:([a-z-]+)" + 4 * r"/([0-9]{1,18})")
-
-
-def is_synthetic(path: str) -> bool:
-    """Whether a record's path is the address of a synthetic image."""
-    return path.startswith("synthetic:")
 
 
 def draw(address: str) -> np.ndarray:
@@ -137,3 +133,6 @@ def _subject(name: str, seed: int, identity: int) -> Person | Vehicle:
     if domain.kind == "vehicle":
         return build_vehicle(dice, fashion)
     return dress_person(dice, fashion, when=100 * identity // SEASON)
+
+
+SCHEME = Scheme(lambda domain, sources, split: [load_synthetic(domain, **sources.synthetic)], draw)

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from plain_benchmark import PLAIN
+from plain_benchmark import plain
 
-from lreid.data import image_folder
+from lreid.classification import image_folder
 from lreid.data.datasets import load_datasets
 from lreid.data.inventory import look
-from lreid.data.tasks import build_benchmark, merge_tasks
+from lreid.data.schemes import Sources
+from lreid.data.tasks import merge_tasks
 from lreid.errors import InputError
 
 TRAIN = [f"{name}/{number}.png" for name in ("10", "9") for number in range(2)]
@@ -34,7 +35,7 @@ def short(records):
 
 def build(root, tasks=2, name="folder:digits", **changes):
     chosen = {"train": [name], "root": root, "tasks_per_dataset": tasks}
-    return build_benchmark("bench", **PLAIN | chosen | changes)
+    return plain(**chosen | changes)
 
 
 def test_names_of_classes_that_are_no_text_are_escaped(tmp_path, make_images):
@@ -77,10 +78,10 @@ def test_classes_that_are_not_learned_are_not_tested_either(home):
 
 
 def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
-    (expected,) = load_datasets(f"folder:{home}", "elsewhere", {})
-    assert load_datasets("folder:digits", home.parent, {}) == [expected]
+    (expected,) = load_datasets(f"folder:{home}", Sources("elsewhere"))
+    assert load_datasets("folder:digits", Sources(home.parent)) == [expected]
     monkeypatch.chdir(home)
-    assert load_datasets("folder:.", "elsewhere", {})[0].name == "digits"
+    assert load_datasets("folder:.", Sources("elsewhere"))[0].name == "digits"
     (finding,) = look("folder:digits", home.parent, files=True)
     assert (finding.name, finding.status, finding.notes) == ("digits", "there", [])
 
@@ -111,4 +112,4 @@ def test_faults_are_one_clear_line(home, remove, make, error):
 
 def test_no_such_folder(tmp_path):
     with pytest.raises(InputError, match=f"pets: no such folder, neither here nor in {tmp_path}; check the path"):
-        load_datasets("folder:pets", tmp_path, {})
+        load_datasets("folder:pets", Sources(tmp_path))

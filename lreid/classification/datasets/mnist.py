@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.image_folder import Unpacked, unpacked
-from lreid.data.layout import CameraPolicy, describe_folder
-from lreid.data.records import DataSet
+from lreid.classification.image_folder import Unpacked, unpacked
+from lreid.data.layout import describe_folder
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError, refuse_out_of_memory
 

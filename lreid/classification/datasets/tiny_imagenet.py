@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lreid.data.image_folder import of_classes
-from lreid.data.layout import CameraPolicy, visible_images
-from lreid.data.records import DataSet
+from lreid.classification.image_folder import of_classes
+from lreid.data.layout import visible_images
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from class_archives import squares, write_mnist
 from PIL import Image
-from plain_benchmark import PLAIN
+from plain_benchmark import plain
 
 from lreid.data.datasets import load_datasets
 from lreid.data.disk_cache import DiskCache
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.records import Record
-from lreid.data.tasks import build_benchmark
+from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
 DIGITS = squares(3, train=2, test=2, size=28)
@@ -40,14 +40,14 @@ def test_a_stream_of_domains(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist", DIGITS)
     changes = {"root": tmp_path, "scenario": "domain-incremental"}
     names = ["rotated:0:mnist", "rotated:30.5:mnist"]
-    benchmark = build_benchmark("bench", train=names, **PLAIN | changes)
+    benchmark = plain(train=names, **changes)
     assert [task.name for task in benchmark.tasks] == ["mnist 0°", "mnist 30.5°"]
     assert [task.classes for task in benchmark.tasks] == [[0, 1, 2], [3, 4, 5]]
     records = [record for task in benchmark.tasks for record in (*task.records, *task.held_out)]
     require_files(records)
     images = Images(records, height=28, width=28)
     assert len({image.tobytes() for image in images}) == len(records)  # another image at another angle
-    other = build_benchmark("bench", train=["rotated:0:mnist", "rotated:31:mnist"], **PLAIN | changes)
+    other = plain(train=["rotated:0:mnist", "rotated:31:mnist"], **changes)
     assert protocol_fingerprint(benchmark) != protocol_fingerprint(other)
     assert content_fingerprint(benchmark.tasks[1].records) != content_fingerprint(other.tasks[1].records)
 
@@ -71,6 +71,6 @@ def test_files_behind_the_angle_count(image_file: str, tmp_path: Path) -> None:
 def test_what_is_no_angle_is_told(angle: str, tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist", DIGITS)
     with pytest.raises(InputError, match=f"rotated:{angle}: must be a number of degrees and a data set"):
-        load_datasets(f"rotated:{angle}:mnist", tmp_path, {})
+        load_datasets(f"rotated:{angle}:mnist", Sources(tmp_path))
     with pytest.raises(InputError, match="minst: unknown data set; the nearest known is mnist"):
-        load_datasets("rotated:3:minst", tmp_path, {})
+        load_datasets("rotated:3:minst", Sources(tmp_path))

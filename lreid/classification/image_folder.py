@@ -12,8 +12,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from lreid.data.csv_dataset import ascending_ranks
-from lreid.data.layout import SUFFIXES, CameraPolicy, cameras_of_test, describe_folder, visible_images, warn_of_others
-from lreid.data.records import DataSet, Names, Record
+from lreid.data.layout import SUFFIXES, cameras_of_test, describe_folder, visible_images, warn_of_others
+from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.schemes import Scheme
 from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError
 from lreid.files import alone
@@ -152,3 +153,6 @@ def _images(folder: Path) -> dict[str, list[Path]]:
     files = {escaped(each.name): visible_images(each, others) for each in classes}
     warn_of_others(folder, others)
     return files
+
+
+SCHEME = Scheme(lambda path, sources, split: [load(sources.existing(path, "folder"), cameras=sources.cameras)])

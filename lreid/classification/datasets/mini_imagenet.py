@@ -18,9 +18,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from lreid.data.image_folder import of_classes
-from lreid.data.layout import CameraPolicy, describe_folder, visible_images
-from lreid.data.records import DataSet
+from lreid.classification.image_folder import of_classes
+from lreid.data.layout import describe_folder, visible_images
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.image_folder import Unpacked, unpacked
-from lreid.data.layout import CameraPolicy
+from lreid.classification.image_folder import Unpacked, unpacked
 from lreid.data.matlab import read_matlab
-from lreid.data.records import DataSet
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 

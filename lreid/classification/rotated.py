@@ -1,0 +1,54 @@
+"""Rotated images, for domain-incremental streams such as R-MNIST: the path of one names its file and the angle.
+
+    rotated:DEGREES:FILE
+
+A data set ``rotated:DEGREES:NAME`` is another one whose images, which are files, are turned by an angle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from lreid.data.datasets import load_datasets
+from lreid.data.images import read_image
+from lreid.data.records import DataSet
+from lreid.data.schemes import Scheme, Sources, file_of
+from lreid.errors import InputError
+
+
+def read(path: str) -> np.ndarray:
+    """The image (H, W, 3) uint8, turned anticlockwise with bilinear interpolation; the corners are black."""
+    _, degrees, file = path.split(":", 2)
+    return np.array(Image.fromarray(read_image(file)).rotate(float(degrees), Image.Resampling.BILINEAR))
+
+
+def load(name: str, sources: Sources, split: int) -> list[DataSet]:
+    """Loads ``DEGREES:NAME``.
+
+    Raises:
+        InputError: the angle is not a finite number, or the data set cannot be loaded.
+    """
+    degrees, _, plain = name.partition(":")
+    try:
+        angle = float(degrees)
+    except ValueError:
+        angle = math.nan
+    if not math.isfinite(angle):
+        raise InputError(f"rotated:{degrees}: must be a number of degrees and a data set, as in rotated:45.0:mnist")
+    return [_rotated(data_set, angle) for data_set in load_datasets(plain, sources, split=split)]
+
+
+def _rotated(data_set: DataSet, angle: float) -> DataSet:
+    splits: dict[str, Any] = {
+        split: tuple(record._replace(path=f"rotated:{angle}:{record.path}") for record in getattr(data_set, split))
+        for split in ("train", "query", "gallery", "held_out")
+    }
+    return replace(data_set, name=f"{data_set.name} {angle:g}°", **splits)
+
+
+SCHEME = Scheme(load, read, file=lambda path: file_of(path.split(":", 2)[2]))

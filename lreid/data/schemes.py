@@ -1,0 +1,100 @@
+"""Names of data sets and paths of images of the form ``SCHEME:…``, each read by a module of its own.
+
+A module is imported when the first name or path of its scheme is read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lreid.data.records import CameraPolicy, DataSet
+from lreid.errors import InputError
+
+MODULES = {  # each holds a Scheme as SCHEME
+    "csv": "lreid.data.csv_dataset",
+    "folder": "lreid.classification.image_folder",
+    "own": "lreid.data.own",
+    "synthetic": "lreid.data.synthetic",
+    "rendered": "lreid.data.rendered_set",
+    "rotated": "lreid.classification.rotated",
+}
+EXAMPLES = ("csv:PATH", "folder:PATH", "own:PATH", "synthetic:DOMAIN", "rendered:DOMAIN", "rotated:DEGREES:NAME")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where data sets are read from, and what decides those that leave something open.
+
+    Attributes:
+        root: folder that holds the data sets.
+        cameras: those of queries and galleries of data sets that tell none, see
+            :func:`lreid.data.layout.cameras_of_test`.
+        split_seed: decides random splits.
+        synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
+    """
+
+    root: str | Path = "datasets"
+    cameras: CameraPolicy = "apart"
+    split_seed: int = 0
+    synthetic: Mapping[str, Any] = field(default_factory=dict)
+
+    def existing(self, path: str, kind: str) -> Path:
+        """The path as it stands or below ``root``, the first that exists; ``kind`` names it in the error.
+
+        Raises:
+            InputError: neither exists.
+        """
+        for file in (Path(path), self.root / Path(path)):
+            if os.path.exists(file):  # of impossible paths it says no
+                return file
+        raise InputError(f"{path}: no such {kind}, neither here nor in {self.root}; check the path")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How the names and the image paths of a scheme are read.
+
+    Attributes:
+        load: gives the data sets of a name; takes what follows the scheme, the sources and the number of the split.
+        read: gives the image (H, W, 3) uint8 RGB at a path; None where the images of the scheme are plain files.
+        file: gives the file that the image at a path is made from; None where there is none.
+        content: gives what, besides path and file, decides the image at a path.
+    """
+
+    load: Callable[[str, Sources, int], list[DataSet]]
+    read: Callable[[str], np.ndarray] | None = None
+    file: Callable[[str], str | None] = lambda path: None
+    content: Callable[[str], bytes] = lambda path: b""
+
+
+def scheme_of(name: str) -> Scheme | None:
+    """The scheme of a data set's name or an image's path; None where it has none."""
+    start, colon, _ = name.partition(":")
+    if not colon or start not in MODULES:
+        return None
+    scheme: Scheme = importlib.import_module(MODULES[start]).SCHEME
+    return scheme
+
+
+def image_scheme(path: str) -> Scheme | None:
+    """The scheme that reads the image at a path; None for a plain file."""
+    scheme = scheme_of(path)
+    return scheme if scheme is not None and scheme.read is not None else None
+
+
+def file_of(path: str) -> str | None:
+    """The file that the image at a path is made from, mostly the path itself; None where there is none."""
+    scheme = image_scheme(path)
+    return path if scheme is None else scheme.file(path)
+
+
+def is_address(path: str) -> bool:
+    """Whether a record's path, or the name of a data set, leads to no file: what lreid draws, or comes with it."""
+    return file_of(path) is None
