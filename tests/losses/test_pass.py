@@ -3,17 +3,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import golden_names, load_golden
+from oracles import draw, golden_names, load_golden
 from torch.nn import functional as F
 
 from lreid.losses import augment_prototypes, class_means, feature_distillation_loss, prototype_radius, rotate_batch
-
-UNEQUAL = [2, 0, 1, 2, 0, 2, 1, 0, 0, 2, 2, 3]
-
-
-def draw(rows=12, width=4, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, width, generator=generator, dtype=torch.float64)
 
 
 def official_draws(hyper, width):
@@ -89,7 +82,7 @@ def test_rotation_shapes_must_fit():
 @given(st.lists(st.integers(-3, 5), min_size=1, max_size=20), st.integers(0, 20))
 @settings(deadline=None, max_examples=40)
 def test_means_and_radius_match_numpy(labels, seed):
-    features, row_labels = draw(len(labels), seed=seed), np.array(labels)
+    features, row_labels = draw(len(labels), 4, seed=seed), np.array(labels)
     means, names = class_means(features, torch.tensor(labels))
     assert names.tolist() == sorted(set(labels))
     groups = [features.numpy()[row_labels == name] for name in sorted(set(labels))]
@@ -108,7 +101,7 @@ def test_means_are_exact_in_float32():
 
 
 def test_augmented_prototypes():
-    prototypes, picks, noise = draw(3), torch.tensor([2, 0, 2, 1]), draw(4, seed=1)
+    prototypes, picks, noise = draw(3, 4), torch.tensor([2, 0, 2, 1]), draw(4, 4, seed=1)
     features, labels = augment_prototypes(prototypes, torch.tensor([7, 0, 5]), 0.5, picks, noise)
     assert labels.tolist() == [20, 28, 20, 0]
     for row, pick in enumerate(picks.tolist()):
@@ -118,7 +111,7 @@ def test_augmented_prototypes():
 def test_prototype_shapes_must_fit():
     for function in (class_means, prototype_radius):
         with pytest.raises(ValueError, match="features must be"):
-            function(draw(3), torch.tensor([0, 1]))
+            function(draw(3, 4), torch.tensor([0, 1]))
 
 
 # Feature distillation
@@ -127,7 +120,7 @@ def test_prototype_shapes_must_fit():
 @given(st.integers(1, 9), st.integers(0, 20))
 @settings(deadline=None, max_examples=30)
 def test_feature_distillation_is_one_norm(rows, seed):
-    student, teacher = draw(rows, seed=seed), draw(rows, seed=seed + 1)
+    student, teacher = draw(rows, 4, seed=seed), draw(rows, 4, seed=seed + 1)
     squares = sum(
         (a - b) ** 2 for x, y in zip(student.tolist(), teacher.tolist(), strict=True) for a, b in zip(x, y, strict=True)
     )
@@ -136,23 +129,10 @@ def test_feature_distillation_is_one_norm(rows, seed):
     assert twice.item() == pytest.approx(2 * squares**0.5, rel=1e-12)
 
 
-def test_feature_distillation_gradient():
-    student, teacher = draw().requires_grad_(), draw(seed=1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: feature_distillation_loss(x, teacher.detach()), student)
-    feature_distillation_loss(student, teacher).backward()
-    assert teacher.grad is None
-    assert student.grad.norm().item() == pytest.approx(1)
-
-
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30])
 def test_feature_distillation_stays_finite(scale):
-    student = (scale * draw()).float().requires_grad_()
+    student = (scale * draw(12, 4)).float().requires_grad_()
     loss = feature_distillation_loss(student, torch.zeros(12, 4))
     loss.backward()
-    assert loss.item() == pytest.approx(scale * draw().norm().item(), rel=1e-6)
+    assert loss.item() == pytest.approx(scale * draw(12, 4).norm().item(), rel=1e-6)
     assert student.grad.norm().item() == pytest.approx(1 if scale else 0)
-
-
-def test_feature_distillation_shapes_must_be_the_same():
-    with pytest.raises(ValueError, match="one shape"):
-        feature_distillation_loss(draw(3), draw(3, width=5))
