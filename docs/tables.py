@@ -93,7 +93,7 @@ def figure(numbers: list[float], form: str, spread: Callable[[list[float]], floa
     if not numbers:
         return ""
     middle = format(mean(numbers), form)
-    middle = middle.lstrip("+-") if not any(numbers) else middle
+    middle = middle if middle.strip("+-0.") else middle.lstrip("+-")  # no -0.0
     plain = len(numbers) == 1 or form == COUNTS
     return middle if plain else f"{middle} ± {format(spread(numbers), form.lstrip('+'))}"
 
