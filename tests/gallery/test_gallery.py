@@ -71,15 +71,14 @@ def test_threshold_lets_the_wanted_share_of_impostors_in(new_place):
     assert (known.ids[~known.unknown, 0] == np.arange(20)[~known.unknown]).all()
 
 
-@pytest.mark.slow
 def test_who_has_no_identity_is_never_known(new_place):
     """Look-alikes that calibration leaves out would else let many more impostors in than it promises."""
     rng = np.random.default_rng(0)
     ids = np.repeat([*range(50), -1], [1] * 50 + [500])
     gallery = Gallery.build(rng.standard_normal((550, WIDTH)), names(550), ids, model="a1", at=new_place())
     assert gallery.search(vectors(3), 50, model="a1").known.all()  # there is no threshold yet
-    impostors = rng.standard_normal((300, WIDTH))
-    threshold = gallery.calibrate(impostors, 1000 + np.arange(300), model="a1", false_accept_rate=0.02)
+    impostors = rng.standard_normal((100, WIDTH))
+    threshold = gallery.calibrate(impostors, 1000 + np.arange(100), model="a1", false_accept_rate=0.02)
     found = gallery.search(impostors, 50, model="a1")
     np.testing.assert_array_equal(found.known, (found.scores >= np.float32(threshold)) & (found.ids != -1))
     assert (~found.unknown).mean() == pytest.approx(0.02)
@@ -95,7 +94,10 @@ def test_a_path_is_a_name(new_place):
     with pytest.raises(InputError, match="paths has a name twice"):
         gallery.add(vectors(2), [Path("new.jpg"), "new.jpg"], model="a1")
     with pytest.raises(InputError, match="00001.jpg: is in the gallery already"):
-        gallery.add(vectors(1), [Path("00001.jpg")], model="a1")
+        gallery.add(vectors(2), ["new.jpg", Path("00001.jpg")], model="a1")
+    with pytest.raises(InputError, match="nobody.jpg: is not in the gallery"):
+        gallery.remove(["00001.jpg", "nobody.jpg"])
+    assert len(gallery) == len(gallery.labels()) == 3  # a change that fails changes nothing
     gallery.remove([Path("00001.jpg"), "00001.jpg"])
     assert len(gallery) == 2
 
@@ -228,15 +230,6 @@ def test_a_filter_and_the_other_cameras_hold_together(new_place):
     )
     assert {(int(i), int(c)) for i, c in zip(found.ids[0], found.cams[0], strict=True)} == {(0, 1), (-1, -1)}
     assert {(int(i), int(c)) for i, c in zip(found.ids[1], found.cams[1], strict=True)} == {(0, 0), (0, 1), (-1, -1)}
-
-
-def test_a_failed_change_changes_nothing(new_place):
-    gallery = small(at=new_place())
-    with pytest.raises(InputError, match="nobody.jpg: is not in the gallery"):
-        gallery.remove(["00001.jpg", "nobody.jpg"])
-    with pytest.raises(InputError, match="00001.jpg: is in the gallery already"):
-        gallery.add(vectors(2), ["new.jpg", "00001.jpg"], model="a1")
-    assert len(gallery) == len(gallery.labels()) == 12
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])

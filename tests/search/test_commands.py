@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +41,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def gallery(world: Path, tmp_path: Path) -> Path:
-    file = tmp_path / "people.gallery"
+@pytest.fixture(scope="module")
+def built(world: Path) -> Path:
+    file = world / "people.gallery"
     search.build(file, world / "model.pt", search.list_images([world / "gallery"], "gallery"), device="cpu")
     return file
+
+
+@pytest.fixture
+def gallery(built: Path, tmp_path: Path) -> Path:
+    """A gallery that a test may change."""
+    return shutil.copy(built, tmp_path / built.name)
+
+
+@pytest.fixture(scope="module")
+def cosines(world: Path) -> np.ndarray:
+    """Of the files in ``query/`` and ``gallery/``, in order."""
+    model = load_model(world / "model.pt")
+    queries, images = (unit(model.extract(sorted((world / name).iterdir()))) for name in ("query", "gallery"))
+    return queries @ images.T
 
 
 def unit(features: np.ndarray) -> np.ndarray:
@@ -56,12 +71,13 @@ def identity(path: str | Path) -> str | None:
     return str(number) if number else None
 
 
-def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery: Path, tmp_path: Path) -> None:
+def test_a_query_finds_the_nearest_images_with_their_names(
+    world: Path, gallery: Path, cosines: np.ndarray, tmp_path: Path
+) -> None:
     queries = sorted((world / "query").iterdir())[:3]
     results = ask(gallery, queries, tmp_path / "out", top=4)
-    model, images = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
-    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
-    for answer, row in zip(results["queries"], scores, strict=True):
+    images = sorted((world / "gallery").iterdir())
+    for answer, row in zip(results["queries"], cosines[:3], strict=True):
         best = np.argsort(-row, kind="stable")[:4]
         assert [match["path"] for match in answer["matches"]] == [str(images[i]) for i in best]
         assert [match["score"] for match in answer["matches"]] == pytest.approx(row[best], abs=1e-5)
@@ -75,15 +91,13 @@ def test_a_query_finds_the_nearest_images_with_their_names(world: Path, gallery:
     assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "image not found" not in page
 
 
-@pytest.mark.slow
-def test_under_the_threshold_is_unknown(world: Path, gallery: Path, tmp_path: Path) -> None:
+def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.ndarray, tmp_path: Path) -> None:
     """The threshold is that of the best scores which the labelled images reach without their own identity."""
     told = search.calibrate(
         gallery, search.list_images([world / "query"], "query"), false_accept_rate=0.1, device="cpu"
     )
-    model = load_model(world / "model.pt")
     queries, images = sorted((world / "query").iterdir()), sorted((world / "gallery").iterdir())
-    scores = unit(model.extract(queries)) @ unit(model.extract(images)).T
+    scores = cosines.copy()
     own = np.array([[identity(query) == identity(image) for image in images] for query in queries])
     nameless = np.array([identity(image) is None for image in images])
     impostors = np.where(own | nameless, -1, scores).max(1)
@@ -193,8 +207,6 @@ def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
         search.remove(gallery, [str(images[0]), str(images[-1])])
     with pytest.raises(InputError, match="has no identity 'nobody'"):
         search.remove(gallery, identity="nobody")
-    with pytest.raises(InputError, match="people.gallery: nothing to remove; name images, or identity=NAME"):
-        search.remove(gallery)
     assert gallery.read_bytes() == before
 
 
@@ -337,8 +349,6 @@ def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
     for other, wanted in ((False, True), (True, False)):
         answer = ask(gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other)["queries"][0]
         assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
-    with pytest.raises(InputError, match="has no camera '77' .it has 1, 2"):
-        ask(gallery, [query], tmp_path / "out", camera="77")
 
 
 def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_path: Path) -> None:
@@ -352,10 +362,6 @@ def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_
     elsewhere.write_bytes(queries[0].read_bytes())
     results = ask(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True)
     assert len(results["queries"][0]["matches"]) == 126
-    nameless = tmp_path / "somebody.png"
-    nameless.write_bytes(queries[0].read_bytes())
-    with pytest.raises(InputError, match="somebody.png: other_cameras=True needs the camera that took it"):
-        ask(gallery, [queries[0], nameless], tmp_path / "out", other_cameras=True)
 
 
 @pytest.mark.slow
@@ -440,16 +446,6 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
         ask(cut, [query], tmp_path / "out")
 
 
-def test_skipping_bad_images(world: Path, tmp_path: Path) -> None:
-    images = search.list_images([world / "people"], "")
-    broken = tmp_path / "broken.png"
-    broken.touch()
-    named = search.build(
-        tmp_path / "g", world / "model.pt", [*search.list_images([broken], ""), *images], skip_bad=True, device="cpu"
-    )
-    assert len(named.gallery) == len(images) == 40 and not named.gallery.holds([str(broken)])[0]
-
-
 def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path, caplog) -> None:
     bad = tmp_path / "bad" / "somebody" / "broken.png"
     bad.parent.mkdir(parents=True)
@@ -465,17 +461,8 @@ def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path,
     people = search.list_images([world / "people"], "")
     assert search.add(gallery, [*listed, *people], skip_bad=True, device="cpu") == 40
     assert "somebody" not in NamedGallery.load(gallery).identities.values()  # nobody bears the name
-
-
-def test_a_mistyped_source_is_no_bad_image(world: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="typo: no such folder or file; mend the name"):
-        search.list_images([world / "people", tmp_path / "typo"], "")
-
-
-def test_folders_that_are_not_named_after_people(world: Path) -> None:
-    images = search.list_images([world / "people"], "", identities=False)
-    assert {image.identity for image in images} == {None} and len(images) == 40
-    assert len(search.list_images([world / "people", world / "people"], "")) == 40
+    named = search.build(tmp_path / "g", world / "model.pt", [*listed, *people], skip_bad=True, device="cpu")
+    assert len(named.gallery) == 40 and not named.gallery.holds([str(bad)])[0]
 
 
 def test_a_lack_of_memory_names_what_can_be_changed(
