@@ -15,11 +15,13 @@ from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, OutOfMemory, naming_keys
-from lreid.evaluation import Evaluator, Observer, PastGalleries
+from lreid.evaluation.evaluator import Evaluator
+from lreid.evaluation.observer import Observer
+from lreid.evaluation.past import PastGalleries
 from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
-from lreid.models import Embedder
 from lreid.models.backbones import normalisation
+from lreid.models.embedder import Embedder
 from lreid.models.packages import IMAGENET
 from lreid.models.precision import set_precision
 from lreid.results import Results

@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import ArgumentError, InputError
 from lreid.extras import Extra
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from lreid.config import check_values, config_from_text
 from lreid.errors import InputError, naming_keys
 from lreid.extras import Extra
 from lreid.files import list_folder
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.weights import load_neck
 

@@ -24,7 +24,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import list_folder, write_atomically
 from lreid.loading import load_model, model_config
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder, seal
 from lreid.models.fingerprint import fingerprint
 from lreid.training.run import installed_version

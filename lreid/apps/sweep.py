@@ -27,10 +27,11 @@ from lreid.config_keys import Config, is_key
 from lreid.errors import InputError, Stopped, counted, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.reading import read_text
-from lreid.report import comparison_table, learning_curve, sensitivity_curve
 from lreid.report.groups import short_key
+from lreid.report.plots import learning_curve, sensitivity_curve
+from lreid.report.tables import comparison_table
 from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys, recorded_config

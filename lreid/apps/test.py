@@ -25,13 +25,13 @@ from lreid.data.listing import OwnTest, csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted, naming_keys
-from lreid.evaluation import Evaluator
+from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.scoring import hardest_rankings, notes_on, score
 from lreid.files import require_writable, write_text
 from lreid.gallery.places import SCHEME
 from lreid.loading import load_model, model_config
-from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
+from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.tables import cross_model_table, index_table, number, score_table

@@ -33,7 +33,7 @@ from lreid.data.writing import folder_at_once
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import write_atomically, write_text
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 from lreid.models.packages import IMAGENET

@@ -27,7 +27,7 @@ from lreid.data.records import QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import hardest_rankings, score
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.report import ranked
 from lreid.report.forgotten import Key, Pictures, most_forgotten
 from lreid.report.groups import Group

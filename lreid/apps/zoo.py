@@ -25,11 +25,11 @@ from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.schemes import Sources, is_address
 from lreid.devices import pick_device
 from lreid.errors import InputError, OutOfMemory, counted, naming_keys
-from lreid.evaluation import Evaluator
+from lreid.evaluation.evaluator import Evaluator
 from lreid.files import write_text
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.evaluation.observer import Observer
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.results import Results
 
 logger = logging.getLogger("lreid")

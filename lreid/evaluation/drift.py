@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lreid.data.images import Images
 from lreid.errors import InputError
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.retrieval.arrays import as_comparable, unit_rows
 
 DriftMetric = Literal["euclidean", "cosine"]

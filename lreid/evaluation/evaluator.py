@@ -17,7 +17,7 @@ from lreid.errors import InputError
 from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.protocol import evaluate_splits, filtered_by, searches_of, split_rows
 from lreid.identities import JUNK, UNKNOWN
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import Evaluation, FaissIndex, average_evaluations
 from lreid.retrieval.ranking import AveragePrecision

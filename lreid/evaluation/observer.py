@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class Learner(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 
 from lreid.errors import ArgumentError, require
 from lreid.methods.base import Method
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 __all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "register"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lreid.methods.er import ER
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class AGEM(ER):

@@ -13,9 +13,10 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import plasticity_loss, smoothed_cross_entropy, stability_loss
+from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
 from lreid.methods.lwf import LwF
-from lreid.models import Embedder, KnowledgeGraph
+from lreid.models.embedder import Embedder
+from lreid.models.knowledge_graph import KnowledgeGraph
 
 
 class AKA(LwF):

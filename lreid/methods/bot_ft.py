@@ -13,9 +13,10 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import batch_hard_triplet_loss
+from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.base import Method
-from lreid.models import Embedder, GrowingClassifier
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder
 
 
 class BoTFineTuning(Method):

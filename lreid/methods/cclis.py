@@ -13,10 +13,13 @@ from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import importance_scores, prototype_relation_loss, sample_nce_loss
-from lreid.memory import ImagePaths
+from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
+from lreid.memory.exemplar_store import ImagePaths
 from lreid.methods.co2l import Co2L
-from lreid.models import Embedder, GrowingClassifier, Projected, evaluating
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder
+from lreid.models.eval_mode import evaluating
+from lreid.models.projection import Projected
 
 CHUNK = 128  # images of a forward pass while they are scored
 

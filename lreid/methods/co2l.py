@@ -11,10 +11,12 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import asymmetric_supcon_loss, mean_squared_distillation_loss, relation_distillation_loss
-from lreid.memory import ExemplarMemory
+from lreid.losses.relations import mean_squared_distillation_loss, relation_distillation_loss
+from lreid.losses.supcon import asymmetric_supcon_loss
+from lreid.memory.exemplars import ExemplarMemory
 from lreid.methods.base import Method
-from lreid.models import Embedder, Projected, ProjectedEmbedder
+from lreid.models.embedder import Embedder
+from lreid.models.projection import Projected, ProjectedEmbedder
 
 
 class Co2L(Method):

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.errors import require
-from lreid.losses import contrast_scores, nt_xent_loss
-from lreid.memory import POLICIES, StreamMemory
+from lreid.losses.contrast import contrast_scores, nt_xent_loss
+from lreid.memory.stream import POLICIES, StreamMemory
 from lreid.methods.base import Method
-from lreid.models import Embedder, ProjectedEmbedder, evaluating
+from lreid.models.embedder import Embedder
+from lreid.models.eval_mode import evaluating
+from lreid.models.projection import ProjectedEmbedder
 
 
 class ContrastScoring(Method):

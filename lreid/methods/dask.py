@@ -15,9 +15,11 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.devices import to_device
 from lreid.errors import require
-from lreid.losses import affinity_kl_loss, dask_color_resample, dask_decode
+from lreid.losses.affinity import affinity_kl_loss
+from lreid.losses.dask import dask_color_resample, dask_decode
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models import Embedder, StyleKernels
+from lreid.models.embedder import Embedder
+from lreid.models.style import StyleKernels
 
 
 class StyleRehearser:

@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import decoupled_distillation_loss
+from lreid.losses.distillation import decoupled_distillation_loss
 from lreid.losses.episodes import prototype_logits, split_episode
 from lreid.methods.dwpp import DwPP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class Decoupled(DwPP):

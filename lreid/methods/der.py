@@ -13,9 +13,10 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.devices import to_device
-from lreid.losses import asymmetric_cross_entropy, dark_experience_loss
+from lreid.losses.der import dark_experience_loss
+from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DER(ER):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lreid.methods.der import DER
 from lreid.methods.er import ER
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DERpp(DER):

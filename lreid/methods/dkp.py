@@ -13,9 +13,12 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.devices import to_device
 from lreid.errors import require
-from lreid.losses import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
+from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models import ClassifyingEmbedder, DistributionEmbedder, Embedder, frozen_copy
+from lreid.models.classifier import ClassifyingEmbedder
+from lreid.models.deviations import DistributionEmbedder
+from lreid.models.embedder import Embedder
+from lreid.models.teacher import frozen_copy
 
 EXTRACTED = 128  # images at a time
 

@@ -10,10 +10,11 @@ from torch.nn import functional as F
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.losses import affinity_kl_loss, dkp_set_triplet_loss
+from lreid.losses.affinity import affinity_kl_loss
+from lreid.losses.dkp import dkp_set_triplet_loss
 from lreid.methods.dask import StyleRehearser
 from lreid.methods.dkp import DKP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DKPpp(DKP):

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.errors import require
-from lreid.losses import dmml_loss
 from lreid.losses._ops import Metric
+from lreid.losses.dmml import dmml_loss
 from lreid.methods.base import Method
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 METRICS = ("sqeuclidean", "euclidean", "cosine")
 MININGS = ("hard", "center")

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import relation_distillation_loss
+from lreid.losses.relations import relation_distillation_loss
 from lreid.methods.dwpp import DwPP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DMMLIRD(DwPP):

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import dwopp_loss
+from lreid.losses.distillation import dwopp_loss
 from lreid.methods.dwpp import DwPP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DwoPP(DwPP):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.errors import require
-from lreid.losses import dwpp_loss
+from lreid.losses.distillation import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class DwPP(DMMLFineTuning):

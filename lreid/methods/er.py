@@ -15,9 +15,13 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import ArgumentError, require
-from lreid.memory import ImagePaths, StreamMemory
+from lreid.memory.exemplar_store import ImagePaths
+from lreid.memory.stream import StreamMemory
 from lreid.methods.base import Method
-from lreid.models import Embedder, GrowingClassifier, bn_neck, evaluating
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder
+from lreid.models.eval_mode import evaluating
+from lreid.models.neck import bn_neck
 
 
 class Replay(NamedTuple):

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import asymmetric_cross_entropy
+from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
-from lreid.models import CosineClassifier, Embedder, GrowingClassifier
+from lreid.models.classifier import CosineClassifier, GrowingClassifier
+from lreid.models.embedder import Embedder
 
 
 class ERACE(ER):

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.errors import require
-from lreid.losses import er_aml_loss, er_aml_triplet_loss, sample_pairs
+from lreid.losses.er_aml import er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.methods.er import ER
-from lreid.models import CosineClassifier, Embedder, GrowingClassifier
+from lreid.models.classifier import CosineClassifier, GrowingClassifier
+from lreid.models.embedder import Embedder
 
 
 class ERAML(ER):

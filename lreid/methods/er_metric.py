@@ -10,10 +10,11 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import batch_hard_triplet_loss, dmml_loss
+from lreid.losses.dmml import dmml_loss
 from lreid.losses.episodes import split_episode
+from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.er import ER
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class ERMetric(ER):

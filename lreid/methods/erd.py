@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import erd_losses
+from lreid.losses.erd import erd_losses
 from lreid.methods.dwpp import DwPP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class ERD(DwPP):

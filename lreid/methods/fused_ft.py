@@ -14,10 +14,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import linear_combination, lstkc_alpha
+from lreid.losses.fusion import linear_combination, lstkc_alpha
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import ClassifyingEmbedder, Embedder, evaluating
 from lreid.models.adapt import norm_statistics, with_statistics
+from lreid.models.classifier import ClassifyingEmbedder
+from lreid.models.embedder import Embedder
+from lreid.models.eval_mode import evaluating
 
 logger = logging.getLogger("lreid")
 

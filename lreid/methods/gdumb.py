@@ -13,10 +13,11 @@ from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import class_means
-from lreid.memory import StreamMemory
+from lreid.losses.pass_ import class_means
+from lreid.memory.stream import StreamMemory
 from lreid.methods.er import ER
-from lreid.models import Embedder, bn_neck
+from lreid.models.embedder import Embedder
+from lreid.models.neck import bn_neck
 
 
 class GDumb(ER):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import batch_hard_triplet_loss, icarl_loss
+from lreid.losses.icarl import icarl_loss
+from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.lwf import LwF
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class ICaRL(LwF):

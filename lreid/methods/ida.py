@@ -10,9 +10,9 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.losses import discriminant_alignment_loss
+from lreid.losses.ida import discriminant_alignment_loss
 from lreid.methods.dwpp import DwPP
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class IDA(DwPP):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses import lstkc_rskt_loss
+from lreid.losses.lstkc import lstkc_rskt_loss
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class LSTKC(FusedFineTuning):

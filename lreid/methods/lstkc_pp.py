@@ -11,9 +11,11 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.losses import linear_combination, lstkcpp_alpha, lstkcpp_dual_loss, lstkcpp_single_loss
+from lreid.losses.fusion import linear_combination, lstkcpp_alpha
+from lreid.losses.lstkc import lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models import ClassifyingEmbedder, Embedder
+from lreid.models.classifier import ClassifyingEmbedder
+from lreid.models.embedder import Embedder
 from lreid.retrieval import self_retrieval
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the older network, that are tried

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.losses import knowledge_distillation_loss
+from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder, frozen_copy
+from lreid.models.embedder import Embedder
+from lreid.models.teacher import frozen_copy
 
 
 class LwF(BoTFineTuning):

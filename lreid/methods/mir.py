@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from lreid.errors import require
 from lreid.methods.er import ER, Replay
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class MIR(ER):

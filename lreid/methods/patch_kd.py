@@ -12,9 +12,19 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, patchkd_patch_features, patchkd_rd_loss
+from lreid.losses.patch_kd import (
+    patchkd_conf_loss,
+    patchkd_div_loss,
+    patchkd_kd_loss,
+    patchkd_patch_features,
+    patchkd_rd_loss,
+)
 from lreid.methods.lwf import LwF
-from lreid.models import Embedder, GrowingClassifier, PatchNet, bn_neck, evaluating
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder
+from lreid.models.eval_mode import evaluating
+from lreid.models.neck import bn_neck
+from lreid.models.patch_net import PatchNet
 
 
 class PatchKD(LwF):

@@ -15,9 +15,12 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses import linear_combination
+from lreid.losses.fusion import linear_combination
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models import Embedder, GrowingClassifier, bn_neck, frozen_copy
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder
+from lreid.models.neck import bn_neck
+from lreid.models.teacher import frozen_copy
 from lreid.retrieval import self_retrieval
 
 logger = logging.getLogger("lreid")

@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.methods.base import Method
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 
 class Start(Method):

@@ -1,32 +1,20 @@
 """Networks from images to feature vectors."""
 
-from lreid.models.backbones import build_backbone, register_backbone
-from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
-from lreid.models.deviations import DistributionEmbedder
-from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
-from lreid.models.knowledge_graph import KnowledgeGraph
-from lreid.models.neck import bn_neck
-from lreid.models.patch_net import PatchNet
-from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
-from lreid.models.style import StyleKernels
-from lreid.models.teacher import frozen_copy
+from __future__ import annotations
 
-__all__ = [
-    "ClassifyingEmbedder",
-    "CosineClassifier",
-    "DistributionEmbedder",
-    "Embedder",
-    "GrowingClassifier",
-    "KnowledgeGraph",
-    "PatchNet",
-    "Projected",
-    "ProjectedEmbedder",
-    "ProjectionHead",
-    "StyleKernels",
-    "bn_neck",
-    "build_backbone",
-    "evaluating",
-    "frozen_copy",
-    "register_backbone",
-]
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lreid.models.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    # The names of all files at once, but only when the package is asked for one of them: lreid imports single files.
+    if importlib.util.find_spec(f"lreid.models.{name}"):
+        raise AttributeError(name)  # the import system goes on to the file
+    return getattr(importlib.import_module("lreid.models.api"), name)
+
+
+def __dir__() -> list[str]:
+    return list(importlib.import_module("lreid.models.api").__all__)

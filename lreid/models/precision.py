@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 
 KINDS: dict[str, torch.dtype | Literal["tf32"] | None] = {
     "fp32": None,

@@ -21,7 +21,7 @@ from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.places import place_of
 from lreid.identities import UNKNOWN
 from lreid.loading import load_model
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
 from lreid.search.findings import findings, threshold_text, too_few

@@ -17,8 +17,8 @@ from lreid.gallery import Gallery
 from lreid.gallery.store import Place
 from lreid.identities import UNKNOWN
 from lreid.loading import lasting_name, load_model, model_config
-from lreid.models import Embedder
 from lreid.models.adapt import AdaptedNorm
+from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm

@@ -18,7 +18,7 @@ from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.gallery import Names
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.reading import escaped
 
 logger = logging.getLogger("lreid")

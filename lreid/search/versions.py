@@ -17,7 +17,7 @@ from lreid.gallery.gallery import Names
 from lreid.gallery.places import place_of
 from lreid.gallery.store import Labels, Place
 from lreid.loading import load_model
-from lreid.models import Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips, kind_of
 from lreid.search.own_images import OwnImage, columns, read_images, require_some

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.evaluation import Observer
+from lreid.evaluation.observer import Observer
 from lreid.results import Results
 
 POINTS = 50  # values kept per task

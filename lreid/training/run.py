@@ -25,8 +25,12 @@ from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
-from lreid.evaluation import Evaluator, Observer, PastGalleries, SwitchObserver, TeacherDivergence
-from lreid.memory import StreamMemory
+from lreid.evaluation.divergence import TeacherDivergence
+from lreid.evaluation.evaluator import Evaluator
+from lreid.evaluation.observer import Observer
+from lreid.evaluation.past import PastGalleries
+from lreid.evaluation.switch import SwitchObserver
+from lreid.memory.stream import StreamMemory
 from lreid.methods import Method, method_class
 from lreid.models.precision import has_instructions
 from lreid.results import Results

@@ -16,8 +16,9 @@ from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
 from lreid.files import lock, make_folder, remove_leftovers, write_atomically, write_text
-from lreid.report import Progress, learning_curve, task_table, write_page, write_report
-from lreid.report.page import links_in
+from lreid.report.page import Progress, links_in, write_page, write_report
+from lreid.report.plots import learning_curve
+from lreid.report.tables import task_table
 from lreid.results import Results
 from lreid.training.loggers import LOGGERS, Logger
 

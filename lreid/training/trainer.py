@@ -24,9 +24,10 @@ from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, 
 from lreid.data.records import Benchmark, Task
 from lreid.devices import peak_memory_mib
 from lreid.errors import Stopped, counted
-from lreid.evaluation import Evaluator, Observer, TestFigures
+from lreid.evaluation.evaluator import Evaluator, TestFigures
+from lreid.evaluation.observer import Observer
 from lreid.methods import Method
-from lreid.report import Progress
+from lreid.report.page import Progress
 from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.history import History

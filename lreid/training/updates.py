@@ -15,7 +15,7 @@ from lreid import distributed
 from lreid.config_keys import Train
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
-from lreid.evaluation import Observer
+from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.layers import layers_of
 
