@@ -53,6 +53,7 @@ def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> Non
 
 def test_the_names_of_the_package() -> None:
     assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"}
+    assert set(lreid.__all__) <= set(dir(lreid))  # before they are loaded, as in a new interpreter
     assert all(callable(getattr(lreid, name)) for name in lreid.__all__)
     assert re.fullmatch(r"\d+\.\d+\.\d+", lreid.__version__)
     with pytest.raises(AttributeError, match="no attribute 'extract_all'"):

@@ -1,0 +1,72 @@
+"""Count the modules of lreid that the re-ID path imports: training DwoPP, testing it, searching with it.
+
+    python tools/count_modules.py              # exit status 1 above 120 modules
+    python tools/count_modules.py --most 110
+
+All in one process: DwoPP on a tiny form of the built-in benchmark, a test of its last checkpoint, a gallery
+that is built with it, and a query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+MOST = 120
+TINY = (
+    "DEVICE cpu DATA.WORKERS 0 SYNTHETIC.TRAIN_IDENTITIES 12 SYNTHETIC.TEST_IDENTITIES 6 "
+    "SYNTHETIC.IMAGES_PER_IDENTITY 4 BENCHMARK.TASKS_PER_DATASET 2 EPISODE.IDENTITIES 2 EPISODE.SUPPORT 2 "
+    "BATCH.IDENTITIES 2 BATCH.IMAGES 3 INPUT.HEIGHT 32 INPUT.WIDTH 16 TRAIN.EPOCHS 1"
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--most", type=int, default=MOST, metavar="N", help="exit status 1 above it (default: 120)")
+    return options
+
+
+def walk_the_path(folder: Path) -> None:
+    """Runs the commands in a folder."""
+    from PIL import Image
+
+    from lreid.apps.cli import run_command
+    from lreid.data.synthetic import draw, load_synthetic
+
+    os.chdir(folder)
+    images = load_synthetic(
+        "plaza", train_identities=1, test_identities=3, images_per_identity=3, distractors=0, seed=0
+    )
+    for name, records in (("query", images.query), ("gallery", images.gallery)):
+        Path(name).mkdir()
+        for number, record in enumerate(records):
+            Image.fromarray(draw(record.path)).save(f"{name}/{record.pid:04d}_c{record.camid}s1_{number:03d}.png")
+    for line in (
+        f"train --out run {TINY}",
+        "test --checkpoint run",
+        "search build people.gallery gallery --checkpoint run/checkpoints/task-02.pt",
+        "search query people.gallery query",
+    ):
+        command, *words = line.split()
+        if status := run_command(command, words, command):
+            sys.exit(status)
+
+
+def main() -> None:
+    most = parser().parse_args().most
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+        walk_the_path(Path(folder))
+        os.chdir("/")
+    names = sorted(name for name in sys.modules if name.partition(".")[0] == "lreid")
+    print("\n".join([*names, f"{len(names)} modules of lreid are imported, of at most {most}"]))
+    sys.exit(len(names) > most)
+
+
+if __name__ == "__main__":
+    main()
