@@ -149,14 +149,16 @@ def list_table(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def overview_table(_: Mapping[str, Any]) -> list[list[str]]:
-    """One row per file of ``configs/methods``, one column per benchmark: the number of seeds that were run."""
+    """One row per file of ``configs/methods`` with runs, one column per benchmark: the number of seeds."""
     seeds: dict[tuple[str, str], set[str]] = defaultdict(set)
     for file in sorted(RUNS.glob("*.csv")):
         for run in read(file.name):
             if "method" in run and "seed" in run:
                 seeds[run["benchmark"], run["method"]].add(run["seed"])
     benchmarks = sorted({benchmark for benchmark, _ in seeds})
-    methods = sorted(file.stem for file in (ROOT / "configs" / "methods").glob("*.yaml"))
+    methods = sorted(
+        {file.stem for file in (ROOT / "configs" / "methods").glob("*.yaml")} & {name for _, name in seeds}
+    )
     counts = [[str(len(seeds[at, name])) if (at, name) in seeds else "" for at in benchmarks] for name in methods]
     return [["method", *benchmarks], *([f"`{name}`", *row] for name, row in zip(methods, counts, strict=True))]
 

@@ -53,7 +53,4 @@ def test_every_page_is_found_from_the_readme(pages: dict[str, str]) -> None:
 
 def test_included_files_are_examples(repository: Path, pages: dict[str, str]) -> None:
     included = {name for text in pages.values() for name in re.findall(r"^<!-- include (\S+) -->$", text, re.M)}
-    assert included == {
-        f"examples/own_{what}.py" for what in ("method", "dataset", "backbone", "loss", "loop", "lightning")
-    }
-    assert all((repository / name).exists() for name in included)
+    assert included and all(re.match(r"examples/\w+\.py$", name) and (repository / name).exists() for name in included)
