@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lreid.errors import InputError, refuse_out_of_memory
@@ -41,3 +42,11 @@ class Extra:
         value = getattr(self.load(), name)
         setattr(self, name, value)
         return value
+
+
+def installed_version(package: str) -> str | None:
+    """The version of a package; None where it is not installed, as lreid itself in its bare source tree."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

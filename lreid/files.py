@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fnmatch
 import io
+import logging
 import os
 import re
 import secrets
@@ -19,6 +20,9 @@ import filelock
 
 from lreid.errors import InputError, NotConfirmed, refuse_out_of_memory
 
+logger = logging.getLogger("lreid")
+
+FILLED = ".lreid"  # a file in folders that are being filled
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # of file systems without; NFS: EBADF for folders
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # of systems and folders that cannot do it
@@ -169,6 +173,21 @@ def write_atomically(
             "free some space or mend the permissions, then start again; training goes on with --resume"
         ) from None
     sync_folder(path.parent, path)
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Writes a file that can be made again: under another name, then renamed, without waiting for the disk.
+
+    Raises:
+        InputError: the path is that of a folder, a device, a pipe or a socket.
+        OSError: it cannot be written; what to do about it the caller knows.
+    """
+    require_replaceable(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished(path) as file:
+        write(file)
+        file.flush()
+        os.replace(file.name, path)
 
 
 def require_writable(path: str | Path) -> None:
@@ -349,3 +368,38 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
             with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or not ours to delete
                 if filelock.lock_descriptor(file.fileno(), blocking=False):
                     path.unlink()
+
+
+@contextlib.contextmanager
+def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
+    """A folder to fill that gets its name when all is in it; None where it has it already.
+
+    Args:
+        folder: called ``FOLDER.unfinished`` until then.
+        empty: begin with an empty folder; otherwise it holds what an attempt that was killed has written.
+
+    Raises:
+        InputError: to begin with an empty one, a ``FOLDER.unfinished`` would have to be deleted that is not of lreid.
+        OSError: it cannot be made; what to do about it the caller knows.
+    """
+    if folder.is_dir():
+        logger.info("%s: there already", folder)
+        yield None
+        return
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    mark = unfinished / FILLED
+    if empty and files_below(unfinished) and not mark.exists():
+        raise InputError(f"{unfinished}: was not made by lreid, so it is not deleted; move it away")
+    for path in list_folder(unfinished) if empty else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+    unfinished.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    yield unfinished
+    for path in files_below(unfinished):
+        if UNFINISHED.fullmatch(path.name):
+            path.unlink()
+    unfinished.rename(folder)
+    (folder / FILLED).unlink()

@@ -30,7 +30,7 @@ def load_model(source: str | Path) -> Embedder:
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
             the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; an ``.onnx`` file of
-            :func:`lreid.apps.export.export`; the folder of a run, or one that holds a single one of the last two; or
+            :func:`lreid.export.export`; the folder of a run, or one that holds a single one of the last two; or
             ``hub:OWNER/NAME``, such a folder as a repository of Hugging Face's hub, ``hub:OWNER/NAME@REVISION``.
 
     Raises:

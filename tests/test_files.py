@@ -23,6 +23,7 @@ from lreid.errors import InputError
 from lreid.files import (
     alone,
     files_below,
+    folder_at_once,
     hold,
     leftovers,
     list_folder,
@@ -31,6 +32,7 @@ from lreid.files import (
     remove_leftovers,
     require_writable,
     write_atomically,
+    write_file,
     write_text,
 )
 
@@ -350,3 +352,38 @@ def test_a_power_cut_leaves_a_checkpoint_and_the_one_before(tmp_path: Path) -> N
     for over, state in disk.every_state():
         pair = tuple(state.get(str(path)) for path in (last, previous))
         assert pair == (b"2", b"1") if over else pair in [(b"1", b"0"), (None, b"1"), (b"2", b"0"), (b"2", b"1")]
+
+
+def test_what_an_attempt_that_was_killed_has_left_is_resumed_or_deleted(tmp_path: Path) -> None:
+    for empty in (False, True):
+        out = tmp_path / f"{empty}"
+        with pytest.raises(KeyboardInterrupt), folder_at_once(out, empty=empty) as folder:
+            (folder / "a" / "b").mkdir(parents=True)
+            (folder / "a" / "b" / "old.png").touch()
+            (folder / ".half.png.0123abcd.lreid").touch()
+            raise KeyboardInterrupt
+        with folder_at_once(out, empty=empty) as folder:
+            (folder / "new.png").touch()
+        assert sorted(path.name for path in out.rglob("*.*")) == ["new.png"] + ["old.png"] * (not empty)
+        assert not out.with_name(f"{empty}.unfinished").exists()
+        with folder_at_once(out, empty=empty) as folder:
+            assert folder is None
+
+
+def test_a_folder_of_the_user_that_is_called_unfinished_is_not_deleted(tmp_path: Path) -> None:
+    notes = tmp_path / "out.unfinished" / "novel" / "chapter.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("of ten years")
+    with (
+        pytest.raises(InputError, match="out.unfinished: was not made by lreid"),
+        folder_at_once(tmp_path / "out", empty=True),
+    ):
+        pass
+    assert notes.read_text() == "of ten years" and os.listdir(tmp_path) == ["out.unfinished"]
+
+
+def test_an_image_takes_the_place_of_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(InputError, match="a.png: is not a regular file"):
+        write_file(tmp_path / "a.png", lambda file: file.write(b"image"))
+    assert (tmp_path / "a.png").is_fifo() and os.listdir(tmp_path) == ["a.png"]

@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"results"},
     "checkpoint": {"results"},
     "distributed": {"models"},
+    "export": {"config", "models", "zoo"},
     "loading": {"checkpoint", "config", "models", "zoo"},
     "build": {"config", "config_keys", "data", "evaluation", "loading", "methods", "models", "results", "retrieval"},
     "training": {

@@ -21,6 +21,7 @@ from lreid.data.disk_cache import DiskCache, Mapped
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
+from lreid.files import write_file
 from lreid.progress import images_done
 from lreid.reading import require_regular
 
@@ -264,3 +265,15 @@ def _rgb(image: Image.Image) -> np.ndarray:
     if image.mode in ("I", "F"):
         raise ValueError("grey values of 32 bits, whose range is not known; convert it to 8 bits")
     return np.array(image.convert("RGB"))
+
+
+def write_image(path: Path, image: Image.Image, kind: str) -> None:
+    """Writes an image as ``"PNG"`` or ``"JPEG"``.
+
+    Raises:
+        InputError: the disk is full or the folder cannot be written to.
+    """
+    try:
+        write_file(path, lambda file: image.save(file, kind))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error}); free some space, then run this again") from None

@@ -24,8 +24,8 @@ from tqdm import tqdm
 from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
 from lreid.data.spec import Spec
-from lreid.data.writing import write_file
 from lreid.errors import InputError, refuse_out_of_memory
+from lreid.files import remove_leftovers, write_file
 from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
@@ -103,6 +103,8 @@ def unpack(archive: Path, folder: Path) -> None:
                 raise InputError(
                     f"{folder}: {wanted / 2**30:.1f} GiB to unpack, {free / 2**30:.1f} GiB free; free some space"
                 )
+            for place in {(folder / member.name).parent for member in missing}:
+                remove_leftovers(place)
             logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
             for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
                 with member.open() as source:

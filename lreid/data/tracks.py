@@ -22,10 +22,9 @@ from lreid.data.images import read_image
 from lreid.data.layout import describe_folder, visible_images
 from lreid.data.listing import Listed
 from lreid.data.own import LIST, cameras_of, splits_of
-from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, counted
 from lreid.extras import Extra
-from lreid.files import list_folder, write_text
+from lreid.files import folder_at_once, list_folder, write_file, write_text
 from lreid.reading import escaped, read_text, require_regular
 
 cv2 = Extra("cv2", "opencv")

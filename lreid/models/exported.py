@@ -24,7 +24,7 @@ PROPERTIES = 14  # number of the field of an ONNX model that holds its propertie
 
 
 class OnnxEmbedder(Embedder):
-    """What :func:`lreid.apps.export.export` wrote, run by onnxruntime on the CPU; it can be asked but not trained.
+    """What :func:`lreid.export.export` wrote, run by onnxruntime on the CPU; it can be asked but not trained.
 
     :meth:`extract` gives the features of the network that was exported, to the rounding of float32. A file with the
     normalisation inside takes no images that are normalised already.

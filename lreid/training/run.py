@@ -7,7 +7,6 @@ import platform
 import random
 import re
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +29,7 @@ from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.switch import SwitchObserver
+from lreid.extras import installed_version
 from lreid.memory.stream import StreamMemory
 from lreid.methods import Method, method_class
 from lreid.models.precision import has_instructions
@@ -293,14 +293,6 @@ def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """What differs between the ``versions`` of two results, in words; empty where nothing does that both record."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
-
-
-def installed_version(package: str) -> str | None:
-    """Of a package; None where it is not installed, as lreid itself in its bare source tree."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from entries import write_entry
 from tiny import tiny_config
 from torch import Tensor, nn
 
-from lreid.apps.export import ImagesToFeatures
 from lreid.build import model_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import load_config
 from lreid.config_keys import KEYS
 from lreid.errors import ArgumentError, InputError
+from lreid.export.traced import ImagesToFeatures
 from lreid.loading import load_model
 from lreid.models import Embedder, build_backbone
 from lreid.models.fingerprint import fingerprint

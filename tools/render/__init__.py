@@ -24,10 +24,9 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.writing import folder_at_once, write_file
 from lreid.errors import InputError, require
 from lreid.extras import Extra
-from lreid.files import files_below, unfinished
+from lreid.files import files_below, folder_at_once, unfinished, write_file
 from render.assets import Assets
 from render.images import photograph
 from render.people import make_person

@@ -32,12 +32,13 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from lreid.data.images import write_image
 from lreid.data.layout import read_folder, require_splits
 from lreid.data.matlab import MatlabFile
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Conversion, Counts, Layout, Spec, published
-from lreid.data.writing import folder_at_once, write_file, write_image
 from lreid.errors import InputError
+from lreid.files import folder_at_once, write_file
 
 HOMES = ("cuhk03", "CUHK03")
 RELEASE = "cuhk03_release/cuhk-03.mat"

@@ -32,13 +32,13 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from lreid.data.images import FORMATS
+from lreid.data.images import FORMATS, write_image
 from lreid.data.layout import cameras_of_test, read_folder, require_splits
 from lreid.data.matlab import read_matlab
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Conversion, Layout, Spec, published
-from lreid.data.writing import folder_at_once, write_image
 from lreid.errors import InputError, refuse_out_of_memory
+from lreid.files import folder_at_once
 
 CROPS = "cuhksysu4reid"
 HOMES = ("cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu")  # of the release

@@ -113,7 +113,7 @@ def test_preparing_goes_on_where_it_stopped(root):
     unfinished = root / "cuhk03/images_detected.unfinished"
     unfinished.mkdir()
     (unfinished / "1_001_1_01.png").write_bytes(b"made before")
-    (unfinished / ".1_001_1_02.png.part").write_bytes(b"half")
+    (unfinished / ".1_001_1_02.png.0123abcd.lreid").write_bytes(b"half")
     cuhk03.convert(root / "cuhk03")
     folder = root / "cuhk03/images_detected"
     assert sorted(path.name for path in folder.iterdir()) == FILES

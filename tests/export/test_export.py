@@ -18,10 +18,10 @@ from tiny import TINY
 from torch import nn
 
 import lreid
-from lreid.apps import export as exporting
-from lreid.apps.export import TOLERANCE, export
 from lreid.config import load_config
 from lreid.errors import InputError
+from lreid.export import export, formats
+from lreid.export.traced import TOLERANCE, ImagesToFeatures
 from lreid.gallery import Gallery
 from lreid.models import Embedder
 from lreid.models.adapt import norm_statistics
@@ -242,7 +242,7 @@ def test_what_is_traced_is_what_extract_computes(backbone: str) -> None:
     torch.manual_seed(0)
     model = Embedder(backbone, height=32, width=16, neck=True).eval()
     with torch.no_grad():
-        features = exporting.ImagesToFeatures(model, raw=True)(torch.from_numpy(IMAGES))
+        features = ImagesToFeatures(model, raw=True)(torch.from_numpy(IMAGES))
     close(features.numpy(), model.extract(IMAGES))
 
 
@@ -250,13 +250,13 @@ def test_what_is_traced_is_what_extract_computes(backbone: str) -> None:
 def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "model.pt2"
     file.write_text("from before")
-    right = exporting._to_torch
+    right = formats._to_torch
 
     def wrong(*args: object) -> tuple[bytes, object]:
         content, exported = right(*args)
         return content, lambda images: exported(images) * wrong.factor
 
-    monkeypatch.setattr(exporting, "_to_torch", wrong)
+    monkeypatch.setattr(formats, "_to_torch", wrong)
     for wrong.factor in (1.001, float("nan")):
         with pytest.raises(InputError, match="model.pt2: not written, as its features differ .* by (0.001|nan) of"):
             export(network(), file, form="torch")

@@ -14,9 +14,9 @@ import safetensors.torch
 import torch
 
 import lreid
-from lreid.apps.trackers import export_for
 from lreid.config import load_config
 from lreid.errors import InputError
+from lreid.export import export_for
 from lreid.models import Embedder
 
 HEIGHT, WIDTH = 32, 16

@@ -1,0 +1,66 @@
+"""The card of an exported model: what it is, how it is used, and what it must not be taken for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from yacs.config import CfgNode
+
+from lreid import zoo
+from lreid.config import config_from_text
+from lreid.extras import installed_version
+from lreid.models.embedder import Embedder
+from lreid.models.fingerprint import fingerprint
+
+USE = {
+    "boxmot": 'boxmot track --reid {out}, or ReID("{out}") of boxmot.reid; BoxMOT resizes and normalises',
+    "ultralytics": "botsort.yaml: with_reid: True, model: {out}; {square} x {square} pixels in, normalised inside",
+    "deep-sort-realtime": "tracker = DeepSort(embedder=None); "
+    'tracker.embedder = lreid.CropEmbedder(lreid.load_model("{out}"))',
+    "reid": 'ReIDModel.from_pretrained("{out}")',
+}
+
+
+def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -> str:
+    """The card of an exported model, Markdown: what it is, how it is used, and what it must not be taken for."""
+    cfg = config_from_text(config, source) if config else None
+    mean, std = (
+        " ".join(f"{value / 255:.4g}" for value in each.flatten().tolist()) for each in (model.mean, model.std)
+    )
+    use = USE[tool].format(out=out.name, square=max(model.height, model.width))
+    lines = [
+        f"# {out.stem}",
+        "",
+        f"A re-identification model for {tool}, made of `{Path(source).name}`, lreid {installed_version('lreid')}.",
+        "",
+        f"* use: {use}",
+        f"* network: {model.name}, {model.height} x {model.width} pixels (height x width) to {model.dim} numbers, "
+        "to be compared by cosine similarity",
+        f"* images: RGB, mean {mean}, standard deviation {std} of values in [0, 1]",
+        f"* fingerprint: {fingerprint(model)}",
+        *(_trained(cfg, source)),
+        "",
+        "It tells people or vehicles apart only where they look as those it was trained on; try it on your own "
+        "cameras, and set a threshold there, before you rely on it. Recognising people is regulated in many places.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _trained(cfg: CfgNode | None, source: str) -> list[str]:
+    """What is known of its training."""
+    if source.startswith(zoo.PREFIX):
+        entry = zoo.find(source.removeprefix(zoo.PREFIX))
+        if isinstance(entry, zoo.Published):
+            return [
+                f"* trained on: {entry.data}",
+                f"* licence: {entry.licence}; {entry.terms}",
+                f"* source: {entry.source}",
+            ]
+        figures = "; ".join(f"{name} mAP {each['mAP']}, Rank-1 {each['rank1']}" for name, each in entry.figures.items())
+        return [f"* trained on: {entry.trained_on}", f"* figures: {figures}", f"* licence: {entry.licence}"]
+    if cfg is None:
+        return []
+    return [
+        f"* trained: {cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}, seed {cfg.SEED}",
+        "* licence: that of its images and of the weights that it started from",
+    ]

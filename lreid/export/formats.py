@@ -1,0 +1,123 @@
+"""Write a model as one file for other programs: images in, features out."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from lreid.errors import InputError
+from lreid.export.traced import (
+    OLDEST_OPSET,
+    ImagesToFeatures,
+    Network,
+    check_onnx,
+    converted_to_onnx,
+    onnx,
+    write_traced,
+)
+from lreid.extras import installed_version
+from lreid.models.embedder import Embedder
+from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder, seal
+from lreid.models.fingerprint import fingerprint
+
+SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
+
+
+def export(
+    model: Embedder,
+    file: str | Path,
+    *,
+    form: Literal["onnx", "torch"] = "onnx",
+    normalise: Literal["inside", "outside"] = "inside",
+    opset: int = OLDEST_OPSET,
+    config: str = "",
+) -> float:
+    """Writes a network with pooling and neck, so that its output is that of :meth:`Embedder.extract`.
+
+    The file is written only if it gives the same features as torch, for one image and for several.
+
+    Its input ``images`` is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties
+    of the file tell ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1],
+    ``images`` (what it takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, sealed by
+    :func:`lreid.models.exported.seal`, in the other format as the extra file ``lreid.json``.
+
+    Args:
+        model: stays as it is.
+        file: to be written, ``.onnx`` or, for ``torch``, ``.pt2``.
+        form: ``onnx`` or ``torch``.
+        normalise: ``inside`` takes uint8 images (n, H, W, 3), ``outside`` float images (n, 3, H, W) of
+            :meth:`Embedder.normalise`.
+        opset: version of ONNX's operators, at least 18.
+        config: of the run that trained the network, YAML.
+
+    Returns:
+        The largest difference from torch's features, relative to the largest number in them.
+
+    Raises:
+        InputError: an option does not fit, a package is not installed, the network cannot be exported, the features
+            differ, or the file cannot be written. Then there is no file, or the one that was there before.
+    """
+    file = Path(file)
+    if form not in SUFFIXES or normalise not in ("inside", "outside"):
+        raise InputError(
+            f"format {form!r}, normalise {normalise!r}: the formats are {' and '.join(SUFFIXES)}, "
+            "and images are normalised inside or outside"
+        )
+    if file.suffix != SUFFIXES[form]:
+        raise InputError(f"{file}: a file of format {form} is named *{SUFFIXES[form]}; rename it")
+    if isinstance(model, OnnxEmbedder):
+        raise InputError(f"{model.file}: is exported already; name the model that it was made of")
+    if form == "onnx":
+        check_onnx(opset)
+    raw = normalise == "inside"
+    properties = _properties(model, raw, config)
+
+    def convert(program: ExportedProgram) -> tuple[bytes, Network]:
+        return _to_onnx(program, properties, opset) if form == "onnx" else _to_torch(program, properties)
+
+    return write_traced(ImagesToFeatures(model, raw=raw), partial(_images, model, raw), file, convert)
+
+
+def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -> tuple[bytes, Network]:
+    model = converted_to_onnx(program, opset, "features")
+    properties = properties | {"seal": seal(model.SerializeToString(), properties)}
+    onnx.helper.set_model_props(model, properties)
+    content = model.SerializeToString()
+    return content, OnnxEmbedder(content)
+
+
+def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[bytes, Network]:
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={"lreid.json": json.dumps(properties)})
+    buffer.seek(0)
+    return buffer.getvalue(), torch.export.load(buffer).module()
+
+
+def _images(model: Embedder, raw: bool, number: int) -> Tensor:
+    """Random images, as the exported network takes them."""
+    generator = torch.Generator().manual_seed(number)
+    size = (number, model.height, model.width, 3)
+    images = torch.randint(256, size, dtype=torch.uint8, generator=generator)  # (n, H, W, 3)
+    return images if raw else model.normalise(images).cpu()
+
+
+def _properties(model: Embedder, raw: bool, config: str) -> dict[str, str]:
+    mean, std = ([round(value / 255, 6) for value in each.flatten().tolist()] for each in (model.mean, model.std))
+    return {
+        "backbone": model.name,
+        "height": json.dumps(model.height),
+        "width": json.dumps(model.width),
+        "mean": json.dumps(mean),
+        "std": json.dumps(std),
+        "images": RAW if raw else NORMALISED,
+        "fingerprint": fingerprint(model),
+        "config": config,
+        "lreid": installed_version("lreid") or "unknown",
+    }

@@ -1,0 +1,100 @@
+"""Write a model as the package reid loads it: a folder with its config, weights and a card."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from lreid.errors import InputError, refuse_out_of_memory
+from lreid.export.traced import TOLERANCE, ImagesToFeatures, difference_of
+from lreid.extras import Extra
+from lreid.files import folder_at_once, write_atomically, write_text
+from lreid.models.embedder import Embedder
+
+logger = logging.getLogger("lreid")
+
+OSNETS = ("osnet_x0_25", "osnet_x0_5", "osnet_x0_75", "osnet_x1_0")  # of reid
+
+
+def write_for_reid(model: Embedder, out: Path, card: str) -> float:
+    """Writes the folder, and gives the difference of its features as :func:`lreid.export.export` does.
+
+    Raises:
+        InputError: it is there already, cannot be written, or reid cannot build this network.
+    """
+    if out.exists():
+        raise InputError(f"{out}: is there already; choose another --out, or delete it")
+    architecture, network = _as_reid_builds_it(model)
+    if not isinstance(model.neck, nn.Identity):
+        logger.warning("the neck is left out, as reid has no place for it: features are those before it")
+    state = {
+        key.removeprefix(getattr(model.backbone, "inner", "")): value.cpu().contiguous()
+        for key, value in model.backbone.state_dict().items()
+    }
+    state = {key: value for key, value in state.items() if not key.startswith("classifier.")}
+    own = ImagesToFeatures(model, raw=False)
+    own.model.neck = nn.Identity()
+    reason = "its tensors are others"
+    try:
+        wanted = {key for key in network.state_dict() if not key.startswith("classifier.")}
+        missing, foreign = wanted - state.keys(), state.keys() - wanted
+        if not missing and not foreign:
+            network.load_state_dict(state, strict=False)
+            images = torch.randn(2, 3, model.height, model.width, generator=torch.Generator().manual_seed(0))
+            difference = difference_of(own, network.eval(), [images])
+            if difference <= TOLERANCE:
+                _write(model, state, architecture, out, card)
+                return difference
+            reason = "its features are others, as pooling or strides are, which weights do not tell"
+    except RuntimeError as error:  # of shapes
+        refuse_out_of_memory(error, out)
+        reason = " ".join(str(error).split())[:200]
+    raise InputError(
+        f"{out}: not written: what reid builds as {architecture} is not this network ({reason}); use --for boxmot"
+    )
+
+
+def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:
+    """The name that reid has for a network, and such a network with random weights."""
+    kind, _, name = model.name.partition(":")
+    if kind == "torchreid" and name in OSNETS:
+        models = Extra("torchreid", "torchreid").models
+        return name, models.build_model(name, num_classes=1, loss="triplet", pretrained=False)
+    if kind == "timm" and name:
+        return model.name, Extra("timm", "timm").create_model(name, pretrained=False, num_classes=0)
+    raise InputError(
+        f"{model.name}: reid takes {', '.join(OSNETS)} of torchreid and timm:NAME alone; "
+        "train with MODEL.BACKBONE torchreid:osnet_x1_0, or use --for boxmot"
+    )
+
+
+def _write(model: Embedder, state: dict[str, Tensor], architecture: str, out: Path, card: str) -> None:
+    mean, std = ((each.flatten() / 255).tolist() for each in (model.mean, model.std))
+    settings: dict[str, Any] = {
+        "architecture": architecture,
+        "preprocessing": {
+            "input_size": [model.height, model.width],
+            "mean": [round(value, 6) for value in mean],
+            "std": [round(value, 6) for value in std],
+            "interpolation": "bicubic",
+            "to_rgb": True,
+            "resize_mode": "stretch",
+            "pad_value": 0,
+        },
+    }
+    content = safetensors.torch.save(state)
+    try:
+        with folder_at_once(out, empty=True) as part:
+            if part is None:
+                raise InputError(f"{out}: is there already; choose another --out, or delete it")
+            write_atomically(part / "weights.safetensors", lambda file: file.write(content))
+            write_text(part / "reid_config.json", json.dumps(settings, indent=1) + "\n")
+            write_text(part / "README.md", card)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None

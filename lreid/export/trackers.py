@@ -1,0 +1,115 @@
+"""Write a model as trackers load it, each in its own way, with a card that says what it is."""
+
+# What each tool wants was read in its code: BoxMOT 25.0, Ultralytics 8.4, deep-sort-realtime 1.3, reid 0.1.
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.nn import functional as F
+
+from lreid.errors import InputError
+from lreid.export.card import card_text
+from lreid.export.formats import export
+from lreid.export.reid import write_for_reid
+from lreid.export.traced import ImagesToFeatures, Network, check_onnx, converted_to_onnx, write_traced
+from lreid.extras import Extra
+from lreid.files import write_text
+from lreid.models.embedder import Embedder
+from lreid.models.exported import OnnxEmbedder
+from lreid.models.packages import IMAGENET
+
+
+def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
+    """Writes what a tool loads, and a card beside it (``FILE.md``, or ``README.md`` in a folder).
+
+    * ``boxmot``: an ONNX file of images (n, 3, H, W), normalised as ImageNet's.
+    * ``ultralytics``: one of images (n, 3, S, S) in [0, 1], S the larger side: earlier releases give squares only.
+    * ``deep-sort-realtime``: a file of :func:`lreid.export.export`, for :class:`lreid.models.crops.CropEmbedder`.
+    * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
+
+    Args:
+        tool: one of these.
+        model: stays as it is.
+        out: file ``.onnx``, or folder to be made.
+        config: of the run that trained it, YAML.
+        source: what it was loaded from, for the card.
+        opset: of ONNX.
+
+    Returns:
+        As :func:`lreid.export.export`.
+
+    Raises:
+        InputError: the tool has no place for the model, or as :func:`lreid.export.export`.
+    """
+    if isinstance(model, OnnxEmbedder):
+        raise InputError(f"{model.file}: is exported already; name the model that it was made of")
+    card = card_text(tool, model, out, config, source)
+    if tool == "reid":
+        return write_for_reid(model, out, card)
+    if out.suffix != ".onnx":
+        raise InputError(f"{out}: {tool} loads ONNX; name the file *.onnx")
+    if tool == "deep-sort-realtime":
+        difference = export(model, out, opset=opset, config=config)
+    else:
+        check_onnx(opset)
+        network: ForBoxmot | ForUltralytics = ForBoxmot(model) if tool == "boxmot" else ForUltralytics(model)
+        difference = write_traced(network, network.images, out, partial(_runnable, opset))
+    write_text(out.with_name(f"{out.name}.md"), card)
+    return difference
+
+
+def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, Network]:
+    """An ONNX file under the names that trackers know, and what runs it."""
+    content = converted_to_onnx(program, opset, "output0").SerializeToString()
+    session = Extra("onnxruntime", "export").InferenceSession(content, providers=["CPUExecutionProvider"])
+    return content, lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+
+class ForBoxmot(nn.Module):
+    """Features of images (n, 3, H, W) that BoxMOT has normalised by ImageNet's mean and deviation."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.inner = ImagesToFeatures(model, raw=False)
+        mean, std = (255 * torch.tensor(each).view(1, 3, 1, 1) for each in IMAGENET)
+        own_mean, own_std = self.inner.model.mean, self.inner.model.std
+        self.register_buffer("scale", std / own_std)
+        self.register_buffer("shift", (mean - own_mean) / own_std)
+        self.size = (model.height, model.width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (n, dim)."""
+        return self.inner(images * self.scale + self.shift)
+
+    def images(self, number: int) -> Tensor:
+        """Random ones."""
+        return torch.randn(number, 3, *self.size, generator=torch.Generator().manual_seed(number))
+
+
+class ForUltralytics(nn.Module):
+    """Features of square images (n, 3, S, S) in [0, 1], which are resized and normalised here."""
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.inner = ImagesToFeatures(model, raw=False)
+        self.size = (model.height, model.width)
+        self.side = max(self.size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (n, dim)."""
+        if self.size != (self.side, self.side):
+            images = F.interpolate(images, self.size, mode="bilinear", align_corners=False)
+        model = self.inner.model
+        return self.inner((255 * images - model.mean) / model.std)
+
+    def images(self, number: int) -> Tensor:
+        """Random ones."""
+        return torch.rand(number, 3, self.side, self.side, generator=torch.Generator().manual_seed(number))
