@@ -58,10 +58,14 @@ class Counts:
 
 
 def outcome(run: Path) -> Any:
-    """Of a finished run: results but for what a clock decides, and the weights of the last task, bit for bit."""
+    """Of a finished run: results and the weights of the last task, bit for bit.
+
+    Left out is what a clock decides, and the commit, which is None where git cannot be asked.
+    """
     results = read_json(run / "results.json")
     for name in ("seconds", "images_per_second", "peak_memory_mib"):
         results.pop(name, None)
+    results.get("versions", {}).pop("commit", None)
     last = max((run / "checkpoints").glob("task-*.pt"))
     weights = {name: each.numpy().tobytes() for name, each in read_tensors(last)["model"].items()}
     return results, weights
