@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -33,6 +34,19 @@ def start(function: Callable[[], Any], **environment: str) -> int:
         traceback.print_exc()
     finally:
         os._exit(status)  # neither pytest nor anything else of this process may go on in the child
+
+
+def child(program: str, *arguments: str) -> subprocess.Popen:
+    """Python in a process of its own, which finds what this one does and reports by lines."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program, *arguments],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

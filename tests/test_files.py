@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import filelock
 import pytest
 from power_cuts import Disk
+from processes import child
 
 from lreid.errors import InputError
 from lreid.files import (
@@ -42,13 +43,6 @@ def umask() -> Iterator[None]:
     before = os.umask(0o027)
     yield
     os.umask(before)
-
-
-def child(program: str, *arguments: str) -> subprocess.Popen:
-    """Python in a process of its own that finds what this one does."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-u", "-c", program, *arguments]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ REMOVED = {  # words of a command line by command, and what takes their place
     ("data", "render"): "python tools/render of a source checkout renders people",
     ("search", "--share"): "reindex extracts a gallery's images with another model",
     ("search", "--through"): "reindex extracts a gallery's images with another model",
+    ("zoo", "threshold"): "publish measures a model's threshold",
     ("test", "--transfer"): "--cross-model searches the old galleries as they are",
 }
 HELP = f"""usage: lreid COMMAND ...

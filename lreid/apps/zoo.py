@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.training.command import command_of
 from lreid.training.run import recorded_config
 from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
-from lreid.zoo.catalogue import describe, markdown_page, published_table, table, verification_text
+from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.weights import weights_file, weights_in_place, write_entry
 
@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> None:
         "download": _download,
         "verify": _verify,
         "publish": _publish,
-        "threshold": _threshold,
         "page": _page,
     }
     actions[args.action](args)
@@ -103,16 +102,6 @@ def _verify(args: argparse.Namespace) -> None:
 def _publish(args: argparse.Namespace) -> None:
     statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
     print(describe(publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)))
-
-
-def _threshold(args: argparse.Namespace) -> None:
-    tests = TestSets()
-    for card in [_card(args.name)] if args.name else cards():
-        name = f"{PREFIX}{card.file}"
-        card = replace(card, verification=tests.threshold(load_model(name), model_config(name)))
-        card.write()
-        found = verification_text(card) if card.verification else "no images here to measure a threshold on"
-        print(f"{card.name}: {found}")
 
 
 def _page(args: argparse.Namespace) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -30,19 +27,6 @@ def small(kind="flat", count=12, **more):
 def cosine(query, image):
     norms = np.linalg.norm(query.astype(float)) * np.linalg.norm(image.astype(float))
     return float(query.astype(float) @ image.astype(float) / norms) if norms else 0.0
-
-
-def child(program: str, *arguments: str) -> subprocess.Popen:
-    """Python in a process of its own, which finds what this one does and reports by lines."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-u", "-c", program, *arguments],
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def is_hidden(image, exclude, query_id, query_cam):

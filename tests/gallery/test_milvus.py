@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from galleries import child, names, small, vectors
+from galleries import names, small, vectors
 from milvus_lite_server import LiteServer, listens_to_itself_only
+from processes import child
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery

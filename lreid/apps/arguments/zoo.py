@@ -42,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--licence", default="MIT", help="of the weights (default: MIT)")
     sub.add_argument("--url", action="append", default=[], help="address of the weights; more are mirrors")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder of the entry (default: lreid/weights)")
-    sub = command("threshold", "measure from when on two images are of the same identity, for cards of before")
-    sub.add_argument("name", metavar="NAME", nargs="?", help="of a model (default: all)")
     sub = command("page", "write MODEL_ZOO.md")
     sub.add_argument(
         "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="the page (default: MODEL_ZOO.md)"
