@@ -87,7 +87,7 @@ def brought(own: metadata.Distribution, extras: set[str]) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def visited(wheel: Path, site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder in which somebody typed what the README says of a new environment, and what each command printed.
+    """A folder in which somebody typed what the quickstart says of a new environment, and what each command printed.
 
     The packages that the wheel asks for are links to those of this environment, and there are no others.
     """
@@ -97,14 +97,14 @@ def visited(wheel: Path, site: Path, tmp_path_factory: pytest.TempPathFactory) -
     call(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=top)
     packages = top / "fresh" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (own,) = metadata.distributions(name="lreid", path=[str(site)])
-    page = (REPOSITORY / "README.md").read_text(encoding="utf-8").split("## With the wheel alone")[1].split("\n## ")[0]
+    quickstart = (REPOSITORY / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
+    page = quickstart.split("## Install the wheel")[1]
     extras = set(re.search(r"whl\)\[([\w,]+)\]", page)[1].split(","))
     if any(each.name == "faiss-gpu" for each in metadata.distributions()):  # the other build of the same module
         extras = extras - {"cpu"} | {"gpu"}
     for package in brought(own, extras):
         if package.exists() and not (packages / package.name).exists():
             (packages / package.name).symlink_to(package)
-    quickstart = (REPOSITORY / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
     (top / "take.py").write_text(re.search(r"```python\n(.*?)```", quickstart, re.S)[1], encoding="utf-8")
     call(python, "take.py", cwd=top, PYTHONPATH="")
     place = call(python, "-c", "import lreid; print(lreid.__file__)", cwd=top, PYTHONPATH="").strip()

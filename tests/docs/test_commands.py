@@ -101,11 +101,11 @@ def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = pages["docs/tutorials/quickstart.md"]
-    (four,) = (block for block in blocks(page, "") if "zoo.py list" in block)
+    (four,) = (block for block in blocks(page, "") if "zoo list" in block)
     assert four in blocks(pages["README.md"], "")
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks(page, "python")[0], "take.py", "exec"), {})
-    said = [typed(*line.split()[1:]) for line in four.splitlines()]
+    said = [typed(f"tools/{name}.py", *rest) for _, name, *rest in map(str.split, four.splitlines())]
     assert len(said) == 4 and "dwopp-synthetic-10" in said[0]
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
     assert said[1] == f"people.gallery: {listed}\n"
@@ -132,10 +132,10 @@ def test_the_steps_for_own_images_run_on_their_example(
             pixels = generator.integers(0, 256, (8, 4, 3), np.uint8)
             Image.fromarray(pixels).resize((16, 32)).save(folder / f"{shot:04d}.jpg")
     Path("index.py").write_text(blocks(steps, "python")[0], encoding="utf-8")
-    listing, checking, training = (line.split()[1:] for line in re.findall(r"^    (python .*)$", steps, re.M))
+    listing, checking, training = (line.split()[1:] for line in re.findall(r"^    ((?:python|lreid) .*)$", steps, re.M))
     subprocess.run([sys.executable, *listing], check=True, timeout=PATIENCE)
-    assert "20 / 60" in typed(*checking) and Path("shop.html").exists()
-    typed(*training, "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
+    assert "20 / 60" in typed("tools/datasets.py", *checking[1:]) and Path("shop.html").exists()
+    typed("tools/train.py", *training[1:], "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
     assert len(json.loads(Path("runs/shop/results.json").read_text())["tasks"]) == 5
     assert Path("runs/shop/report.html").exists()
     (own,) = re.findall(r"^    _BASE_.*\n(?:    \w.*\n)+", steps, re.M)
@@ -146,7 +146,7 @@ def test_the_steps_for_own_images_run_on_their_example(
         assert (cfg.MODEL.BACKBONE, cfg.BENCHMARK.TASKS_PER_DATASET) == ("resnet50", 5)
 
 
-@pytest.mark.parametrize("page", ["docs/explanation/concepts.md", "docs/reference/protocol.md"])
+@pytest.mark.parametrize("page", ["docs/reference/metrics.md", "docs/reference/protocol.md"])
 def test_python_of_the_pages_runs(pages: dict[str, str], page: str) -> None:
     found = blocks(pages[page], "python")
     assert found
