@@ -1,8 +1,8 @@
-"""Figures of features that come from anywhere: mAP, Rank-k, two conventions of AP, re-ranking.
+"""Evaluate features from any source: mAP, Rank-k, two conventions of AP, re-ranking.
 
     python examples/evaluate_features.py
 
-Needs neither a model nor images: arrays of features, identities and cameras are enough, of numpy or torch.
+It needs no model and no images, only numpy or torch arrays of features, identities and cameras.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import lreid
 from lreid.retrieval import KReciprocal
 
-# Thirty people with eight images each, by four cameras: a direction for each person and each camera, and noise.
+# Thirty people with eight images each from four cameras: one direction per person, one per camera, and noise.
 dice = np.random.default_rng(0)
 people, cameras = np.repeat(np.arange(30), 8), np.tile(np.arange(4), 60)
 features = 1.6 * dice.normal(size=(240, 64))  # (240, 64) float64
@@ -22,11 +22,11 @@ result = lreid.evaluate(*search)
 print(f"mAP {100 * result.mAP:.1f}, Rank-1 {100 * result.cmc[0]:.1f}, Rank-5 {100 * result.cmc[4]:.1f}")
 print(f"hardest query: number {np.nanargmin(result.ap)}, AP {100 * np.nanmin(result.ap):.1f}")
 
-# Gallery images of the query's person by the query's camera are left out, as is usual. What that hides:
+# By default, gallery images of the query's person from the query's camera are left out. Without this filter:
 easy = lreid.evaluate(*search, camera_filter=False)
 print(f"mAP {100 * easy.mAP:.1f} with images of the same camera")
 
-# Papers differ in how they add up AP; say which one a figure is.
+# Papers compute AP in two ways; state which one a figure uses.
 old = lreid.evaluate(*search, ap="trapezoidal")
 print(f"mAP {100 * old.mAP:.1f} with the trapezoidal AP of the first Market-1501 code")
 

@@ -1,8 +1,8 @@
-"""Features of images, a gallery of them, and who is on a new image.
+"""Extract features of images, build a gallery of them, and search who is in a new image.
 
     python examples/extract_and_search.py [MODEL]
 
-MODEL is a checkpoint of a run, an .onnx file of tools/export.py, or a model of the zoo. The images are drawn.
+MODEL is a checkpoint of a run, an .onnx file of lreid export, or a model from the zoo. The images are synthetic.
 """
 
 import sys
@@ -14,7 +14,7 @@ from lreid.data.synthetic import load_synthetic
 
 model = lreid.load_model(sys.argv[1] if len(sys.argv) > 1 else "zoo:dwopp-synthetic-10")
 
-# Twenty people whom the model has never seen. A path is that of a file, or the address of a drawn image as here.
+# Twenty people who are not in the training data. A path names a file or, as here, a synthetic image.
 people = load_synthetic("plaza", train_identities=0, test_identities=20, images_per_identity=6, distractors=10, seed=7)
 known_paths, known_people, known_cameras = zip(*people.gallery, strict=True)
 new_paths, new_people, new_cameras = zip(*people.query, strict=True)
@@ -37,11 +37,11 @@ for row in range(3):
 right = (matches.ids[:, 0] == new_people).sum()
 print(f"the best match is the same person for {right} of {len(new_paths)} new images")
 
-# Nobody is in the gallery for certain: a threshold answers "unknown" below it. Here impostors reach it in 5 % of cases.
+# A person may be missing from the gallery: below the threshold the answer is "unknown". Here 5 % of impostors reach it.
 gallery.calibrate(model.extract(new_paths), new_people, model=lreid.fingerprint(model), false_accept_rate=0.05)
 with tempfile.TemporaryDirectory() as folder:
     gallery.save(Path(folder) / "people.gallery")
     gallery = lreid.Gallery.load(Path(folder) / "people.gallery")
-stranger = "synthetic:plaza/8/1000/1/0"  # of another population
+stranger = "synthetic:plaza/8/1000/1/0"  # from another population
 matches = gallery.search(model.extract([stranger]), 1, model=lreid.fingerprint(model))
 print(f"{stranger}: {'unknown' if matches.unknown[0] else f'taken for {matches.ids[0, 0]}'}")

@@ -1,8 +1,8 @@
-"""A backbone of one's own: trained by name like any other, or used as it is.
+"""Define your own backbone: train it by name like any other, or use it directly.
 
     python examples/own_backbone.py
 
-Its builder may stand in a notebook cell, as here, or in a file of lreid/models/backbones.
+The builder may be in a notebook cell, as here, or in a file of lreid/models/backbones.
 """
 
 import tempfile

@@ -1,8 +1,8 @@
-"""A data set in a layout of one's own, learned task by task.
+"""Read a data set in your own layout, and train on it task by task.
 
     python examples/own_dataset.py
 
-Images in folders of people, or with a list in a CSV file, need no code at all: see docs/tutorials/custom-data.md.
+Images in one folder per person, or listed in a CSV file, need no code: see docs/tutorials/custom-data.md.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ def read_shop(home: Path) -> DataSet:
         name, shot = file.stem.split("-")
         person = names.index(name)
         record = Record(str(file), person, CAMERAS.index(file.parent.name))
-        if person < 16:  # learned
+        if person < 16:  # training images
             train.append(record)
         elif shot == "0" and record.camid < 2:  # queried
             query.append(record)

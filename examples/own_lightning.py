@@ -1,8 +1,8 @@
-"""A method inside PyTorch Lightning's training loop, with lreid's augmentation.
+"""Train a method in PyTorch Lightning's training loop, with lreid's augmentation.
 
     python examples/own_lightning.py
 
-Needs lightning, which lreid does not: pip install lightning
+Install lightning first, which lreid itself does not need: pip install lightning
 """
 
 import lightning

@@ -1,8 +1,8 @@
-"""A method inside a training loop of one's own, with a network of one's own.
+"""Train a method in your own training loop, with your own network.
 
     python examples/own_loop.py
 
-These are all the calls that a method wants of a loop. Checkpoints, resumption and reports are those of lreid.training.
+It shows every call that a method needs from a loop. Checkpoints, resuming and reports are part of lreid.training.
 """
 
 import torch

@@ -1,8 +1,8 @@
-"""A loss of one's own: a function, a proof of its gradient, and a training step with it.
+"""Define your own loss: a function, a check of its gradient, and training steps with it.
 
     python examples/own_loss.py
 
-lreid.losses needs nothing but torch, so the training loop may be anybody's.
+lreid.losses needs only torch, so it works in any training loop.
 """
 
 import torch
@@ -33,13 +33,13 @@ def prototype_spread(features: Tensor, labels: Tensor, margin: float = 0.5) -> T
     return (cosines[pairs] - margin).clamp(min=0).mean()
 
 
-# Its gradient against finite differences, in float64. That is the least a test of a loss does.
+# Compare its gradient with finite differences in float64, the minimum for a test of a loss.
 torch.manual_seed(0)
 labels = torch.arange(4).repeat_interleave(3)  # four identities of three images: two support and one query
 features = torch.randn(12, 5, dtype=torch.float64, requires_grad=True)
 print("gradient is right:", torch.autograd.gradcheck(lambda x: prototype_spread(x, labels, margin=-0.5), features))
 
-# A few steps with a loss of lreid beside it. In a method, `loss` returns both as named terms: see own_method.py.
+# A few steps together with a loss of lreid. In a method, `loss` returns both as named terms: see own_method.py.
 model = Embedder("small", height=32, width=16)
 images = torch.randn(12, 3, 32, 16)  # normalised images
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -1,8 +1,8 @@
-"""A lifelong method of one's own, trained beside fine-tuning on the built-in benchmark.
+"""Define your own lifelong method, and compare it with fine-tuning on the built-in benchmark.
 
     python examples/own_method.py
 
-The class may stand in a notebook cell, as here, or in a file of lreid/methods, where it needs no decorator.
+The class may be in a notebook cell, as here, or in a file of lreid/methods, where it needs no decorator.
 """
 
 import tempfile
@@ -50,9 +50,9 @@ short = """SYNTHETIC.TRAIN_IDENTITIES 32 SYNTHETIC.TEST_IDENTITIES 12 SYNTHETIC.
 runs = {}
 for name, options in (("dmml_ft", []), ("stay_near", ["METHOD.STRENGTH", "0.1"])):
     cfg = load_config(overrides=["METHOD.NAME", name, *options, *short.split()])
-    with tempfile.TemporaryDirectory() as run:  # a folder of one's own keeps report.html and the checkpoints
+    with tempfile.TemporaryDirectory() as run:  # use a permanent folder to keep report.html and the checkpoints
         results = runs[name] = train(cfg, Path(run))
-    first, second = (row[0] for row in results["mAP"])  # a row a task, a column a test set
+    first, second = (row[0] for row in results["mAP"])  # one row per task, one column per test set
     print(f"{name}: mAP {first:.1f} after the first task, {second:.1f} after the second")
     terms = results["loss_history"][-1]  # of the last epoch
     print("    " + ", ".join(f"{term} {terms[term]:.3f}" for term in ("dmml", "near") if term in terms))
