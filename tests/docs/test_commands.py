@@ -65,7 +65,7 @@ def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
     """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
     text = (pages["docs/explanation/papers.md"] + pages["docs/how-to/common-problems.md"]).replace("\\\n", "")
     lines = [line for block in blocks(text, "") for line in block.splitlines()]
-    found = [shlex.split(line)[2:] for line in lines if line.startswith("python tools/")]
+    found = [shlex.split(line)[2:] for line in lines if re.match("lreid (train|sweep) ", line)]
     assert len(found) > 25
     for words in found:
         given: dict[str, list[str]] = {"--config": [], "--methods": [], "--out": [], "--vary": [], "": []}
