@@ -15,7 +15,7 @@ from lreid.data.samplers import IdentitySampler
 from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
 from lreid.data.transforms import Augment
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, load_tests
 from lreid.methods.lwf import LwF
 from lreid.models import Embedder
 from lreid.models.packages import IMAGENET
@@ -49,7 +49,7 @@ lightning.seed_everything(0)
 method = LwF(Embedder("small", height=32, width=16, neck=LwF.neck))
 mean, std = IMAGENET
 augment = Augment(flip=0.5, erasing=True, mean=mean, std=std)
-evaluator = Evaluator(benchmark.tests, height=32, width=16)
+evaluator = Evaluator(load_tests(benchmark.tests, height=32, width=16))
 
 for task in benchmark:
     images = Images(task.records, height=32, width=16)

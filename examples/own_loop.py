@@ -14,7 +14,7 @@ from lreid.data.loaders import Batch
 from lreid.data.samplers import EpisodeSampler
 from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, load_tests
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
 
@@ -24,7 +24,7 @@ benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station
 torch.manual_seed(0)
 network = nn.Sequential(nn.Conv2d(3, 32, 4, stride=4), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU())
 method = DwoPP(Embedder(network, dim=64, height=32, width=16))  # any module that gives maps or vectors
-evaluator = Evaluator(benchmark.tests, height=32, width=16)
+evaluator = Evaluator(load_tests(benchmark.tests, height=32, width=16))
 
 for task in benchmark:
     images = Images(task.records, height=32, width=16)  # each (32, 16, 3) uint8; images.pids are the class labels

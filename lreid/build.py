@@ -18,6 +18,7 @@ from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.past import PastGalleries
+from lreid.evaluation.test_set import Rules, load_tests
 from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models.backbones import normalisation
@@ -132,18 +133,15 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGall
         dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
         past: where galleries of past tasks are kept; None keeps none.
     """
+    evaluation, size = cfg.EVAL, _test_images(cfg)
+    batch_size = size.pop("batch_size")
     with naming_keys("EVAL"):
-        return Evaluator(
-            benchmark.tests,
-            **_test_images(cfg),
-            metric=cfg.EVAL.METRIC,
-            ap=cfg.EVAL.AP,
-            camera_filter=cfg.EVAL.CAMERA_FILTER,
-            flip=cfg.EVAL.FLIP,
-            index=index_of(cfg),
-            dim=dim,
-            past=past,
-        )
+        rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER)
+        tests = load_tests(benchmark.tests, rules, **size)
+        evaluator = Evaluator(tests, flip=evaluation.FLIP, batch_size=batch_size, index=index_of(cfg), past=past)
+        if dim:
+            evaluator.try_index(dim)
+    return evaluator
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import InputError
 
 logger = logging.getLogger("lreid")
 
@@ -169,35 +170,62 @@ def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.
     return numbered[: len(queries)], numbered[len(queries) :]
 
 
-def as_all_labels(
-    query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: Any, shape: tuple[int, int], *, camera_filter: bool
-) -> tuple[np.ndarray, np.ndarray, Any, Any]:
-    """Identities and cameras of queries and gallery as :func:`as_numbers` has them.
+@dataclass(frozen=True)
+class Labels:
+    """Who is on N images, and which camera took each of them.
+
+    Attributes:
+        ids: ``(N,)`` identities of :func:`as_names`; those of :func:`comparable` are int64.
+        cameras: ``(N,)`` likewise, or another number that tells where images come from; None where no image is left
+            out of a ranking by its camera.
+    """
+
+    ids: Any
+    cameras: Any = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: Any) -> Labels:
+        """The labels of some rows, by any index of numpy."""
+        return Labels(self.ids[rows], None if self.cameras is None else self.cameras[rows])
+
+
+def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
+    """Labels of queries and gallery as integers that are equal where the labels are, see :func:`as_numbers`.
 
     Args:
-        query_ids, gallery_ids, query_cams, gallery_cams: of :func:`as_names`.
+        query, gallery: of either all identities, and the cameras of both or of neither.
         shape: ``(Q, G)``, the numbers of queries and of gallery images.
-        camera_filter: whether cameras are needed; without it they come back as ``None``.
 
     Raises:
-        InputError: as :func:`as_names` and :func:`as_numbers`, or the camera filter needs cameras that are not given.
+        InputError: as :func:`as_names` and :func:`as_numbers`, or only one of the two has cameras.
     """
-    num_queries, num_gallery = shape
-    ids = as_numbers(
-        as_names(query_ids, "query identities", num_queries),
-        as_names(gallery_ids, "gallery identities", num_gallery),
-        "identities",
-    )
-    if not camera_filter:
-        return *ids, None, None
-    if query_cams is None or gallery_cams is None:
-        raise ArgumentError("camera_filter", "needs the cameras of queries and gallery; give both, or turn it off")
-    cams = as_numbers(
-        as_names(query_cams, "query cameras", num_queries),
-        as_names(gallery_cams, "gallery cameras", num_gallery),
-        "cameras",
-    )
-    return *ids, *cams
+
+    def numbers(queries: Any, others: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+        queries, others = as_names(queries, f"query {name}", shape[0]), as_names(others, f"gallery {name}", shape[1])
+        return as_numbers(queries, others, name)
+
+    query_ids, gallery_ids = numbers(query.ids, gallery.ids, "identities")
+    if query.cameras is None and gallery.cameras is None:
+        return Labels(query_ids), Labels(gallery_ids)
+    query_cameras, gallery_cameras = numbers(query.cameras, gallery.cameras, "cameras")
+    return Labels(query_ids, query_cameras), Labels(gallery_ids, gallery_cameras)
+
+
+def usable(query: Labels, gallery: Labels) -> np.ndarray:
+    """Which gallery images are in the rankings of queries: all but junk and those of the query's identity and camera.
+
+    Args:
+        query, gallery: of :func:`comparable`, broadcast against each other. Without cameras there is no camera filter.
+
+    Returns:
+        bool, of the shape that both are broadcast to.
+    """
+    ranked = np.broadcast_to(gallery.ids != JUNK, np.broadcast_shapes(query.ids.shape, gallery.ids.shape))
+    if query.cameras is None:
+        return ranked
+    return ranked & ~(same(query.ids, gallery.ids) & same(query.cameras, gallery.cameras))
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:

@@ -231,7 +231,7 @@ def step(args: argparse.Namespace) -> None:
     if args.evaluate:
         evaluator = evaluator_of(cfg, benchmark_of(cfg))
         seconds = timed(lambda: evaluator.evaluate(model), device)
-        count = sum(len(each) for pair in evaluator.images for each in pair)
+        count = sum(len(test.query) + len(test.gallery) for test in evaluator.tests)
         print(f"evaluation of {count} test images: {seconds:.2f} s, {count / seconds:.0f} images/s")
 
 

@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from lreid.config import ARGUMENTS, check_values
+from lreid.data.images import Images
+from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation.protocol import file_numbers
-from lreid.evaluation.scoring import FALSE_ACCEPT_RATES, notes_on, told_costs, told_figures
+from lreid.evaluation.scoring import described, notes_on, row_of
+from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
 from lreid.files import write_text
 from lreid.gallery.scoring import GallerySearch
+from lreid.gallery.store import Labels
 from lreid.identities import UNKNOWN
 from lreid.loading import model_config
 from lreid.report.tables import number
-from lreid.results import MAX_RANK
-from lreid.retrieval import cost_of
-from lreid.retrieval.arrays import unit_rows
-from lreid.retrieval.index import IndexScores
-from lreid.retrieval.open_set import rates_of_scores
-from lreid.retrieval.ranking import evaluate_scores
-from lreid.retrieval.scores import BlockScores, Cosines
 from lreid.search.named_gallery import NamedGallery
 from lreid.search.own_images import list_images, read_images, require_some
 
@@ -63,58 +59,50 @@ def score_gallery(
             f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "
             "folders named after the identities"
         )
-    listed, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
 
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
-    has_cameras = not (images.camids == UNKNOWN).any() and not (search.labels.cams == UNKNOWN).any()
-    camera_filter = cfg.EVAL.CAMERA_FILTER and has_cameras
-    cams, itself = (images.camids, search.labels.cams), 0
-    if not camera_filter:
-        cams = file_numbers([image.path for image in listed], search.labels.paths)
-        itself = int(np.isin(*cams).sum())
-    filtered = camera_filter or itself > 0
-    ids = search.labels.ids
-    ids = np.where(ids == UNKNOWN, min(ids.min() - 1, UNKNOWN - 1), ids)  # -1 would be junk, and left out
-    labels = images.pids, ids, *cams
-
-    queries = unit_rows(torch.from_numpy(named.extract(model, images)), "query features")
-    features = search.features()
-    exact = Cosines(queries, torch.from_numpy(features)) if features is not None else None
-
-    def row(variant: str, score: BlockScores) -> dict[str, Any]:
-        result = evaluate_scores(score, *labels, ap=cfg.EVAL.AP, camera_filter=filtered, max_rank=MAX_RANK)
-        try:
-            rates = [rates_of_scores(score, *labels, camera_filter=filtered, false_accept_rates=FALSE_ACCEPT_RATES)]
-        except InputError:  # there is no impostor
-            rates = []
-        return {
-            "checkpoint": str(checkpoint or named.checkpoint),
-            "model": named.gallery.about.model,
-            "test": where,
-            "variant": variant,
-            "transductive": False,
-            **told_figures(result, rates),
-        }
-
-    kind = named.gallery.about.kind
-    found = row(f"gallery {kind}", IndexScores(search, queries, len(ids), exact))
-    rows = [found]
-    if exact is not None:
-        found["index"] = told_costs(kind, cfg.EVAL.INDEX_DEPTH, [cost_of(search, exact)])
-        rows.insert(0, row("plain", exact))
+    test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
+    features = named.extract(model, images), search.features()
+    of = {"checkpoint": str(checkpoint or named.checkpoint), "model": named.gallery.about.model, "test": where}
+    found = {"variant": f"gallery {search.index}", "transductive": False, **row_of(test, features, search)}
+    rows = [of | found]
+    if features[1] is not None:
+        rows.insert(0, of | {"variant": "plain", "transductive": False, **row_of(test, features)})
     logger.info("%s: mAP %s", where, number(found["mAP"]))
     results = {
         "schema": 1,
-        "checkpoints": {found["checkpoint"]: found["checkpoint"]},
+        "checkpoints": {of["checkpoint"]: of["checkpoint"]},
         "metric": "cosine",
         "ap": cfg.EVAL.AP,
-        "tests": [{"name": where, "queries": len(images), "gallery": len(ids), "camera_filter": camera_filter}],
+        "tests": [described(test)],
         "rows": rows,
         "cross_model": [],
         "hardest": {},
-        "notes": notes_on(where, found, len(images), has_cameras=has_cameras, itself=itself),
+        "notes": notes_on(test, found),
     }
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     named.gallery.close()
     return results
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Images of a gallery, whose pixels are not needed."""
+
+    records: Sequence[Record]
+    pids: np.ndarray
+    camids: np.ndarray
+
+
+def _test_of(where: str, images: Images, labels: Labels, rules: Rules) -> ListedTest:
+    """Queries against all images of a gallery, of which those without an identity are distractors."""
+    ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)  # -1 would be junk
+    records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]
+    has_cameras = not (images.camids == UNKNOWN).any() and not (labels.cams == UNKNOWN).any()
+    itself = 0
+    if not (rules.camera_filter and has_cameras):
+        itself = int(np.isin(*file_numbers([record.path for record in images.records], labels.paths)).sum())
+    test = QueryGallery(where, "unseen", images.records, tuple(records), in_gallery=itself, has_cameras=has_cameras)
+    return ListedTest(test, images, _Listed(records, ids, labels.cams), rules)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from lreid.data.images import Images, read_image
-from lreid.data.records import QueryGallery, Record
+from lreid.data.images import read_image
+from lreid.data.records import Record
 from lreid.errors import counted
-from lreid.evaluation.scoring import Ranking
+from lreid.evaluation.hardest import Ranking
+from lreid.evaluation.test_set import TestSet
 from lreid.identities import DISTRACTOR
 from lreid.report import ranked
 from lreid.report.tables import number
+from lreid.results import METRICS
 
 
 class Shown:
@@ -21,25 +22,18 @@ class Shown:
 
     Args:
         test: the test set.
-        images: of queries and gallery.
         blur: blur the images.
         look: gives the image (H, W, 3) uint8 of a path.
     """
 
-    def __init__(
-        self,
-        test: QueryGallery,
-        images: tuple[Images, Images],
-        blur: bool,
-        look: Callable[[str], np.ndarray] = read_image,
-    ) -> None:
+    def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look
-        self.query, self.gallery = (each.records for each in images)
+        self.query, self.gallery = test.query.records, test.gallery.records
         self.looked_for = {record.pid for record in self.query}
 
     def tile(self, record: Record) -> ranked.Tile:
         """An image, who is on it, and which camera took it."""
-        names = self.test.names
+        names = self.test.test.names
         nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
         who = "distractor" if nobody else names.identity(record.pid)
         labels = (who, names.camera(record.camid)) if record.camid >= 0 else (who,)
@@ -62,26 +56,24 @@ class Shown:
 
 
 def page_section(
-    test: QueryGallery,
-    images: tuple[Images, Images],
+    test: TestSet,
     rankings: Sequence[Ranking],
-    figures: dict[str, Any],
+    metrics: Mapping[str, float],
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
     """The hardest queries of a test set with the images ranked first.
 
     Args:
-        test, images, blur, look: of :class:`Shown`.
-        rankings: of :func:`lreid.evaluation.scoring.hardest_rankings`.
-        figures: of :func:`lreid.evaluation.scoring.score`.
+        test, blur, look: of :class:`Shown`.
+        rankings: of :func:`lreid.evaluation.hardest.hardest_rankings`.
+        metrics: figures of the test set by name, in per cent; those of :data:`lreid.results.METRICS` are shown.
     """
-    shown = Shown(test, images, blur, look)
+    shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
-    told = ", ".join(f"Rank-{k} {number(figures[f'rank{k}'])}" for k in (1, 5, 10))
+    figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)
     note = (
-        f"mAP {number(figures['mAP'])}, {told}. {counted(len(shown.query), 'query')}, "
-        f"{counted(len(shown.gallery), 'gallery image')}; "
+        f"{figures}. {counted(len(shown.query), 'query')}, {counted(len(shown.gallery), 'gallery image')}; "
         f"the {len(rankings)} hardest queries."
     )
     return ranked.Section(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)

@@ -6,7 +6,8 @@ import argparse
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -20,13 +21,14 @@ from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
-from lreid.data.images import Images
-from lreid.data.listing import OwnTest, csv_tests, folders_test
+from lreid.data.listing import csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
-from lreid.evaluation.scoring import hardest_rankings, notes_on, score
+from lreid.evaluation.hardest import Ranking, hardest_rankings
+from lreid.evaluation.scoring import described, notes_on, row_of, score
+from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.files import require_writable, write_text
 from lreid.gallery.places import SCHEME
 from lreid.loading import load_model, model_config
@@ -35,13 +37,14 @@ from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.tables import cross_model_table, index_table, number, score_table
-from lreid.retrieval import CameraNorm
-from lreid.retrieval.rerank import KReciprocal, expand_queries
+from lreid.results import figures_of
+from lreid.retrieval import CameraNorm, KReciprocal, average_evaluations, expand_queries
 from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")
 
 SHOWN = 30  # rankings a test set on the page
+MATRICES = ("mAP", "rank1")  # of queries and galleries by different models
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
@@ -60,24 +63,18 @@ def run(args: argparse.Namespace) -> None:
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
         _test_gallery(args, [Path(file) for file in files], overrides)
         return
-    results = score_checkpoints(
-        [Path(file) for file in files],
-        args.out,
-        config=args.config,
-        overrides=overrides,
-        folders=(args.query, Path(args.gallery)) if args.query else None,
-        csv=args.csv,
-        adapt_norm=args.adapt_norm,
-        rerank=args.rerank,
-        expand=args.expand,
-        cross_model=args.cross_model,
-        blur=args.blur,
+    _print(
+        score_checkpoints(
+            [Path(file) for file in files],
+            args.out,
+            config=args.config,
+            overrides=overrides,
+            images=(args.query, Path(args.gallery)) if args.query else args.csv,
+            variants=Variants(args.adapt_norm, args.rerank, args.expand),
+            cross_model=args.cross_model,
+            blur=args.blur,
+        )
     )
-    print(f"\n{score_table(results)}")
-    if any("index" in row for row in results["rows"]):
-        print(f"\n{index_table(results)}")
-    if args.cross_model:
-        print(f"\n{cross_model_table(results)}")
 
 
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
@@ -90,10 +87,43 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
         raise InputError(f"--checkpoint: {args.gallery} is of one model; name one, or none for the one it knows")
     checkpoint = checkpoints[0] if checkpoints else None
     out = args.out or Path(f"{args.gallery.removeprefix(SCHEME).strip('/').split('/')[-1]}-test")
-    results = score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides)
+    _print(score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides))
+
+
+def _print(results: dict[str, Any]) -> None:
     print(f"\n{score_table(results)}")
     if any("index" in row for row in results["rows"]):
         print(f"\n{index_table(results)}")
+    if results["cross_model"]:
+        print(f"\n{cross_model_table(results)}")
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Other ways to compare images than the plain one, each for a row of its own.
+
+    Attributes:
+        adapt_norm: with BatchNorm statistics of the gallery or of each of its cameras, or with features standardised by
+            camera.
+        rerank: with k-reciprocal re-ranking.
+        expand: with expanded queries.
+    """
+
+    adapt_norm: Literal["gallery", "camera", "features"] | None = None
+    rerank: bool = False
+    expand: bool = False
+
+    def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
+        """Refuses statistics of cameras where these are not known.
+
+        Raises:
+            InputError: they are not.
+        """
+        lacking = [test.name for test in tests if not test.has_cameras]
+        if self.adapt_norm in ("camera", "features") and lacking:
+            raise InputError(
+                f"--adapt-norm {self.adapt_norm}: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
+            )
 
 
 @naming_keys(**ARGUMENTS)
@@ -103,17 +133,14 @@ def score_checkpoints(
     *,
     config: Sequence[Path] = (),
     overrides: Sequence[str] = (),
-    folders: tuple[Path, Path] | None = None,
-    csv: Path | None = None,
-    adapt_norm: Literal["gallery", "camera", "features"] | None = None,
-    rerank: bool = False,
-    expand: bool = False,
+    images: tuple[Path, Path] | Path | None = None,
+    variants: Variants = Variants(),
     cross_model: bool = False,
     blur: bool = False,
 ) -> dict[str, Any]:
     """Scores the models of checkpoints and writes ``test.json`` and ``ranked.html``.
 
-    The test sets are those of the first checkpoint's config, unless another config, folders or a CSV file are given.
+    The test sets are those of the first checkpoint's config, unless another config or images are given.
 
     Args:
         paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
@@ -121,19 +148,16 @@ def score_checkpoints(
             checkpoint, with a name for the benchmark, the gallery's folder or the CSV file that is tested on.
         config: files of another config for the test sets and ``EVAL``.
         overrides: ``KEY VALUE`` pairs on top of either config.
-        folders: queries and gallery, see :func:`lreid.data.listing.folders_test`.
-        csv: file with the splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
-        adapt_norm: more rows, with BatchNorm statistics of the gallery or of each of its cameras, or with features
-            standardised by camera.
-        rerank: more rows, with k-reciprocal re-ranking.
-        expand: more rows, with expanded queries.
+        images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
+            splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
+        variants: more rows.
         cross_model: the mAP of every model's queries in every model's gallery as well.
         blur: blur the images of the page.
 
     Returns:
         The content of ``test.json``; all in per cent:
 
-        * ``rows``: figures of :func:`lreid.evaluation.scoring.score` for each ``checkpoint``, ``test`` and ``variant``
+        * ``rows``: figures of :func:`lreid.evaluation.scoring.row_of` for each ``checkpoint``, ``test`` and ``variant``
           (``plain``, which is exact; ``index NAME`` with ``EVAL.BACKEND faiss``; ``expanded queries``, ``re-ranked``,
           ``adapt-norm gallery`` …); ``transductive`` marks those that look at all queries together or adapt to the
           gallery's images;
@@ -147,107 +171,55 @@ def score_checkpoints(
     if not paths:
         raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
     checkpoints = _named(_checkpoints_in(paths))
-    cfg = _test_config(checkpoints, config, overrides, own_images=folders is not None or csv is not None)
-    tested = _short(folders[1]) if folders else _short(csv) if csv else cfg.BENCHMARK.NAME
+    cfg = _test_config(checkpoints, config, overrides, own_images=images is not None)
+    gallery = images[1] if isinstance(images, tuple) else images
+    tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
-    own = [folders_test(*folders)] if folders else csv_tests(csv) if csv else None
-    tests = tuple(each.test for each in own) if own else benchmark_of(cfg).tests
-    suite = _Suite(cfg, tests, own)
-    if adapt_norm in ("camera", "features") and (
-        lacking := [test.name for test in tests if not suite.has_cameras(test)]
-    ):
-        raise InputError(
-            f"--adapt-norm {adapt_norm}: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
-        )
-    # For the matrix the queries of all models are there before the first gallery, so only one gallery is held.
-    queries: dict[str, list[np.ndarray]] = {}
-    if cross_model:
-        queries = {name: suite.query_features(load_model(path)) for name, path in checkpoints.items()}
-        _require_one_width(queries)
-
+    suite = _Suite(cfg, _tests_of(cfg, images))
+    variants.require_cameras(suite.tests)
+    queries = _queries_of_all(suite, checkpoints) if cross_model else {}
     rows: list[dict[str, Any]] = []
-    columns: dict[str, list[list[dict[str, Any]]]] = {test.name: [] for test in tests}  # of the matrices
-    hardest, sections = {}, []
-    last = next(reversed(checkpoints))
-    for name, path in checkpoints.items():
-        model = suite.ready(load_model(path))
-        known = {"checkpoint": name, "model": fingerprint(model)}
-        for place, (test, images) in enumerate(zip(tests, suite.images(model), strict=True)):
-            query = queries[name][place] if cross_model else suite.extract(model, images[0])
-            features = query, suite.extract(model, images[1])
-            variants = _variants(suite, model, test, images, features, adapt_norm, rerank, expand)
-            rows += [known | {"test": test.name} | figures for figures in variants]
-            logger.info("%s on %s: mAP %s", name, test.name, number(variants[0]["mAP"]))
-            protocol = suite.protocol(test)
-            columns[test.name].append(
-                [
-                    score(test, images, (other[place], features[1]), **protocol, open_set=False)
-                    for other in queries.values()
-                ]
-            )
-            if name == last:
-                rankings = hardest_rankings(test, images, features, **protocol, count=SHOWN)
-                sections.append(page_section(test, images, rankings, variants[0], blur))
-                hardest[test.name] = [
-                    {
-                        "query": (query := images[0].records[each.query]).path,
-                        "identity": test.names.identities.get(query.pid, str(query.pid)),
-                        "ap": each.ap,
-                        "first_match": each.first_match,
-                    }
-                    for each in rankings
-                ]
+    columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
+    hardest, sections, last = {}, [], list(checkpoints)[-1]
+    for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
+        of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
+        found = _rows(suite, model, test, features, variants)
+        rows += [of | row for row in found]
+        logger.info("%s on %s: mAP %s", name, test.name, number(found[0]["mAP"]))
+        columns[test.name].append(_column(test, of_all, features[1]))
+        if name == last:
+            rankings = hardest_rankings(test, features, count=SHOWN)
+            sections.append(page_section(test, rankings, found[0], blur))
+            hardest[test.name] = _hardest(test, rankings)
 
     results: dict[str, Any] = {
         "schema": 1,
         "checkpoints": {name: str(path) for name, path in checkpoints.items()},
         "metric": cfg.EVAL.METRIC,
         "ap": cfg.EVAL.AP,
-        "tests": [
-            {
-                "name": test.name,
-                "queries": len(test.query),
-                "gallery": len(test.gallery),
-                "camera_filter": suite.protocol(test)["camera_filter"],
-            }
-            for test in tests
-        ],
+        "tests": [described(test) for test in suite.loaded],
         "rows": rows,
-        "cross_model": [
-            {"test": test, "checkpoints": list(checkpoints)}
-            | {
-                metric: [[column[model][metric] for column in matrix] for model in range(len(queries))]
-                for metric in ("mAP", "rank1")
-            }
-            for test, matrix in columns.items()
-            if cross_model
-        ],
+        "cross_model": _matrices(columns, list(queries)),
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
-    kind = "cosine similarity" if cfg.EVAL.METRIC == "cosine" else "distance"
-    intro = [
-        f"Checkpoint {checkpoints[last]}. For each query the nearest images of the gallery, hardest queries first.",
-        f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
-    ]
-    ranked.write_ranked(out / "ranked.html", f"Ranked images, {last}", intro, sections, links=_links(out))
+    _write_page(out, last, results, sections)
     logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
     return results
 
 
 class _Suite:
-    """The test sets, their images at the size a model wants, and how they are scored."""
+    """The test sets and their images at the size that a model wants."""
 
-    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery], own: Sequence[OwnTest] | None) -> None:
+    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery]) -> None:
         self.cfg, self.tests = cfg, tests
-        self.own = {each.test.name: each for each in own or ()}
-        self.device = pick_device(cfg.DEVICE)
+        self.device, self.index = pick_device(cfg.DEVICE), index_of(cfg)
         self.evaluators: dict[tuple[int, int], Evaluator] = {}
 
-    def ready(self, model: Embedder) -> Embedder:
-        return model.to(self.device).to(memory_format=torch.channels_last)
+    def ready(self, path: Path) -> Embedder:
+        return load_model(path).to(self.device).to(memory_format=torch.channels_last)
 
     def evaluator(self, model: Embedder) -> Evaluator:
         size = (model.height, model.width)
@@ -255,78 +227,96 @@ class _Suite:
             cfg = self.cfg.clone()
             cfg.defrost()
             cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH = size
-            # The evaluator refuses tests without a match; with unknown cameras the filter is off.
-            cfg.EVAL.CAMERA_FILTER = all(self.protocol(test)["camera_filter"] for test in self.tests)
             self.evaluators[size] = evaluator_of(cfg, Benchmark("", (), tuple(self.tests)), model.dim)
         return self.evaluators[size]
 
-    def images(self, model: Embedder) -> list[tuple[Images, Images]]:
-        return self.evaluator(model).images
-
-    def extract(self, model: Embedder, images: Images) -> np.ndarray:
-        return model.extract(images, **self.evaluator(model).extraction)
-
-    def query_features(self, model: Embedder) -> list[np.ndarray]:
-        model = self.ready(model)
-        return [self.extract(model, query) for query, _ in self.images(model)]
-
-    def has_cameras(self, test: QueryGallery) -> bool:
-        return test.name not in self.own or self.own[test.name].has_cameras
-
-    def protocol(self, test: QueryGallery) -> dict[str, Any]:
-        evaluation = self.cfg.EVAL
-        return {
-            "metric": evaluation.METRIC,
-            "ap": evaluation.AP,
-            "camera_filter": evaluation.CAMERA_FILTER and self.has_cameras(test),
-        }
+    @property
+    def loaded(self) -> Sequence[TestSet]:
+        """The test sets with their images at some size."""
+        return next(iter(self.evaluators.values())).tests
 
     @property
     def skipped(self) -> list[str]:
         return sorted({path for evaluator in self.evaluators.values() for path in evaluator.skipped})
 
 
-def _variants(
-    suite: _Suite,
-    model: Embedder,
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: Features,
-    adapt_norm: str | None,
-    rerank: bool,
-    expand: bool,
+def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
+    """The test sets of images, or of the config's benchmark."""
+    if images is None:
+        return benchmark_of(cfg).tests
+    return [folders_test(*images)] if isinstance(images, tuple) else csv_tests(images)
+
+
+def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
+    """Features (Q, D) of the queries of every test set, by every model.
+
+    For the matrix they are there before the first gallery, so only one gallery is held.
+
+    Raises:
+        InputError: the models' features cannot be compared.
+    """
+    queries = {}
+    for name, path in checkpoints.items():
+        model = suite.ready(path)
+        evaluator = suite.evaluator(model)
+        queries[name] = [model.extract(test.query, **evaluator.extraction) for test in evaluator.tests]
+    widths = {name: features[0].shape[1] for name, features in queries.items()}
+    if len(set(widths.values())) > 1:
+        told = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise InputError(f"--cross-model: features of different lengths cannot be compared ({told})")
+    return queries
+
+
+def _extracted(
+    suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
+) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
+    """Every model with its features of every test set, and those (Q, D) of its queries by all models, if wanted."""
+    for name, path in checkpoints.items():
+        model = suite.ready(path)
+        evaluator = suite.evaluator(model)
+        for place, test in enumerate(evaluator.tests):
+            parts = [test.query, test.gallery][bool(queries) :]
+            features = [model.extract(each, **evaluator.extraction) for each in parts]
+            query, gallery = [queries[name][place], *features] if queries else features
+            yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
+
+
+def _rows(
+    suite: _Suite, model: Embedder, test: TestSet, features: Features, variants: Variants
 ) -> list[dict[str, Any]]:
     """Figures of every wanted way to compare, the plain one first."""
-    query, gallery = features
-    protocol = suite.protocol(test)
 
-    def row(variant: str, transductive: bool, both: Features, **options: Any) -> dict[str, Any]:
-        figures = score(test, images, both, **(protocol | {"device": suite.device} | options))
+    def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
+        figures = row_of(test, both, device=suite.device, **options)
         return {"variant": variant, "transductive": transductive} | figures
 
-    rows = [row("plain", False, features)]
-    if index := index_of(suite.cfg):
-        rows.append(row(f"index {index.index}", False, features, index=index))
-    if expand:
-        expanded = expand_queries(query, gallery, device=suite.device).cpu().numpy()
+    rows = [row("plain", False, test, features)]
+    if suite.index:
+        rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index))
+    if variants.expand:
+        expanded = expand_queries(*features, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
-        rows.append(row("expanded queries", False, (expanded, gallery), metric="cosine"))
-    if rerank:
-        rows.append(row("re-ranked", True, features, rerank=KReciprocal(), open_set=False))
-    if adapt_norm == "features":
-        of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate([each.camids for each in images]))
-        standard = [of_cameras(part, each.camids) for part, each in zip(features, images, strict=True)]
-        rows.append(row("adapt-norm features", True, (standard[0], standard[1]), metric="cosine"))
-    elif adapt_norm:
+        rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
+    if variants.rerank:
+        rows.append(row("re-ranked", True, test, features, rerank=KReciprocal()))
+    cameras = test.query.camids, test.gallery.camids
+    if variants.adapt_norm == "features":
+        of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate(cameras))
+        query, gallery = (of_cameras(part, each) for part, each in zip(features, cameras, strict=True))
+        rows.append(row("adapt-norm features", True, test.by("cosine"), (query, gallery)))
+    elif variants.adapt_norm:
         extraction = suite.evaluator(model).extraction
-        norm = _adapted_norm(model, *images, by_camera=adapt_norm == "camera", batch_size=extraction["batch_size"])
-        adapted = [norm.extract(model, each, each.camids, **extraction) for each in images]
-        rows.append(row(f"adapt-norm {adapt_norm}", True, (adapted[0], adapted[1])))
+        by_camera = variants.adapt_norm == "camera"
+        norm = _adapted_norm(model, test, by_camera=by_camera, batch_size=extraction["batch_size"])
+        both = zip((test.query, test.gallery), cameras, strict=True)
+        query, gallery = (norm.extract(model, images, each, **extraction) for images, each in both)
+        rows.append(row(f"adapt-norm {variants.adapt_norm}", True, test, (query, gallery)))
     return rows
 
 
-def _adapted_norm(model: Embedder, query: Images, gallery: Images, *, by_camera: bool, batch_size: int) -> AdaptedNorm:
+def _adapted_norm(model: Embedder, test: TestSet, *, by_camera: bool, batch_size: int) -> AdaptedNorm:
     """Statistics of the gallery; those of cameras that it has no images of are of the queries."""
+    query, gallery = test.query, test.gallery
     norm = AdaptedNorm.estimate(model, gallery, gallery.camids if by_camera else None, batch_size=batch_size)
     elsewhere = ~np.isin(query.camids, gallery.camids)
     if not by_camera or not elsewhere.any():
@@ -335,11 +325,44 @@ def _adapted_norm(model: Embedder, query: Images, gallery: Images, *, by_camera:
     return AdaptedNorm(norm.whole, norm.cameras | of_queries.cameras)
 
 
-def _require_one_width(queries: dict[str, list[np.ndarray]]) -> None:
-    widths = {name: features[0].shape[1] for name, features in queries.items()}
-    if len(set(widths.values())) > 1:
-        told = ", ".join(f"{name} {width}" for name, width in widths.items())
-        raise InputError(f"--cross-model: features of different lengths cannot be compared ({told})")
+def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:
+    """The metrics of every model's queries (Q, D) in the gallery (G, D) of one model."""
+    return [figures_of(average_evaluations(score(test, (each, gallery)))) for each in queries]
+
+
+def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
+    """By test set the matrices of :func:`_column`, a row for each model whose queries were searched."""
+    return [
+        {"test": test, "checkpoints": models}
+        | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
+        for test, matrix in columns.items()
+        if models
+    ]
+
+
+def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
+    """Rankings in few words, for JSON."""
+    queries = [test.query.records[each.query] for each in rankings]
+    return [
+        {
+            "query": query.path,
+            "identity": test.test.names.identities.get(query.pid, str(query.pid)),
+            "ap": each.ap,
+            "first_match": each.first_match,
+        }
+        for query, each in zip(queries, rankings, strict=True)
+    ]
+
+
+def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[ranked.Section]) -> None:
+    """Writes ``ranked.html`` with the rankings of a checkpoint."""
+    kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
+    intro = [
+        f"Checkpoint {results['checkpoints'][name]}. For each query the nearest images of the gallery, hardest "
+        "queries first.",
+        f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
+    ]
+    ranked.write_ranked(out / "ranked.html", f"Ranked images, {name}", intro, sections, links=_links(out))
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
@@ -417,10 +440,8 @@ def _default_folder(checkpoint: Path) -> Path:
 def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     """What a reader of the table must know, one line each."""
     notes = []
-    for test in suite.tests:
-        figures = next(row for row in rows if row["test"] == test.name)
-        itself = 0 if suite.protocol(test)["camera_filter"] else test.in_gallery
-        notes += notes_on(test.name, figures, len(test.query), has_cameras=suite.has_cameras(test), itself=itself)
+    for test in suite.loaded:
+        notes += notes_on(test, next(row for row in rows if row["test"] == test.name))
     if any(row["transductive"] for row in rows):
         notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
     if suite.skipped:

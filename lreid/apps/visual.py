@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -22,11 +21,12 @@ from lreid.apps.rankings import Shown, page_section
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, config_from_text
-from lreid.data.images import Images, read_image
-from lreid.data.records import QueryGallery
+from lreid.data.images import read_image
 from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation.scoring import hardest_rankings, score
+from lreid.evaluation.hardest import hardest_rankings
+from lreid.evaluation.scoring import score
+from lreid.evaluation.test_set import TestSet
 from lreid.models.embedder import Embedder
 from lreid.report import ranked
 from lreid.report.forgotten import Key, Pictures, most_forgotten
@@ -34,6 +34,8 @@ from lreid.report.groups import Group
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, panel
 from lreid.report.table_sections import HARDEST, finished, hardest_identities
+from lreid.results import figures_of
+from lreid.retrieval import average_evaluations
 from lreid.retrieval.arrays import unit_rows
 
 RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
@@ -59,24 +61,23 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     cfg = _config(checkpoints)
     models = {f"after task {task}": _on_device(checkpoints[task]) for task in list(checkpoints)[-2:]}
     model = next(reversed(models.values()))
-    evaluator, protocol = evaluator_of(cfg, benchmark_of(cfg)), _protocol(cfg)
+    evaluator = evaluator_of(cfg, benchmark_of(cfg))
 
     rankings, maps = [], []
-    for test, images in zip(evaluator.tests, evaluator.images, strict=True):
-        query, gallery = (model.extract(each, **evaluator.extraction) for each in images)
-        features = query, gallery
-        figures = score(test, images, features, **protocol, open_set=False)
-        found = hardest_rankings(test, images, features, **protocol, count=RANKINGS)
-        shown = page_section(test, images, found, figures, blur)
+    for test in evaluator.tests:
+        features = evaluator.features(model, test)
+        metrics = figures_of(average_evaluations(score(test, features)))
+        found = hardest_rankings(test, features, count=RANKINGS)
+        shown = page_section(test, found, metrics, blur)
         rankings.append(replace(shown, title=f"Ranked matches, {test.name}"))
         if (attended := _Attended(model)).has_maps:
-            shown = page_section(test, images, found[:LOOKED_INTO], figures, blur, look=attended)
+            shown = page_section(test, found[:LOOKED_INTO], metrics, blur, look=attended)
             note = (
                 "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
                 "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
-        maps.append(_feature_maps(test, images, models))
+        maps.append(_feature_maps(test, models))
     return [*map(ranked.ranked_panel, rankings), *maps]
 
 
@@ -102,7 +103,7 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
             checkpoints = _checkpoints(folders[group.name])
             cfg = _config(checkpoints)
             evaluator = evaluator_of(cfg, benchmark_of(cfg))
-            shown = [Shown(test, images, blur) for test, images in zip(evaluator.tests, evaluator.images, strict=True)]
+            shown = [Shown(test, blur) for test in evaluator.tests]
             chosen: list[dict[int, int]] = []  # of each test set the first query of the identities
             for each in shown:
                 first = {record.pid: row for row, record in reversed(list(enumerate(each.query)))}
@@ -111,14 +112,12 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
                     faces.setdefault((benchmark, each.test.name, pid), each.tile(each.query[row]))
             for task, path in checkpoints.items() if lost else ():
                 model = _on_device(path)
-                for each, images, rows in zip(shown, evaluator.images, chosen, strict=True):
+                for each, rows in zip(shown, chosen, strict=True):
                     people = {row: pid for pid, row in rows.items() if (each.test.name, pid) in lost}
                     if not people:
                         continue
-                    query, gallery = (model.extract(part, **evaluator.extraction) for part in images)
-                    found = hardest_rankings(
-                        each.test, images, (query, gallery), **_protocol(cfg), count=len(people), depth=5, among=people
-                    )
+                    features = evaluator.features(model, each.test)
+                    found = hardest_rankings(each.test, features, count=len(people), depth=5, among=people)
                     for ranking in found:
                         key = (benchmark, each.test.name, people[ranking.query])
                         rankings.setdefault((key, group.name), []).append((task, each.ranking(ranking)))
@@ -194,10 +193,10 @@ class _Attended:
         return image if heat is None else overlay(image, heat[0])
 
 
-def _feature_maps(test: QueryGallery, images: tuple[Images, Images], models: Mapping[str, Embedder]) -> Panel:
+def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
     """The section with identities of a test set in the plane, by each model."""
-    query, names = images[0], test.names
-    everybody = sorted(set(query.pids.tolist()))
+    images, names = (test.query, test.gallery), test.test.names
+    everybody = sorted(set(test.query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
     rows = [
         (place, part[row], part.records[row])
@@ -245,7 +244,3 @@ def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
 def _on_device(checkpoint: Path) -> Embedder:
     """Its network, on the device that is here: the run may have been made on another machine."""
     return load_model(checkpoint).to(pick_device("auto")).to(memory_format=torch.channels_last)
-
-
-def _protocol(cfg: CfgNode) -> dict[str, Any]:
-    return {"metric": cfg.EVAL.METRIC, "ap": cfg.EVAL.AP, "camera_filter": cfg.EVAL.CAMERA_FILTER}

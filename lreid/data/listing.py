@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,19 +41,6 @@ class Listed(NamedTuple):
     identity: str | None
     camera: str | None
     time: str = ""
-
-
-@dataclass(frozen=True)
-class OwnTest:
-    """A test set out of images of one's own.
-
-    Attributes:
-        test: queries and gallery; identities are numbered from 1, cameras from 1, both by ascending name.
-        has_cameras: whether the camera of every image is known. Without, it is -1 throughout.
-    """
-
-    test: QueryGallery
-    has_cameras: bool
 
 
 def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
@@ -198,7 +184,7 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     return domains
 
 
-def folders_test(query: Path, gallery: Path) -> OwnTest:
+def folders_test(query: Path, gallery: Path) -> QueryGallery:
     """Queries in one folder, the gallery in another; both are labelled in the same way, see :func:`list_folder`.
 
     Raises:
@@ -209,7 +195,7 @@ def folders_test(query: Path, gallery: Path) -> OwnTest:
     return own_test(name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name))
 
 
-def csv_tests(file: Path) -> list[OwnTest]:
+def csv_tests(file: Path) -> list[QueryGallery]:
     """One test set for every domain of a CSV file with the splits ``query`` and ``gallery``.
 
     Raises:
@@ -222,11 +208,12 @@ def csv_tests(file: Path) -> list[OwnTest]:
     return [own_test(domain, queries[domain], galleries[domain]) for domain in queries]
 
 
-def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> OwnTest:
-    """A test set of listed images.
+def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
+    """A test set of listed images; identities and cameras are numbered from 1, both by ascending name.
 
-    A query may be a gallery image, too, as where a folder is searched against itself: ``in_gallery`` of the test set
-    counts such queries. An image without identity that is in both lists is a distractor and no query.
+    It has cameras where that of every image is known; else they are -1 throughout. A query may be a gallery image,
+    too, as where a folder is searched against itself: ``in_gallery`` of the test set counts such queries. An image
+    without identity that is in both lists is a distractor and no query.
 
     Raises:
         InputError: nothing is listed, a query has no identity, or it is in the gallery under another one.
@@ -269,8 +256,9 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> O
         )
 
     names = Names(*({number: name for name, number in numbers.items()} for numbers in (pids, cameras)))
-    test = QueryGallery(name, "unseen", records(query), records(gallery), in_gallery=len(twice), names=names)
-    return OwnTest(test, has_cameras)
+    return QueryGallery(
+        name, "unseen", records(query), records(gallery), in_gallery=len(twice), names=names, has_cameras=has_cameras
+    )
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:

@@ -117,6 +117,7 @@ class QueryGallery:
         in_gallery: how many queries are gallery images, too; each is left out of its own ranking, even where the camera
             filter is off.
         names: of the ids.
+        has_cameras: whether cameras are known; where they are not, no image is left out by its camera.
     """
 
     name: str
@@ -129,6 +130,7 @@ class QueryGallery:
     single_shot: bool = False
     in_gallery: int = 0
     names: Names = field(default_factory=Names, compare=False)
+    has_cameras: bool = True
 
 
 @dataclass(frozen=True)

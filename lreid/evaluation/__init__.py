@@ -7,6 +7,7 @@ from lreid.evaluation.gradients import GradientRecorder, gradient_norms
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.switch import SwitchObserver
+from lreid.evaluation.test_set import Rules, TestSet, load_tests
 
 __all__ = [
     "DriftRecorder",
@@ -14,9 +15,12 @@ __all__ = [
     "GradientRecorder",
     "Observer",
     "PastGalleries",
+    "Rules",
     "SwitchObserver",
     "TeacherDivergence",
     "TestFigures",
+    "TestSet",
     "feature_drift",
     "gradient_norms",
+    "load_tests",
 ]

@@ -1,101 +1,136 @@
-"""Score one model on one test set: all figures, why queries have no match, and the hardest rankings."""
+"""Score one model on one test set."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from lreid.data.images import Images
-from lreid.data.records import QueryGallery
 from lreid.errors import InputError
-from lreid.evaluation.protocol import evaluate_splits, filtered_by, searches_of, split_rows
-from lreid.identities import JUNK, same
+from lreid.evaluation.test_set import ListedTest
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import (
     Evaluation,
-    FaissIndex,
-    IndexCost,
+    KReciprocal,
     OpenSetRate,
     average_evaluations,
+    cosines_of,
     cost_of,
-    evaluate,
+    evaluate_image_to_track,
+    evaluate_single_shot,
     open_set_rates,
+    scores_of,
 )
-from lreid.retrieval.arrays import as_comparable
-from lreid.retrieval.index import FaissSearch
-from lreid.retrieval.ranking import AveragePrecision
-from lreid.retrieval.rerank import KReciprocal
-from lreid.retrieval.scores import Metric, Scorer
+from lreid.retrieval.arrays import as_comparable, as_features
+from lreid.retrieval.index import IndexScores, MeasuredSearch, Search
+from lreid.retrieval.open_set import FALSE_ACCEPT_RATES
+from lreid.retrieval.ranking import evaluate_scores
+from lreid.retrieval.scores import BlockScores, Metric, Scorer
 
-FALSE_ACCEPT_RATES = (0.01, 0.001)
+Features = tuple[np.ndarray, np.ndarray | None]  # (Q, D); (G, D), or None where a search alone knows them
+Searches = Sequence[Search | None]  # of each split; None compares with every image
+
+
+class Index(Protocol):
+    """A kind of index, as :class:`lreid.retrieval.FaissIndex`, or a gallery that is in one.
+
+    Attributes:
+        index: its name.
+        depth: images that a query asks for.
+    """
+
+    @property
+    def index(self) -> str: ...  # noqa: D102
+
+    @property
+    def depth(self) -> int: ...  # noqa: D102
+
+    def over(self, gallery: Any, metric: Metric) -> MeasuredSearch:
+        """The search of ``(G, D)`` features."""
 
 
 def score(
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: tuple[np.ndarray, np.ndarray],
+    test: ListedTest,
+    features: Features,
+    searches: Searches = (),
     *,
-    metric: Metric,
-    ap: AveragePrecision,
-    camera_filter: bool,
     rerank: KReciprocal | None = None,
-    open_set: bool = True,
-    index: FaissIndex | None = None,
+    device: torch.device | None = None,
+) -> list[Evaluation]:
+    """How a model searches the splits of a test set; a test set without splits is a single one.
+
+    Args:
+        test: the test set.
+        features: of its queries and gallery images.
+        searches: what finds images in each split; none compares with every image.
+        rerank, device: of :func:`lreid.retrieval.evaluate`.
+
+    Raises:
+        InputError: no query of a split has a match.
+    """
+    results = []
+    for split, search in zip(test.splits, searches or [None] * len(test.splits), strict=True):
+        query, gallery = _parts(features, split.rows, split.columns)
+        scores: BlockScores
+        if gallery is None and search is not None:
+            scores = IndexScores(search, as_features(query, "query features", device), len(split.gallery))
+        else:
+            scores = scores_of(query, gallery, test.rules.metric, device=device, rerank=rerank, search=search)
+        options: dict[str, Any] = {"ap": test.rules.ap, "max_rank": MAX_RANK}
+        if split.tracks is not None:
+            results.append(evaluate_image_to_track(scores, split.query, split.gallery, split.tracks, **options))
+        elif test.test.single_shot:
+            results.append(evaluate_single_shot(scores, split.query, split.gallery, **options))
+        else:
+            results.append(evaluate_scores(scores, split.query, split.gallery, **options))
+    return results
+
+
+def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[MeasuredSearch | None]:
+    """The gallery (G, D) of every split in an index; None each where there is none."""
+    return [
+        index.over(None if gallery is None else gallery[split.columns], test.rules.metric) if index else None
+        for split in test.splits
+    ]
+
+
+def row_of(
+    test: ListedTest,
+    features: Features,
+    index: Index | None = None,
+    *,
+    rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """Figures of a model on a test set.
+    """A row of ``test.json``: what :func:`score` gives, the open set, and what an index costs.
 
     Args:
         test: the test set. Where it has splits, figures are means over them and counts are sums.
-        images: of queries and gallery.
-        features: (Q, D) and (G, D), of these images.
-        metric, ap, camera_filter, rerank, device: of :func:`lreid.retrieval.evaluate`.
+        features: of its queries and gallery images.
         index: search the gallery through it; None compares with every image.
-        open_set: look for true-positive rates as well, which compare images by cosine similarity, whatever ``metric``
-            is and whether tracks are ranked or not.
+        rerank, device: of :func:`score`.
 
     Returns:
         Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries
         ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
         a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
-        no query can serve as an impostor. With an index also ``index``: its name, ``depth``, and what
-        :class:`lreid.retrieval.IndexCost` measures.
+        no query can serve as an impostor, and of re-ranked galleries. It compares images by cosine similarity,
+        whatever the metric is and whether tracks are ranked or not. With an index also ``index``: its name, ``depth``,
+        and what :class:`lreid.retrieval.IndexCost` measures.
 
     Raises:
         InputError: no query has a match.
     """
-    searches = searches_of(index, test, images, features[1], metric)
-    result = average_evaluations(
-        evaluate_splits(
-            test,
-            images,
-            features,
-            searches,
-            metric=metric,
-            ap=ap,
-            camera_filter=camera_filter,
-            rerank=rerank,
-            max_rank=MAX_RANK,
-            device=device,
-        )
-    )
-    rates = []
-    if open_set:
-        cosine = searches if metric == "cosine" else searches_of(index, test, images, features[1], "cosine")
-        rates = _open_set(test, images, features, cosine, camera_filter, device)
-    told = told_figures(result, rates)
-    if index:
-        told["index"] = _cost(index, test, images, features, searches, metric)
-    return told
-
-
-def told_figures(result: Evaluation, rates: Sequence[Sequence[OpenSetRate]]) -> dict[str, Any]:
-    """What :func:`score` tells of a ranking, and of the open-set rates of its splits."""
-    return {
+    searches = searches_of(test, features[1], index)
+    result = average_evaluations(score(test, features, searches, rerank=rerank, device=device))
+    rates: list[list[OpenSetRate]] = []
+    if rerank is None:
+        by_cosine = test.rules.metric == "cosine"
+        cosine = searches if by_cosine else searches_of(test.by("cosine"), features[1], index)
+        rates = _open_set(test, features, cosine, device)
+    row: dict[str, Any] = {
         **figures_of(result),
         **{count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")},
         "open_set": [
@@ -108,20 +143,72 @@ def told_figures(result: Evaluation, rates: Sequence[Sequence[OpenSetRate]]) -> 
             if split_rates
         ],
     }
+    if index and features[1] is not None:
+        row["index"] = _cost(test, features, searches, index)
+    return row
 
 
-def notes_on(name: str, figures: dict[str, Any], queries: int, *, has_cameras: bool, itself: int = 0) -> list[str]:
-    """What a reader must know of the figures of one test set, of :func:`lreid.evaluation.scoring.score`.
+def _parts(features: Features, rows: Any, columns: Any) -> Features:
+    query, gallery = features
+    return query[rows], None if gallery is None else gallery[columns]
 
-    Args:
-        name: of the test set.
-        figures: of :func:`score`.
-        queries: their number.
-        has_cameras: whether they are known.
-        itself: queries that were left out of their own ranking by their file, not by their camera.
-    """
-    notes = []
-    absent, filtered = figures["num_absent"], figures["num_filtered"]
+
+def _open_set(
+    test: ListedTest, features: Features, searches: Searches, device: torch.device | None
+) -> list[list[OpenSetRate]]:
+    """The rates of every split; none where there is no impostor."""
+    rates = []
+    for split, search in zip(test.splits, searches, strict=True):
+        query, gallery = _parts(features, split.rows, split.columns)
+        scores: BlockScores
+        if gallery is None and search is not None:
+            scores = IndexScores(search, as_features(query, "query features", device), len(split.gallery))
+        else:
+            scores = cosines_of(query, gallery, device=device, search=search)
+        try:
+            rates.append(open_set_rates(scores, split.query, split.gallery))
+        except InputError:  # the arguments are sound, they were ranked: there is no impostor
+            rates.append([])
+    return rates
+
+
+def _cost(
+    test: ListedTest, features: Features, searches: Sequence[MeasuredSearch | None], index: Index
+) -> dict[str, Any]:
+    """What an index costs, mean over the splits; a measure that is not known is None."""
+    costs = []
+    for split, search in zip(test.splits, searches, strict=True):
+        if search is not None:
+            both = as_comparable(*_parts(features, split.rows, split.columns))
+            costs.append(cost_of(search, Scorer(*both, test.rules.metric)))
+    recalls = {k: [cost.recall[k] for cost in costs if k in cost.recall] for k in (1, 10, 100)}
+    measures = {
+        measure: [getattr(cost, measure) for cost in costs]
+        for measure in ("queries_per_second", "megabytes", "build_seconds")
+    }
+    return {
+        "name": index.index,
+        "depth": index.depth,
+        "recall": {str(k): 100 * float(np.mean(each)) for k, each in recalls.items() if each},
+        **{measure: None if None in values else float(np.mean(values)) for measure, values in measures.items()},
+    }
+
+
+def described(test: ListedTest) -> dict[str, Any]:
+    """A test set in the list ``tests`` of ``test.json``."""
+    return {
+        "name": test.name,
+        "queries": len(test.test.query),
+        "gallery": len(test.test.gallery),
+        "camera_filter": test.camera_filter,
+    }
+
+
+def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
+    """What a reader must know of the figures of one test set, of :func:`row_of`; a line each."""
+    notes, name, queries = [], test.name, len(test.test.query)
+    itself = 0 if test.camera_filter else test.test.in_gallery  # left out of their own ranking by file, not camera
+    absent, filtered = row["num_absent"], row["num_filtered"]
     if absent or filtered:
         only = "in the query itself" if itself else "under the query's own camera"
         notes.append(
@@ -130,176 +217,11 @@ def notes_on(name: str, figures: dict[str, Any], queries: int, *, has_cameras: b
         )
     if itself:
         notes.append(f"{name}: {itself} of {queries} queries are in the gallery, each left out of its own ranking")
-    if not has_cameras:
+    if not test.test.has_cameras:
         notes.append(f"{name}: cameras are not known, so the camera filter is off")
     rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * queries < 1]
-    if figures["open_set"] and rates:
+    if row["open_set"] and rates:
         notes.append(
             f"{name}: {queries} queries are too few for {' and '.join(rates)} false accepts; instead no impostor passes"
         )
     return notes
-
-
-def told_costs(name: str, depth: int, costs: Sequence[IndexCost]) -> dict[str, Any]:
-    """What :func:`score` tells of an index, mean over the splits; a measure that is not known is None."""
-    recalls = {k: [cost.recall[k] for cost in costs if k in cost.recall] for k in (1, 10, 100)}
-    measures = {
-        measure: [getattr(cost, measure) for cost in costs]
-        for measure in ("queries_per_second", "megabytes", "build_seconds")
-    }
-    return {
-        "name": name,
-        "depth": depth,
-        "recall": {str(k): 100 * float(np.mean(each)) for k, each in recalls.items() if each},
-        **{measure: None if None in values else float(np.mean(values)) for measure, values in measures.items()},
-    }
-
-
-def _cost(
-    index: FaissIndex,
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: tuple[np.ndarray, np.ndarray],
-    searches: Sequence[FaissSearch | None],
-    metric: Metric,
-) -> dict[str, Any]:
-    """What the index costs, mean over the splits."""
-    costs = []
-    for (rows, columns), search in zip(split_rows(test, *images), searches, strict=True):
-        if search is not None:
-            costs.append(cost_of(search, Scorer(*as_comparable(features[0][rows], features[1][columns]), metric)))
-    return told_costs(index.index, index.depth, costs)
-
-
-def _open_set(
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: tuple[np.ndarray, np.ndarray],
-    searches: Sequence[FaissSearch | None],
-    camera_filter: bool,
-    device: torch.device | None,
-) -> list[list[OpenSetRate]]:
-    """The rates of every split; none where there is no impostor."""
-    (query, gallery), rates = images, []
-    query_cams, gallery_cams, camera_filter = filtered_by(test, images, camera_filter)
-    for (rows, columns), search in zip(split_rows(test, query, gallery), searches, strict=True):
-        try:
-            found = open_set_rates(
-                features[0][rows],
-                features[1][columns],
-                query.pids[rows],
-                gallery.pids[columns],
-                query_cams[rows],
-                gallery_cams[columns],
-                camera_filter=camera_filter,
-                false_accept_rates=FALSE_ACCEPT_RATES,
-                device=device,
-                search=search,
-            )
-        except InputError:  # the arguments are sound, they were ranked: there is no impostor
-            found = []
-        rates.append(found)
-    return rates
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """How the gallery was ranked for one query.
-
-    Attributes:
-        query: its row among the queries.
-        ap: average precision, per cent.
-        ranks: in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
-            match.
-        rows: of the gallery, one for each rank.
-        scores: cosine similarities, or Euclidean distances with that metric.
-        first_match: rank of the first match.
-        num_matches: images of the query's identity in the ranking.
-    """
-
-    query: int
-    ap: float
-    ranks: list[int]
-    rows: list[int]
-    scores: list[float]
-    first_match: int
-    num_matches: int
-
-
-def hardest_rankings(
-    test: QueryGallery,
-    images: tuple[Images, Images],
-    features: tuple[np.ndarray, np.ndarray],
-    *,
-    metric: Metric,
-    ap: AveragePrecision,
-    camera_filter: bool,
-    count: int,
-    depth: int = 10,
-    among: Collection[int] | None = None,
-) -> list[Ranking]:
-    """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
-
-    Args:
-        test, images, features, metric, ap, camera_filter: of :func:`score`. Of several splits the first is taken, and
-            images are ranked even where the figures are those of tracks.
-        count: rankings wanted, at most.
-        depth: ranks wanted.
-        among: rows of the queries that are looked at; None is all.
-    """
-    rows, columns = next(iter(split_rows(test, *images)))
-    (queries, gallery), (query_images, gallery_images) = features, images
-    query_rows, gallery_rows = np.arange(len(queries))[rows], np.arange(len(gallery))[columns]
-    queries, gallery = queries[query_rows], gallery[gallery_rows]
-    query_ids, gallery_ids = query_images.pids[query_rows], gallery_images.pids[gallery_rows]
-    query_cams, gallery_cams, camera_filter = filtered_by(test, images, camera_filter)
-    query_cams, gallery_cams = query_cams[query_rows], gallery_cams[gallery_rows]
-    result = evaluate(
-        queries,
-        gallery,
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        metric=metric,
-        ap=ap,
-        camera_filter=camera_filter,
-        max_rank=1,
-    )
-    order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
-    rankings = []
-    wanted = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
-    for number in wanted[:count]:
-        scores = _scores(queries[number], gallery, metric)
-        right = same(gallery_ids, query_ids[number])
-        hidden = gallery_ids == JUNK
-        if camera_filter:
-            hidden |= right & same(gallery_cams, query_cams[number])
-        kept = np.flatnonzero(~hidden)
-        nearness = scores[kept] if metric == "cosine" else -scores[kept]
-        ranked = kept[np.argsort(-nearness, kind="stable")]
-        matches = np.flatnonzero(right[ranked])  # positions, from 0
-        places = list(range(min(depth, len(ranked))))
-        if matches[0] >= depth:
-            places.append(int(matches[0]))
-        rankings.append(
-            Ranking(
-                query=int(query_rows[number]),
-                ap=100 * float(result.ap[number]),
-                ranks=[place + 1 for place in places],
-                rows=gallery_rows[ranked[places]].tolist(),
-                scores=scores[ranked[places]].tolist(),
-                first_match=int(matches[0]) + 1,
-                num_matches=len(matches),
-            )
-        )
-    return rankings
-
-
-def _scores(query: np.ndarray, gallery: np.ndarray, metric: str) -> np.ndarray:
-    """(G,) cosine similarities, or Euclidean distances, of one query (D,) to the gallery (G, D)."""
-    query, gallery = query.astype(np.float64), gallery.astype(np.float64)
-    if metric != "cosine":
-        return np.linalg.norm(gallery - query, axis=1)
-    norms = np.linalg.norm(gallery, axis=1) * np.linalg.norm(query)
-    return np.divide(gallery @ query, norms, out=np.zeros(len(gallery)), where=norms > 0)

@@ -94,9 +94,9 @@ class SwitchObserver(Observer):
     def _held_out(self) -> dict[str, np.ndarray]:
         """Queries of each domain that was learned before the task at hand: images (n, H, W, 3)."""
         return {
-            f"held out: {test.name}": _some(query)
-            for test, (query, _) in zip(self.evaluator.tests, self.evaluator.images, strict=True)
-            if test.kind == "seen" and test.first_task is not None and test.first_task < self.task
+            f"held out: {test.name}": _some(test.query)
+            for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)
+            if test.test.kind == "seen" and first is not None and first < self.task
         }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,16 +13,21 @@ from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.gallery import Gallery
 from lreid.retrieval.arrays import unit_rows
+from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """Searches a gallery, as :class:`lreid.retrieval.index.Search` wants it: for cosine similarities.
+    """A gallery as the index that it is, and as the search of it, for cosine similarities.
+
+    So it stands in the place of a :class:`lreid.retrieval.FaissIndex` and of what that makes of features.
 
     Args:
         gallery: faiss or Milvus.
         depth: images that a query asks for; of a ``flat`` one in a file it gets all.
 
     Attributes:
+        index: its kind.
+        depth: as given.
         labels: of all images, in numbers. Where scores speak of rows of the gallery, these are meant.
         seconds: None, nobody knows how long it took to make.
         megabytes: None.
@@ -31,9 +38,13 @@ class GallerySearch:
 
     def __init__(self, gallery: Gallery, depth: int) -> None:
         self.gallery, self.labels = gallery, gallery.store.labels()
-        everything = gallery.about.kind == "flat" and isinstance(gallery.store, FaissStore)
-        self.depth = min(depth, len(self.labels))
-        self.found = len(self.labels) if everything else self.depth
+        self.index, self.depth = gallery.about.kind, depth
+        everything = self.index == "flat" and isinstance(gallery.store, FaissStore)
+        self.found = len(self.labels) if everything else min(depth, len(self.labels))
+
+    def over(self, gallery: Any, metric: Metric) -> GallerySearch:
+        """The gallery itself: it has its features already."""
+        return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and rows ``(B, found)`` for ``(B, D)`` queries, row -1 where fewer were found."""
@@ -43,7 +54,7 @@ class GallerySearch:
 
     def nearest(self, queries: Tensor) -> np.ndarray:
         """Rows ``(B, depth)`` of the nearest images, nearest first."""
-        return self._search(queries, self.depth)[1]
+        return self._search(queries, min(self.depth, len(self.labels)))[1]
 
     def features(self) -> np.ndarray | None:
         """``(N, D)`` unit vectors; None where the gallery keeps codes."""

@@ -3,6 +3,7 @@
 Needs numpy and torch; faiss for indexes only.
 """
 
+from lreid.identities import Labels
 from lreid.retrieval.camera_norm import CameraNorm
 from lreid.retrieval.index import FaissIndex, IndexCost, cost_of
 from lreid.retrieval.open_set import OpenSetRate, open_set_rates
@@ -10,6 +11,7 @@ from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_tra
 from lreid.retrieval.ranking import Evaluation, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.retrieval.self_search import self_retrieval
+from lreid.retrieval.sources import cosines_of, scores_of
 
 __all__ = [
     "CameraNorm",
@@ -17,13 +19,16 @@ __all__ = [
     "FaissIndex",
     "IndexCost",
     "KReciprocal",
+    "Labels",
     "OpenSetRate",
     "average_evaluations",
+    "cosines_of",
     "cost_of",
     "evaluate",
     "evaluate_image_to_track",
     "evaluate_single_shot",
     "expand_queries",
     "open_set_rates",
+    "scores_of",
     "self_retrieval",
 ]

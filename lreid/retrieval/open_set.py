@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.identities import JUNK, as_all_labels, same
-from lreid.retrieval.arrays import as_comparable, unit_rows
-from lreid.retrieval.index import IndexScores, Search
-from lreid.retrieval.scores import BlockScores, Cosines, blocks
+from lreid.identities import JUNK, Labels, comparable, same, usable
+from lreid.retrieval.scores import BlockScores, blocks
+
+FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
 
 
-def pair_scores(
-    query_features: Any,
-    gallery_features: Any,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any = None,
-    gallery_cams: Any = None,
-    *,
-    camera_filter: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
+def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
     """Cosine similarities of all pairs of a query and a gallery image: of the same identity, and of two.
 
     They tell how two images are compared when nothing else is known (verification). Arguments are those of
@@ -72,109 +62,50 @@ def pair_scores(
         ``(S,)`` and ``(N,)`` float32, in no order that means anything.
 
     Raises:
-        InputError: unusable input.
+        InputError: unusable labels.
     """
-    queries, gallery = as_comparable(query_features, gallery_features, None)  # (Q, D), (G, D)
-    score = Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features"))
-    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
-    )
+    query, gallery = comparable(query, gallery, score.shape)
     of_one, of_two = [], []
     for here in blocks(*score.shape):
         scores = score(here).cpu().numpy()  # (B, G)
-        own, others = _own_and_others(here, query_ids, gallery_ids, query_cams, gallery_cams)
+        own, others = _own_and_others(query[here], gallery)
         of_one.append(scores[own])
         of_two.append(scores[others])
     return np.concatenate(of_one), np.concatenate(of_two)
 
 
-def _own_and_others(
-    here: slice, query_ids: np.ndarray, gallery_ids: np.ndarray, query_cams: Any, gallery_cams: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """``(B, G)`` bool: gallery images of each query's identity, and those of others. Junk, or unknown, is of neither.
-
-    The cameras, unless they are None, leave images of the query's identity and camera out.
-    """
-    own = same(query_ids[here, None], gallery_ids)
-    others = (query_ids[here, None] != JUNK) & (gallery_ids != JUNK) & ~own
-    if query_cams is not None:
-        own &= ~same(query_cams[here, None], gallery_cams)
-    return own, others
+def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """``(B, G)`` bool: usable gallery images of each query's identity, and those of others; of junk queries neither."""
+    query = query[:, None]
+    ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
+    return ranked & own, ranked & ~own & (query.ids != JUNK)
 
 
 def open_set_rates(
-    query_features: Any,
-    gallery_features: Any,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any = None,
-    gallery_cams: Any = None,
-    *,
-    camera_filter: bool = True,
-    false_accept_rates: Sequence[float] = (0.01, 0.001),
-    device: torch.device | str | None = None,
-    search: Search | None = None,
+    score: BlockScores, query: Labels, gallery: Labels, *, false_accept_rates: Sequence[float] = FALSE_ACCEPT_RATES
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
     Every query plays two parts. As an impostor it is searched in the gallery without the images of its identity:
     its best score is what a false accept would rest on. As itself it is searched in the gallery that
-    :func:`lreid.retrieval.evaluate` ranks, if a match is left there. Compared by cosine similarity.
+    :func:`lreid.retrieval.evaluate` ranks, if a match is left there.
 
     Args:
-        query_features: ``(Q, D)`` floats, array or tensor.
-        gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, integers or text; queries and gallery images whose identity is
-            missing or -1 are left out: who is on them may be enrolled or not.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter.
-        camera_filter: leave out images of the query's identity and camera.
+        score: called with a slice of the queries, gives their ``(B, G)`` cosine similarities, see
+            :func:`lreid.retrieval.cosines_of`; ``score.shape`` is ``(Q, G)``.
+        query, gallery: their labels; those whose identity is missing or -1 are left out: who is on them may be
+            enrolled or not. Without cameras there is no camera filter.
         false_accept_rates: in [0, 1).
-        device: where to compute; ``None`` is where the gallery features are.
-        search: of :func:`lreid.retrieval.evaluate`, by cosine similarity.
 
     Raises:
-        InputError: unusable input, no query with a match, or no image of another identity in the gallery.
+        InputError: unusable labels, no query with a match, or no image of another identity in the gallery.
     """
-    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
-    queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
-    exact = Cosines(queries, gallery)
-    return rates_of_scores(
-        IndexScores(search, queries, len(gallery), exact) if search else exact,
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        camera_filter=camera_filter,
-        false_accept_rates=false_accept_rates,
-    )
-
-
-def rates_of_scores(
-    score: BlockScores,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any = None,
-    gallery_cams: Any = None,
-    *,
-    camera_filter: bool = True,
-    false_accept_rates: Sequence[float] = (0.01, 0.001),
-) -> list[OpenSetRate]:
-    """Rates of scores that come from anywhere. Arguments and result are those of :func:`open_set_rates`.
-
-    Args:
-        score: called with a slice of the queries, gives their ``(B, G)`` cosine similarities; ``score.shape`` is
-            ``(Q, G)``.
-    """
-    num_queries, num_gallery = score.shape
-    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
-    )
-    own = np.full(num_queries, -np.inf, dtype=np.float32)  # best score among the query's identity
-    others = np.full(num_queries, -np.inf, dtype=np.float32)  # best score among all other identities
-    for here in blocks(num_queries, num_gallery):
+    query, gallery = comparable(query, gallery, score.shape)
+    own = np.full(len(query), -np.inf, dtype=np.float32)  # best score among the query's identity
+    others = np.full(len(query), -np.inf, dtype=np.float32)  # best score among all other identities
+    for here in blocks(*score.shape):
         scores = score(here)  # (B, G)
-        wanted_of = _own_and_others(here, query_ids, gallery_ids, query_cams, gallery_cams)
-        for best, wanted in zip((own, others), wanted_of, strict=True):
+        for best, wanted in zip((own, others), _own_and_others(query[here], gallery), strict=True):
             masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
             best[here] = masked.amax(1).cpu().numpy()
 

@@ -11,54 +11,41 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.identities import JUNK, UNKNOWN, as_all_labels, as_names, same
-from lreid.retrieval.index import Search, unfound_last
+from lreid.identities import JUNK, UNKNOWN, Labels, as_names, comparable, usable
+from lreid.retrieval.index import unfound_last
 from lreid.retrieval.matches import SameIdentity
-from lreid.retrieval.ranking import Evaluation, evaluate_scores, scores_of
-from lreid.retrieval.rerank import KReciprocal
-from lreid.retrieval.scores import BlockScores, Metric, blocks
+from lreid.retrieval.ranking import AveragePrecision, Evaluation, evaluate_scores
+from lreid.retrieval.scores import BlockScores, blocks
 
 
 def evaluate_image_to_track(
-    query_features: Any,
-    gallery_features: Any,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any,
-    gallery_cams: Any,
-    gallery_tracks: Any,
-    *,
-    metric: Metric = "cosine",
-    device: torch.device | str | None = None,
-    rerank: KReciprocal | None = None,
-    search: Search | None = None,
-    **options: Any,
+    score: BlockScores, query: Labels, gallery: Labels, tracks: Any, **options: Any
 ) -> Evaluation:
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
 
     Args:
-        gallery_tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The
+        score: of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
+        query, gallery: their labels; without cameras there is no camera filter.
+        tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The
             images of a track share identity and camera. Tracks of equal score keep the order of their numbers.
-        options: ``ap``, ``camera_filter``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are
-            all other arguments.
+        options: ``ap``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`.
 
     Raises:
         InputError: as there, an image without a track, or a track with two identities or cameras.
     """
-    score = scores_of(query_features, gallery_features, metric, device, rerank, search)
-    gallery_ids, gallery_cams, gallery_tracks = (
-        as_names(labels, f"gallery {name}", score.shape[1])
-        for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras"), (gallery_tracks, "tracks"))
+    gallery = Labels(
+        as_names(gallery.ids, "gallery identities", score.shape[1]),
+        None if gallery.cameras is None else as_names(gallery.cameras, "gallery cameras", score.shape[1]),
     )
-    if len(nowhere := np.flatnonzero(gallery_tracks.astype(str) == str(UNKNOWN))):
+    tracks = as_names(tracks, "gallery tracks", score.shape[1])
+    if len(nowhere := np.flatnonzero(tracks.astype(str) == str(UNKNOWN))):
         raise InputError(f"gallery tracks: image {nowhere[0]} is in no track; number every track from 0 or name it")
-    tracks, first, track_of = np.unique(gallery_tracks, return_index=True, return_inverse=True)
-    for labels, name in ((gallery_ids, "identities"), (gallery_cams, "cameras")):
-        mixed = np.flatnonzero(labels != labels[first][track_of])
-        if len(mixed):
-            raise InputError(f"track {gallery_tracks[mixed[0]]}: its images have several {name}; it must have one")
-    best = _BestOfTrack(score, torch.from_numpy(track_of), len(tracks))
-    return evaluate_scores(best, query_ids, gallery_ids[first], query_cams, gallery_cams[first], **options)
+    distinct, first, track_of = np.unique(tracks, return_index=True, return_inverse=True)
+    for labels, name in ((gallery.ids, "identities"), (gallery.cameras, "cameras")):
+        if labels is not None and len(mixed := np.flatnonzero(labels != labels[first][track_of])):
+            raise InputError(f"track {tracks[mixed[0]]}: its images have several {name}; it must have one")
+    best = _BestOfTrack(score, torch.from_numpy(track_of), len(distinct))
+    return evaluate_scores(best, query, gallery[first], **options)
 
 
 class _BestOfTrack:
@@ -75,22 +62,15 @@ class _BestOfTrack:
 
 
 def evaluate_single_shot(
-    query_features: Any,
-    gallery_features: Any,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any = None,
-    gallery_cams: Any = None,
+    score: BlockScores,
+    query: Labels,
+    gallery: Labels,
     *,
     repeats: int = 10,
     seed: int = 0,
-    metric: Metric = "cosine",
-    camera_filter: bool = True,
+    ap: AveragePrecision = "rectangular",
     max_rank: int = 50,
-    device: torch.device | str | None = None,
-    rerank: KReciprocal | None = None,
-    search: Search | None = None,
-    **options: Any,
+    block: int | None = None,
 ) -> Evaluation:
     """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
 
@@ -98,52 +78,40 @@ def evaluate_single_shot(
     is the mean over several draws. AP, mAP and mINP are those of the whole gallery, as in torchreid's code.
 
     Args:
+        score, query, gallery: of :func:`evaluate_image_to_track`.
         repeats: draws.
         seed: of the draws. All queries see the same draw, but for the image of their own identity.
-        options: ``ap`` and ``block`` of :func:`lreid.retrieval.evaluate`, as are all other arguments.
+        ap, max_rank, block: of :func:`lreid.retrieval.evaluate`.
 
     Raises:
         InputError: as there, or ``repeats`` below 1.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")
-    score = scores_of(query_features, gallery_features, metric, device, rerank, search)
     num_queries, num_gallery = score.shape
-    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
-    )
-    whole = evaluate_scores(
-        score,
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        camera_filter=camera_filter,
-        max_rank=max_rank,
-        **options,
-    )
+    query, gallery = comparable(query, gallery, score.shape)
+    whole = evaluate_scores(score, query, gallery, ap=ap, max_rank=max_rank, block=block)
     rng = np.random.default_rng(seed)
     lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest lot is drawn
-    same_identity = SameIdentity(gallery_ids)
-    counted = np.flatnonzero(gallery_ids != JUNK)
+    same_identity = SameIdentity(gallery.ids)
+    counted = np.flatnonzero(gallery.ids != JUNK)
     hits = np.zeros(max_rank)
-    for here in blocks(num_queries, num_gallery, options.get("block")):
-        rows, columns = same_identity(query_ids[here])
-        if camera_filter:
-            kept = ~same(query_cams[here][rows], gallery_cams[columns])
-            rows, columns = rows[kept], columns[kept]
+    for here in blocks(num_queries, num_gallery, block):
+        rows, columns = same_identity(query.ids[here])
+        kept = usable(query[here][rows], gallery[columns])
+        rows, columns = rows[kept], columns[kept]
         found = score(here)  # (B, G)
         unfound_last(found, rows, columns)
         scores = found.cpu().numpy()
         for lot in lots:
             queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the image drawn for them
-            _, others = _lowest(gallery_ids[counted], counted, lot)  # (I,) an image for each identity
+            _, others = _lowest(gallery.ids[counted], counted, lot)  # (I,) an image for each identity
             theirs, mine = scores[queries][:, others], scores[queries, own][:, None]
             ahead = (theirs > mine) | ((theirs == mine) & (others < own[:, None]))
-            ahead &= gallery_ids[others] != query_ids[here][queries][:, None]
+            ahead &= gallery.ids[others] != query.ids[here][queries][:, None]
             ranks = ahead.sum(1)
             hits += np.bincount(ranks[ranks < max_rank], minlength=max_rank)
-    divisor = num_queries if options.get("ap") == "trapezoidal" else whole.num_valid
+    divisor = num_queries if ap == "trapezoidal" else whole.num_valid
     return replace(whole, cmc=np.cumsum(hits) / repeats / divisor)
 
 

@@ -12,15 +12,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from lreid.errors import InputError
-from lreid.identities import JUNK, as_all_labels, same
-from lreid.retrieval.arrays import as_comparable
-from lreid.retrieval.index import IndexScores, Search, unfound_last
+from lreid.errors import ArgumentError, InputError
+from lreid.identities import JUNK, Labels, comparable, usable
+from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.rerank import KReciprocal
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
+from lreid.retrieval.sources import scores_of
 
 AveragePrecision = Literal["rectangular", "trapezoidal"]
+Pairs = tuple[np.ndarray, np.ndarray]  # rows and columns, (P,) each
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,91 +117,55 @@ def evaluate(
     Raises:
         InputError: unusable input, or no query has a match; the message says which filter took them.
     """
-    return evaluate_scores(
-        scores_of(query_features, gallery_features, metric, device, rerank, search),
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        ap=ap,
-        camera_filter=camera_filter,
-        max_rank=max_rank,
-        block=block,
-    )
-
-
-def scores_of(
-    query_features: Any,
-    gallery_features: Any,
-    metric: Metric = "cosine",
-    device: torch.device | str | None = None,
-    rerank: KReciprocal | None = None,
-    search: Search | None = None,
-) -> BlockScores:
-    """Scores of all queries against all gallery images. Arguments are those of :func:`evaluate`."""
-    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
-    if rerank:
-        if search:
-            raise InputError("re-ranking compares all images with all, so it takes no search")
-        return rerank(queries, gallery, metric)
-    scorer = Scorer(queries, gallery, metric)
-    return IndexScores(search, scorer.queries, len(gallery), scorer) if search else scorer
+    if not camera_filter:
+        query_cams = gallery_cams = None
+    elif query_cams is None or gallery_cams is None:
+        raise ArgumentError("camera_filter", "needs the cameras of queries and gallery; give both, or turn it off")
+    scores = scores_of(query_features, gallery_features, metric, device=device, rerank=rerank, search=search)
+    query, gallery = Labels(query_ids, query_cams), Labels(gallery_ids, gallery_cams)
+    return evaluate_scores(scores, query, gallery, ap=ap, max_rank=max_rank, block=block)
 
 
 def evaluate_scores(
     score: BlockScores,
-    query_ids: Any,
-    gallery_ids: Any,
-    query_cams: Any = None,
-    gallery_cams: Any = None,
+    query: Labels,
+    gallery: Labels,
     *,
     ap: AveragePrecision = "rectangular",
-    camera_filter: bool = True,
     max_rank: int = 50,
     block: int | None = None,
 ) -> Evaluation:
-    """Scores rankings that come from anywhere. Arguments and result are those of :func:`evaluate`.
+    """Scores rankings that come from anywhere.
 
     Args:
         score: called with a slice of the queries, gives their ``(B, G)`` finite scores, a tensor that may be
             written to; ``score.shape`` is ``(Q, G)``.
+        query, gallery: their labels; without cameras there is no camera filter.
+        ap, max_rank, block: of :func:`evaluate`, as are result and errors.
     """
     if ap not in ("rectangular", "trapezoidal"):
         raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
     if max_rank < 1 or (block is not None and block < 1):
         raise InputError(f"max_rank = {max_rank} and block = {block} must be at least 1")
     num_queries, num_gallery = score.shape
-    query_ids, gallery_ids, query_cams, gallery_cams = as_all_labels(
-        query_ids, gallery_ids, query_cams, gallery_cams, score.shape, camera_filter=camera_filter
-    )
-    same_identity = SameIdentity(gallery_ids)
-    junk = np.flatnonzero(gallery_ids == JUNK)
+    query, gallery = comparable(query, gallery, score.shape)
+    same_identity = SameIdentity(gallery.ids)
+    junk = np.flatnonzero(gallery.ids == JUNK)
     average_precisions = np.full(num_queries, np.nan)
     inverse_penalties = np.full(num_queries, np.nan)
     first_ranks = np.full(num_queries, max_rank)  # "beyond the curve" until a match is found
     num_filtered = 0
     for here in blocks(num_queries, num_gallery, block):
-        rows, columns = same_identity(query_ids[here])
-        images = np.bincount(rows, minlength=here.stop - here.start)  # (B,) of the query's identity
-        removed = np.zeros(len(rows), dtype=bool)
-        if camera_filter:
-            removed = same(query_cams[here][rows], gallery_cams[columns])
-        matches = images - np.bincount(rows[removed], minlength=len(images))  # (B,)
+        rows, columns = same_identity(query.ids[here])
+        kept = usable(query[here][rows], gallery[columns])  # (P,)
+        images, matches = (np.bincount(each, minlength=here.stop - here.start) for each in (rows, rows[kept]))  # (B,)
         num_filtered += int(((images > 0) & (matches == 0)).sum())
-        if not matches.any():
-            continue
-        exact = score if isinstance(score, Scorer) else None  # scaled where it is counted: one pass less over memory
-        scores = exact.unscaled(here) if exact else score(here)  # (B, G)
-        scores[:, junk] = -torch.inf
-        scores[rows[removed], columns[removed]] = -torch.inf
-        rows, columns = rows[~removed], columns[~removed]
-        if not exact:
-            unfound_last(scores, rows, columns)
-        ranks = count_ahead(scores, rows, columns, exact.scale if exact else None)
-        valid = here.start + np.flatnonzero(matches)
-        average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
-            ranks, matches[matches > 0], ap
-        )
+        if matches.any():
+            ranks = _ranks(score, here, (rows[kept], columns[kept]), (rows[~kept], columns[~kept]), junk)
+            valid = here.start + np.flatnonzero(matches)
+            average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
+                ranks, matches[matches > 0], ap
+            )
 
     num_valid = int(np.isfinite(average_precisions).sum())
     num_absent = num_queries - num_valid - num_filtered
@@ -217,6 +182,38 @@ def evaluate_scores(
         num_absent=num_absent,
         num_filtered=num_filtered,
     )
+
+
+def _ranks(score: BlockScores, here: slice, matches: Pairs, filtered: Pairs, junk: np.ndarray) -> np.ndarray:
+    """Ranks ``(P,)`` from 0 of the P matches of the queries in a slice.
+
+    Args:
+        score: of :func:`evaluate_scores`.
+        here: the queries.
+        matches: their rows, ascending, and gallery columns.
+        filtered: likewise, what the camera filter leaves out.
+        junk: gallery columns that are in no ranking.
+    """
+    exact = score if isinstance(score, Scorer) else None  # scaled where it is counted: one pass less over memory
+    scores = exact.unscaled(here) if exact else score(here)  # (B, G)
+    scores[:, junk] = -torch.inf
+    scores[filtered] = -torch.inf
+    if not exact:
+        unfound_last(scores, *matches)
+    return count_ahead(scores, *matches, exact.scale if exact else None)
+
+
+def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> np.ndarray:
+    """Gallery columns as they are ranked for one query, best first, without what is not :func:`usable`.
+
+    Args:
+        score: of :func:`evaluate_scores`, of all images.
+        query, gallery: of :func:`~lreid.identities.comparable`.
+        row: of the query.
+    """
+    scores = score(slice(row, row + 1))[0].cpu().numpy()  # (G,)
+    columns = np.flatnonzero(usable(query[row : row + 1], gallery))
+    return columns[np.argsort(-scores[columns], kind="stable")]
 
 
 def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -46,7 +46,7 @@ def test_a_gallery_has_the_figures_of_its_folder(world: Path, tmp_path: Path, pe
     results = score_gallery(where, world / f"query{people}", out=tmp_path, overrides=["EVAL.AP", "trapezoidal"])
     folders = world / f"query{people}", world / f"gallery{people}"
     wanted = score_checkpoints(
-        [world / "model.pt"], tmp_path / "folders", overrides=["EVAL.AP", "trapezoidal"], folders=folders
+        [world / "model.pt"], tmp_path / "folders", overrides=["EVAL.AP", "trapezoidal"], images=folders
     )
     assert json.loads((tmp_path / "test.json").read_text()) == results
     assert [row["variant"] for row in results["rows"]] == ["plain", f"gallery {kind}"]
@@ -64,7 +64,7 @@ def test_queries_that_are_in_the_gallery_are_left_out_of_their_own_rankings(worl
     """As where the folder is searched against itself, under another name, too."""
     where, folder = built(world, tmp_path / "people.gallery", "gallery-people"), world / "gallery-people"
     (tmp_path / "link").symlink_to(folder)
-    wanted = score_checkpoints([world / "model.pt"], tmp_path / "folders", folders=(folder, folder))
+    wanted = score_checkpoints([world / "model.pt"], tmp_path / "folders", images=(folder, folder))
     for query in (folder, tmp_path / "link"):
         results = score_gallery(where, query, out=tmp_path / "out")
         for row in results["rows"]:

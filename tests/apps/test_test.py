@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkpoints import write_checkpoint, write_images
 
-from lreid.apps.test import score_checkpoints
+from lreid.apps.test import Variants, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(run: Path) -> dict:
-    return score_checkpoints([run], adapt_norm="camera", rerank=True, expand=True, cross_model=True)
+    return score_checkpoints([run], variants=Variants("camera", True, True), cross_model=True)
 
 
 def features(run: Path, task: int) -> tuple:
@@ -43,7 +43,7 @@ def features(run: Path, task: int) -> tuple:
     path = run / "checkpoints" / f"task-{task:02d}.pt"
     cfg = config_from_text(load_checkpoint(path)["config"], "")
     evaluator = evaluator_of(cfg, benchmark_of(cfg))
-    return load_model(path), evaluator, evaluator.images[0]
+    return load_model(path), evaluator, (evaluator.tests[0].query, evaluator.tests[0].gallery)
 
 
 def labels(images: tuple) -> tuple[np.ndarray, ...]:
@@ -107,7 +107,7 @@ def test_cameras_without_a_gallery_have_the_statistics_of_their_queries(
     ]
     (tmp_path / "index.csv").write_text("\n".join(["path,pid,camid,split", *lines]) + "\n")
     path = run / "checkpoints" / "task-01.pt"
-    results = score_checkpoints([path], tmp_path / "out", csv=tmp_path / "index.csv", adapt_norm="camera")
+    results = score_checkpoints([path], tmp_path / "out", images=tmp_path / "index.csv", variants=Variants("camera"))
     model, parts = load_model(path), []
     for camera in (0, 1):
         rows = [(path, record.pid) for path, record in zip(paths, everybody, strict=True) if record.camid % 2 == camera]
@@ -120,7 +120,7 @@ def test_cameras_without_a_gallery_have_the_statistics_of_their_queries(
 
 
 def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
-    results = score_checkpoints([run], tmp_path, adapt_norm="features", overrides=["EVAL.METRIC", "euclidean"])
+    results = score_checkpoints([run], tmp_path, variants=Variants("features"), overrides=["EVAL.METRIC", "euclidean"])
     model, _, images = features(run, 2)
     parts = [model.extract(each) for each in images]
     norm = CameraNorm.estimate(np.concatenate(parts), np.concatenate([each.camids for each in images]))
@@ -169,7 +169,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_every_test_set_has_a_folder_of_its_own(run: Path, folders: tuple[Path, Path]) -> None:
     before = (run / "test" / "synthetic-10" / "test.json").read_bytes()
     (run / "report.html").write_text("")
-    score_checkpoints([run / "checkpoints" / "task-01.pt"], folders=folders)
+    score_checkpoints([run / "checkpoints" / "task-01.pt"], images=folders)
     own = run / "test" / f"{folders[1].parent.name}-g"
     assert '<a href="../../report.html">report</a>' in (own / "ranked.html").read_text()
     assert (own / "test.json").exists() and (run / "test" / "synthetic-10" / "test.json").read_bytes() == before
@@ -177,7 +177,7 @@ def test_every_test_set_has_a_folder_of_its_own(run: Path, folders: tuple[Path, 
 
 
 def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
-    results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, blur=True)
+    results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, blur=True)
     (found,) = results["rows"]
     model = load_model(run / "checkpoints" / "task-01.pt")
     query, gallery = (sorted(folder.rglob("*.png")) for folder in folders)
@@ -195,7 +195,7 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
     for kind in ("camera", "features"):
         with pytest.raises(InputError, match=f"--adapt-norm {kind}: the cameras of g are not known"):
-            score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, folders=folders, adapt_norm=kind)
+            score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, variants=Variants(kind))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,9 @@ def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
     (tmp_path / "link").symlink_to(tmp_path / "people")
     checkpoint = run / "checkpoints" / "task-01.pt"
     both = tmp_path / "link", tmp_path / "people"
-    results = score_checkpoints([checkpoint], tmp_path / "out", folders=both, overrides=overrides, rerank=True)
+    results = score_checkpoints(
+        [checkpoint], tmp_path / "out", images=both, overrides=overrides, variants=Variants(rerank=True)
+    )
     (found, _) = results["rows"]
     model, paths = load_model(checkpoint), sorted((tmp_path / "people").rglob("*.png"))
     features = model.extract(paths).astype(float)
@@ -250,7 +252,7 @@ def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_
     write_images(tmp_path / "q", drawn.query[:4], "person{number}/a.png")
     both = tmp_path / "q", tmp_path / "q"
     with pytest.raises(InputError, match="q: no query has another image"):
-        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path / "out", folders=both)
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path / "out", images=both)
 
 
 def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: 
     write_images(tmp_path / "q", [*chosen, own_camera, next(r for r in everybody if r.pid == fourth)])
     write_images(tmp_path / "g", [*chosen, own_camera])
     results = score_checkpoints(
-        [run / "checkpoints" / "task-01.pt"], tmp_path / "out", folders=(tmp_path / "q", tmp_path / "g")
+        [run / "checkpoints" / "task-01.pt"], tmp_path / "out", images=(tmp_path / "q", tmp_path / "g")
     )
     (found,) = results["rows"]
     assert (found["num_valid"], found["num_absent"], found["num_filtered"]) == (len(chosen), 1, 1)
@@ -281,7 +283,7 @@ def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path
             lines.append(f"{path.relative_to(root)},{path.parent.name},{split},{split},north")
     file = root / "index.csv"
     file.write_text("\n".join(lines) + "\n")
-    options = {"csv": file, "overrides": ["EVAL.AP", "trapezoidal"]}
+    options = {"images": file, "overrides": ["EVAL.AP", "trapezoidal"]}
     results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, **options)
     assert results["ap"] == "trapezoidal" and results["tests"] == [
         {"name": "north", "queries": 10, "gallery": 10, "camera_filter": True}
@@ -339,5 +341,5 @@ def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
     (tmp_path / "q").mkdir()
     (tmp_path / "q" / "0001_c1.jpg").write_text("no image")
     with pytest.raises(InputError, match="0001_c1.jpg: image cannot be decoded"):
-        score_checkpoints([checkpoint], tmp_path / "out", folders=(tmp_path / "q", tmp_path / "q"))
+        score_checkpoints([checkpoint], tmp_path / "out", images=(tmp_path / "q", tmp_path / "q"))
     assert not (tmp_path / "out").exists()

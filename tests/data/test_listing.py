@@ -62,7 +62,7 @@ def test_names_that_are_no_text_are_escaped(tmp_path: Path) -> None:
     assert zhang.identity == r"\udcd5\udcc5\udcc8\udcfd" and ben.identity == "ben"
     assert os.path.exists(zhang.path)
     own = folders_test(touch(tmp_path / "q", f"{gbk}/1.jpg"), touch(tmp_path / gbk, f"{gbk}/2.jpg"))
-    assert own.test.name == zhang.identity and own.test.names.identities == {1: zhang.identity}
+    assert own.name == zhang.identity and own.names.identities == {1: zhang.identity}
 
 
 def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,13 +147,13 @@ def test_queries_that_are_in_the_gallery_are_counted(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     for gallery in (folder, tmp_path / "link"):
         own = folders_test(folder, gallery)
-        assert (own.test.in_gallery, len(own.test.query), len(own.test.gallery)) == (3, 3, 4)
+        assert (own.in_gallery, len(own.query), len(own.gallery)) == (3, 3, 4)
         assert not own.has_cameras
     with pytest.raises(InputError, match="q/anna/1.jpg: shows anna as a query, in the gallery q"):
         folders_test(folder, tmp_path)
     with pytest.raises(InputError, match="a query without identity"):
         folders_test(touch(tmp_path / "nobody", "1.jpg"), tmp_path / "nobody")
-    assert folders_test(touch(tmp_path / "r", "anna/1.jpg"), folder).test.in_gallery == 0
+    assert folders_test(touch(tmp_path / "r", "anna/1.jpg"), folder).in_gallery == 0
     named = touch(tmp_path / "named", "0002_c1.jpg", "0002_c2.jpg")
     assert folders_test(named, named).has_cameras
 
@@ -162,9 +162,9 @@ def test_two_folders_by_name(tmp_path: Path) -> None:
     query = touch(tmp_path / "q", "0010_c2_a.jpg", "0002_c7_a.jpg")
     gallery = touch(tmp_path / "g", "0002_c10_b.jpg", "0000_c2_b.jpg", "0010_c7_b.jpg", "-1_c1_b.jpg")
     own = folders_test(query, gallery)
-    assert own.has_cameras and own.test.names.identities == {1: "2", 2: "10"} and own.test.name == "g"
-    assert own.test.query == (Record(str(query / "0002_c7_a.jpg"), 1, 2), Record(str(query / "0010_c2_a.jpg"), 2, 1))
-    assert own.test.gallery == (
+    assert own.has_cameras and own.names.identities == {1: "2", 2: "10"} and own.name == "g"
+    assert own.query == (Record(str(query / "0002_c7_a.jpg"), 1, 2), Record(str(query / "0010_c2_a.jpg"), 2, 1))
+    assert own.gallery == (
         Record(str(gallery / "0000_c2_b.jpg"), 0, 1),
         Record(str(gallery / "0002_c10_b.jpg"), 1, 3),
         Record(str(gallery / "0010_c7_b.jpg"), 2, 2),
@@ -176,9 +176,9 @@ def test_two_folders_agree_on_how_they_are_labelled(tmp_path: Path) -> None:
     query = touch(tmp_path / "q", "anna/0002_c1.jpg")
     gallery = touch(tmp_path / "g", "zoe/z.jpg", "anna/a.jpg", "stray.jpg")
     own = folders_test(query, gallery)
-    assert not own.has_cameras and own.test.names.identities == {1: "anna", 2: "zoe"}
-    assert [(record.pid, record.camid) for record in own.test.query] == [(1, -1)]
-    assert [(record.pid, record.camid) for record in own.test.gallery] == [(1, -1), (0, -1), (2, -1)]
+    assert not own.has_cameras and own.names.identities == {1: "anna", 2: "zoe"}
+    assert [(record.pid, record.camid) for record in own.query] == [(1, -1)]
+    assert [(record.pid, record.camid) for record in own.gallery] == [(1, -1), (0, -1), (2, -1)]
 
 
 def test_csv_by_domain(tmp_path: Path) -> None:
@@ -188,11 +188,11 @@ def test_csv_by_domain(tmp_path: Path) -> None:
         "s.jpg,a,x,query,south\nt.jpg,a,y,gallery,south\n"
     )
     north, south = csv_tests(file)
-    assert (north.test.name, south.test.name) == ("north", "south")
-    assert north.test.names.identities == {1: "9", 2: "10"} and north.has_cameras
-    assert north.test.query == (Record(str(tmp_path / "q.jpg"), 2, 1),)
-    assert north.test.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),)
-    assert south.test.gallery == (Record(str(tmp_path / "t.jpg"), 1, 2),)
+    assert (north.name, south.name) == ("north", "south")
+    assert north.names.identities == {1: "9", 2: "10"} and north.has_cameras
+    assert north.query == (Record(str(tmp_path / "q.jpg"), 2, 1),)
+    assert north.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),)
+    assert south.gallery == (Record(str(tmp_path / "t.jpg"), 1, 2),)
     assert list_csv(file, "query")["south"] == [Listed(str(tmp_path / "s.jpg"), "a", "x")]
     with pytest.raises(InputError, match="has no image of the split train"):
         list_csv(file, "train")
@@ -205,14 +205,14 @@ def test_junk_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
     file = tmp_path / "index.csv"
     file.write_text("path,pid,camid,split\nq.jpg,0.0,1.0,query\ng.jpg,0.0,2.0,gallery\nj.jpg,-1.0,2.0,gallery\n")
     (own,) = csv_tests(file)
-    assert own.test.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),) and own.has_cameras
+    assert own.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),) and own.has_cameras
     file.write_text(file.read_text().replace("2.0", "-1.0"))
     assert not csv_tests(file)[0].has_cameras
 
 
 def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(tmp_path: Path, caplog) -> None:
     own = folders_test(touch(tmp_path / "q", "007/1.jpg"), touch(tmp_path / "g", "007/2.jpg", "7/3.jpg"))
-    assert own.test.names.identities == {1: "007", 2: "7"}
+    assert own.names.identities == {1: "007", 2: "7"}
     assert len(caplog.records) == 1 and "'007'" in caplog.text and "'7'" in caplog.text
 
 

@@ -16,7 +16,7 @@ from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, Rules, load_tests
 from lreid.loading import load_model
 from lreid.models import Embedder
 from lreid.retrieval import FaissIndex
@@ -30,19 +30,10 @@ def test_set() -> QueryGallery:
     return QueryGallery("campus", "seen", drawn.query, drawn.gallery, 0)
 
 
-def evaluator(test_set: QueryGallery, **options: object) -> Evaluator:
-    defaults = {
-        "height": 32,
-        "width": 16,
-        "cache_gib": 1.0,
-        "skip_bad": False,
-        "metric": "cosine",
-        "ap": "rectangular",
-        "camera_filter": True,
-        "flip": False,
-        "batch_size": 16,
-    }
-    return Evaluator([test_set], **(defaults | options))
+def evaluator(test_set: QueryGallery, *, cache_gib: float = 1.0, skip_bad: bool = False, **options: Any) -> Evaluator:
+    index = options.pop("index", None)
+    tests = load_tests([test_set], Rules(**options), height=32, width=16, cache_gib=cache_gib, skip_bad=skip_bad)
+    return Evaluator(tests, batch_size=16, index=index)
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])
@@ -141,14 +132,14 @@ def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: 
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
     exact = evaluator(test_set, metric=metric).evaluate(model)
-    assert evaluator(test_set, metric=metric, index=FaissIndex(), dim=model.dim).evaluate(model) == exact
+    assert evaluator(test_set, metric=metric, index=FaissIndex()).evaluate(model) == exact
     coarse = FaissIndex("IVF4,PQ2x2", depth=5)
-    assert evaluator(test_set, metric=metric, index=coarse, dim=model.dim).evaluate(model) != exact
+    assert evaluator(test_set, metric=metric, index=coarse).evaluate(model) != exact
 
 
 def test_an_index_that_a_gallery_cannot_train_is_refused_before_anything_is_trained(test_set: QueryGallery) -> None:
     with pytest.raises(InputError, match="ivfpq learns from 9984 images or more"):
-        evaluator(test_set, index=FaissIndex("ivfpq"), dim=256)
+        evaluator(test_set, index=FaissIndex("ivfpq")).try_index(256)
 
 
 @pytest.mark.slow

@@ -7,18 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from compared import compared
 
 from lreid.data.images import Images
 from lreid.data.records import DataSet, QueryGallery
 from lreid.data.synthetic import load_synthetic
 from lreid.data.tasks import query_gallery
-from lreid.evaluation import Evaluator
-from lreid.evaluation.scoring import score
+from lreid.evaluation import Evaluator, load_tests
+from lreid.evaluation.scoring import row_of
 from lreid.models import Embedder
 from lreid.retrieval import Evaluation, average_evaluations, evaluate, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.rerank import KReciprocal
-
-PROTOCOL = {"metric": "cosine", "ap": "rectangular", "camera_filter": True}
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +38,13 @@ def model() -> Embedder:
 
 def both_ways(test: QueryGallery, model: Embedder, **options: object) -> tuple[dict, object, tuple]:
     """Figures of the tool that tests, those of the training, and the first six arguments that give them."""
-    evaluator = Evaluator(
-        [test], height=32, width=16, cache_gib=1.0, skip_bad=True, flip=False, batch_size=64, **PROTOCOL
-    )
-    (images,) = evaluator.images
-    features = tuple(model.extract(each) for each in images)
+    evaluator = Evaluator(load_tests([test], height=32, width=16, skip_bad=True))
+    (loaded,) = evaluator.tests
+    images = loaded.query, loaded.gallery
+    features = evaluator.features(model, loaded)
     (figures,) = evaluator.evaluate(model)
     labels = [each.pids for each in images] + [each.camids for each in images]
-    return score(test, images, features, **PROTOCOL, **options), figures, (*features, *labels)
+    return row_of(loaded, features, **options), figures, (*features, *labels)
 
 
 def assert_same(scored: dict, figures: object, wanted: Evaluation) -> None:
@@ -60,20 +58,20 @@ def test_tracks_are_ranked(drawn: DataSet, model: Embedder) -> None:
     test = query_gallery([drawn], "unseen")
     assert len(set(test.tracks)) < len(test.tracks) == len(test.gallery)
     scored, figures, arguments = both_ways(test, model)
-    assert_same(scored, figures, evaluate_image_to_track(*arguments, test.tracks))
+    assert_same(scored, figures, evaluate_image_to_track(*compared(*arguments), test.tracks))
     assert scored["mAP"] != pytest.approx(100 * evaluate(*arguments).mAP)
 
 
 def test_tracks_do_without_images_that_cannot_be_read(drawn: DataSet, model: Embedder) -> None:
     gallery = (drawn.gallery[0]._replace(path="gone.png"), *drawn.gallery[1:])
     scored, figures, arguments = both_ways(query_gallery([replace(drawn, gallery=gallery)], "unseen"), model)
-    assert_same(scored, figures, evaluate_image_to_track(*arguments, drawn.tracks[1:]))
+    assert_same(scored, figures, evaluate_image_to_track(*compared(*arguments), drawn.tracks[1:]))
 
 
 def test_single_shots_are_drawn(drawn: DataSet, model: Embedder) -> None:
     test = query_gallery([replace(drawn, tracks=(), single_shot=True)], "unseen")
     scored, figures, arguments = both_ways(test, model)
-    wanted = evaluate_single_shot(*arguments)
+    wanted = evaluate_single_shot(*compared(*arguments))
     assert_same(scored, figures, wanted)
     assert wanted.cmc[0] != evaluate(*arguments).cmc[0]
 
@@ -90,7 +88,7 @@ def test_single_shots_of_several_splits_are_averaged(drawn: DataSet, model: Embe
     for version in versions:
         images = [Images(records, height=32, width=16) for records in (version.query, version.gallery)]
         labels = [each.pids for each in images] + [each.camids for each in images]
-        results.append(evaluate_single_shot(*(model.extract(each) for each in images), *labels))
+        results.append(evaluate_single_shot(*compared(*(model.extract(each) for each in images), *labels)))
     assert_same(scored, figures, average_evaluations(results))
 
 
@@ -99,5 +97,5 @@ def test_re_ranking_works_with_every_protocol(drawn: DataSet, model: Embedder, s
     test = replace(query_gallery([drawn], "unseen"), single_shot=single_shot)
     test = replace(test, tracks=()) if single_shot else test
     plain, _, _ = both_ways(test, model)
-    scored, _, _ = both_ways(test, model, rerank=KReciprocal(k1=4, k2=2), open_set=False)
+    scored, _, _ = both_ways(test, model, rerank=KReciprocal(k1=4, k2=2))
     assert np.isfinite(scored["mAP"]) and scored["mAP"] != plain["mAP"]

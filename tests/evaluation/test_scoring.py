@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
-from lreid.evaluation.scoring import hardest_rankings, score
+from lreid.evaluation.hardest import hardest_rankings
+from lreid.evaluation.scoring import row_of
+from lreid.evaluation.test_set import ListedTest
 from lreid.retrieval import FaissIndex, evaluate
 from lreid.retrieval.rerank import KReciprocal
-
-PROTOCOL = {"metric": "cosine", "ap": "rectangular", "camera_filter": True}
 
 
 def on_circle(*degrees: float) -> np.ndarray:
@@ -31,13 +32,14 @@ def images(*people: tuple[int, int]) -> SimpleNamespace:
 QUERY = images((1, 1), (2, 1), (3, 1), (4, 1))
 GALLERY = images((1, 2), (9, 2), (1, 3), (2, 2), (1, 1), (-1, 2), (3, 1))
 FEATURES = (on_circle(0, 90, 180, 45), on_circle(20, 10, 60, 95, 0, 1, 181))
-TEST = QueryGallery("circle", "unseen", QUERY.records, GALLERY.records)
+CIRCLE = QueryGallery("circle", "unseen", QUERY.records, GALLERY.records)
+TEST = ListedTest(CIRCLE, QUERY, GALLERY)
 # Query 1 at 0°: its own camera's image and the junk are out, so 9 (10°), match (20°), match (60°), then 2 (95°) and 3.
 # Query 2 at 90°: match (95°) first. Query 3: its one match is under its own camera. Query 4: nobody in the gallery.
 
 
 def test_figures_by_hand() -> None:
-    figures = score(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL)
+    figures = row_of(TEST, FEATURES)
     assert figures["mAP"] == pytest.approx(100 * ((1 / 2 + 2 / 3) / 2 + 1) / 2)
     assert figures["mINP"] == pytest.approx(100 * (2 / 3 + 1) / 2)
     assert (figures["rank1"], figures["rank5"], figures["rank10"]) == (50, 100, 100)
@@ -53,38 +55,34 @@ def test_figures_by_hand() -> None:
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_an_index_gives_all_figures_of_the_open_set_too_and_tells_its_cost(metric: str) -> None:
-    protocol = PROTOCOL | {"metric": metric}
-    figures = score(TEST, (QUERY, GALLERY), FEATURES, **protocol, index=FaissIndex("flat", depth=5))
+    test = TEST.by(metric)
+    figures = row_of(test, FEATURES, FaissIndex("flat", depth=5))
     cost = figures.pop("index")
-    assert figures == score(TEST, (QUERY, GALLERY), FEATURES, **protocol)
+    assert figures == row_of(test, FEATURES)
     assert (cost["name"], cost["depth"], cost["recall"]) == ("flat", 5, {"1": 100})
     assert cost.keys() == {"name", "depth", "recall", "queries_per_second", "megabytes", "build_seconds"}
 
 
 def test_without_impostors_the_open_set_is_empty() -> None:
     alone = images((1, 2), (1, 3))
-    test = QueryGallery("alone", "unseen", QUERY.records[:1], alone.records)
-    figures = score(test, (images((1, 1)), alone), (on_circle(0), on_circle(1, 2)), **PROTOCOL)
+    test = ListedTest(QueryGallery("alone", "unseen", QUERY.records[:1], alone.records), images((1, 1)), alone)
+    figures = row_of(test, (on_circle(0), on_circle(1, 2)))
     assert figures["mAP"] == 100 and figures["open_set"] == []
 
 
 def test_means_over_splits() -> None:
     """The second split leaves the 9 out, so query 1 is ranked perfectly there."""
     columns = (0, 2, 3, 6)
-    test = QueryGallery(
-        "circle", "unseen", QUERY.records, GALLERY.records, splits=(((0, 1, 2, 3), tuple(range(7))), ((0,), columns))
-    )
-    figures = score(test, (QUERY, GALLERY), FEATURES, **PROTOCOL)
+    splits = (((0, 1, 2, 3), tuple(range(7))), ((0,), columns))
+    figures = row_of(replace(TEST, test=replace(CIRCLE, splits=splits)), FEATURES)
     first = ((1 / 2 + 2 / 3) / 2 + 1) / 2
     assert figures["mAP"] == pytest.approx(100 * (first + 1) / 2)
     assert figures["rank1"] == 75 and figures["num_valid"] == 3
 
 
 def test_re_ranked_figures_differ_and_counts_do_not() -> None:
-    plain = score(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, open_set=False)
-    figures = score(
-        TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, rerank=KReciprocal(k1=2, k2=1, weight=0.0), open_set=False
-    )
+    plain = row_of(TEST, FEATURES)
+    figures = row_of(TEST, FEATURES, rerank=KReciprocal(k1=2, k2=1, weight=0.0))
     wanted = evaluate(
         *FEATURES, QUERY.pids, GALLERY.pids, QUERY.camids, GALLERY.camids, rerank=KReciprocal(k1=2, k2=1, weight=0.0)
     )
@@ -95,8 +93,7 @@ def test_re_ranked_figures_differ_and_counts_do_not() -> None:
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_hardest_rankings_by_hand(metric: str) -> None:
-    options = PROTOCOL | {"metric": metric}
-    hard, easy = hardest_rankings(TEST, (QUERY, GALLERY), FEATURES, **options, count=5, depth=3)
+    hard, easy = hardest_rankings(TEST.by(metric), FEATURES, count=5, depth=3)
     assert (hard.query, easy.query) == (0, 1)
     assert hard.ap == pytest.approx(100 * (1 / 2 + 2 / 3) / 2) and easy.ap == 100
     assert (hard.rows, hard.ranks, hard.first_match, hard.num_matches) == ([1, 0, 2], [1, 2, 3], 2, 2)
@@ -106,13 +103,13 @@ def test_hardest_rankings_by_hand(metric: str) -> None:
 
 
 def test_a_match_far_behind_is_shown_too() -> None:
-    (hard,) = hardest_rankings(TEST, (QUERY, GALLERY), FEATURES, **PROTOCOL, count=1, depth=1)
+    (hard,) = hardest_rankings(TEST, FEATURES, count=1, depth=1)
     assert (hard.ranks, hard.rows) == ([1, 2], [1, 0])
 
 
 def test_rows_are_those_of_the_whole_gallery_when_there_are_splits() -> None:
-    test = QueryGallery("circle", "unseen", QUERY.records, GALLERY.records, splits=(((1, 0), (6, 3, 2, 1)),))
-    hard, easy = hardest_rankings(test, (QUERY, GALLERY), FEATURES, **PROTOCOL, count=5, depth=2)
+    test = replace(TEST, test=replace(CIRCLE, splits=(((1, 0), (6, 3, 2, 1)),)))
+    hard, easy = hardest_rankings(test, FEATURES, count=5, depth=2)
     assert (hard.query, hard.rows, easy.query, easy.rows) == (0, [1, 2], 1, [3, 2])
 
 
@@ -124,14 +121,14 @@ def test_an_unknown_camera_leaves_no_image_out() -> None:
     apart = images((1, 11), (2, 12), (3, 13), (4, 14)), GALLERY
     results = []
     for query, gallery in (unknown, apart):
-        test = QueryGallery("circle", "unseen", query.records, gallery.records)
-        results.append(score(test, (query, gallery), FEATURES, **PROTOCOL))
-        rankings = hardest_rankings(test, (query, gallery), FEATURES, **PROTOCOL, count=5)
+        test = ListedTest(QueryGallery("circle", "unseen", query.records, gallery.records), query, gallery)
+        results.append(row_of(test, FEATURES))
+        rankings = hardest_rankings(test, FEATURES, count=5)
         results[-1]["rankings"] = [each.rows for each in rankings]
     assert results[0] == results[1] and results[0]["num_filtered"] == 0
 
 
 def test_no_match_at_all_is_an_error() -> None:
-    test = QueryGallery("circle", "unseen", QUERY.records[2:3], GALLERY.records)
+    circle = QueryGallery("circle", "unseen", QUERY.records[2:3], GALLERY.records)
     with pytest.raises(InputError, match="camera filter removed them all"):
-        score(test, (images((3, 1)), GALLERY), (on_circle(180), FEATURES[1]), **PROTOCOL)
+        row_of(ListedTest(circle, images((3, 1)), GALLERY), (on_circle(180), FEATURES[1]))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compared import by_cosine, compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from lreid.retrieval import (
     Evaluation,
     FaissIndex,
     KReciprocal,
+    Labels,
     cost_of,
     evaluate,
     evaluate_image_to_track,
@@ -76,13 +78,14 @@ def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
 ) -> None:
     """Images, tracks, single shots and the open set; with ties, junk, equal rows, and vectors far from zero."""
     _, gallery, _, gallery_ids, _, gallery_cams = problem
-    options: dict[str, Any] = {"metric": metric, "ap": ap, "camera_filter": camera_filter, "max_rank": 5}
+    how: dict[str, Any] = {"metric": metric, "camera_filter": camera_filter}
+    options: dict[str, Any] = {"ap": ap, "max_rank": 5}
     tracks = np.unique(np.stack([gallery_ids, gallery_cams]), axis=1, return_inverse=True)[1].reshape(-1)
     calls = (
-        lambda **more: evaluate(*problem, **options, **more),
-        lambda **more: evaluate_image_to_track(*problem, tracks, **options, **more),
-        lambda **more: evaluate_single_shot(*problem, **options, **more),
-        lambda **more: open_set_rates(*problem, camera_filter=camera_filter, **more),
+        lambda **more: evaluate(*problem, **how, **options, **more),
+        lambda **more: evaluate_image_to_track(*compared(*problem, **how, **more), tracks, **options),
+        lambda **more: evaluate_single_shot(*compared(*problem, **how, **more), **options),
+        lambda **more: open_set_rates(*by_cosine(*problem, camera_filter=camera_filter, **more)),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", pairs)
@@ -130,7 +133,7 @@ def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> 
     queries = torch.arange(3.0)[:, None]
     gallery_ids = np.array([1, 1, 2, 5, -1])
     result = evaluate_scores(
-        IndexScores(search, queries, 5), np.array([1, 2, 1]), gallery_ids, camera_filter=False, max_rank=4
+        IndexScores(search, queries, 5), Labels(np.array([1, 2, 1])), Labels(gallery_ids), max_rank=4
     )
     # Ranks from 1, without the junk: of images 1 and 0, behind image 3; of image 2; of 0 and 1, behind 2 and 3.
     np.testing.assert_allclose(result.ap, [(1 / 2 + 2 / 4) / 2, 1, (1 / 3 + 2 / 4) / 2])

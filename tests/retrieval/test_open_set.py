@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from compared import by_cosine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,16 +42,8 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
             best[other == pid] = max(best[other == pid], score)
         own.append(best[True])
         others.append(best[False])
-    rates = open_set_rates(
-        queries,
-        gallery,
-        query_ids,
-        gallery_ids,
-        query_cams,
-        gallery_cams,
-        camera_filter=camera_filter,
-        false_accept_rates=(0.05, 0.2),
-    )
+    case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
+    rates = open_set_rates(*by_cosine(*case, camera_filter=camera_filter), false_accept_rates=(0.05, 0.2))
     for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 impostors
         best_refused = sorted(others)[-allowed - 1]
         found = [mine > best_refused and mine > other for mine, other in zip(own, others, strict=True)]
@@ -64,9 +57,9 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
 def test_bad_input_is_named():
     features = np.eye(3)
     with pytest.raises(InputError, match="needs impostors"):
-        open_set_rates(features, features, [1, 1, 1], [1, 1, 1], camera_filter=False)
+        open_set_rates(*by_cosine(features, features, [1, 1, 1], [1, 1, 1], None, None))
     with pytest.raises(InputError, match="not one has one"):
-        open_set_rates(features, features, [1, 1, 1], [2, 3, 4], camera_filter=False)
+        open_set_rates(*by_cosine(features, features, [1, 1, 1], [2, 3, 4], None, None))
     with pytest.raises(InputError, match="false-accept rate 1: must be at least 0 and below 1"):
         threshold_for(np.ones(3), 1)
 
@@ -86,6 +79,7 @@ def test_pair_scores_equal_nested_loops(camera_filter, monkeypatch):
                 other.append(score)
             elif name == pid and not (camera_filter and cam == place):
                 same.append(score)
-    found = pair_scores(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams, camera_filter=camera_filter)
+    case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
+    found = pair_scores(*by_cosine(*case, camera_filter=camera_filter))
     for scores, wanted in zip(found, (same, other), strict=True):
         assert np.sort(scores) == pytest.approx(np.sort(wanted), abs=1e-5)

@@ -17,7 +17,7 @@ from lreid.data.samplers import EpisodeSampler
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, build_benchmark
 from lreid.data.transforms import Augment
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, load_tests
 from lreid.training.run import train
 
 
@@ -30,7 +30,7 @@ def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
     benchmark = build_benchmark("own", train=cfg.BENCHMARK.TRAIN, cut=Cut(3), sources=Sources(synthetic=synthetic))
     torch.manual_seed(cfg.SEED)
     method = method_of(cfg, torch.device("cpu"), pretrained=False)
-    evaluator = Evaluator(benchmark.tests, height=32, width=16, flip=cfg.EVAL.FLIP)
+    evaluator = Evaluator(load_tests(benchmark.tests, height=32, width=16), flip=cfg.EVAL.FLIP)
     normalise = Augment(flip=0, erasing=False, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD)
     for task in benchmark:
         images = Images(task.records, height=32, width=16)

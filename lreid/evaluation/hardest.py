@@ -1,0 +1,93 @@
+"""Find the queries with the lowest average precision, and the images that are ranked first for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from lreid.evaluation.test_set import TestSet
+from lreid.identities import same
+from lreid.retrieval import scores_of
+from lreid.retrieval.ranking import evaluate_scores, ranking_of
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the gallery was ranked for one query.
+
+    Attributes:
+        query: its row among the queries.
+        ap: average precision, per cent.
+        ranks: in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
+            match.
+        rows: of the gallery, one for each rank.
+        scores: cosine similarities, or Euclidean distances with that metric.
+        first_match: rank of the first match.
+        num_matches: images of the query's identity in the ranking.
+    """
+
+    query: int
+    ap: float
+    ranks: list[int]
+    rows: list[int]
+    scores: list[float]
+    first_match: int
+    num_matches: int
+
+
+def hardest_rankings(
+    test: TestSet,
+    features: tuple[np.ndarray, np.ndarray],
+    *,
+    count: int,
+    depth: int = 10,
+    among: Collection[int] | None = None,
+) -> list[Ranking]:
+    """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
+
+    Args:
+        test: the test set. Of several splits the first is taken, and images are ranked even where the figures are
+            those of tracks.
+        features: of its queries and gallery images.
+        count: rankings wanted, at most.
+        depth: ranks wanted.
+        among: rows of the queries that are looked at; None is all.
+    """
+    split = test.splits[0]
+    queries, gallery = features[0][split.rows], features[1][split.columns]
+    query_rows, gallery_rows = np.arange(len(features[0]))[split.rows], np.arange(len(features[1]))[split.columns]
+    scores = scores_of(queries, gallery, test.rules.metric)
+    result = evaluate_scores(scores, split.query, split.gallery, ap=test.rules.ap, max_rank=1)
+    order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
+    wanted = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
+    rankings = []
+    for number in wanted[:count]:
+        ranked = ranking_of(scores, split.query, split.gallery, number)
+        matches = np.flatnonzero(same(split.gallery.ids[ranked], split.query.ids[number]))  # positions, from 0
+        places = list(range(min(depth, len(ranked))))
+        if matches[0] >= depth:
+            places.append(int(matches[0]))
+        shown = ranked[places]
+        rankings.append(
+            Ranking(
+                query=int(query_rows[number]),
+                ap=100 * float(result.ap[number]),
+                ranks=[place + 1 for place in places],
+                rows=gallery_rows[shown].tolist(),
+                scores=_shown(queries[number], gallery[shown], test.rules.metric).tolist(),
+                first_match=int(matches[0]) + 1,
+                num_matches=len(matches),
+            )
+        )
+    return rankings
+
+
+def _shown(query: np.ndarray, gallery: np.ndarray, metric: str) -> np.ndarray:
+    """(k,) cosine similarities, or Euclidean distances, of one query (D,) to images (k, D)."""
+    query, gallery = query.astype(np.float64), gallery.astype(np.float64)
+    if metric != "cosine":
+        return np.linalg.norm(gallery - query, axis=1)
+    norms = np.linalg.norm(gallery, axis=1) * np.linalg.norm(query)
+    return np.divide(gallery @ query, norms, out=np.zeros(len(gallery)), where=norms > 0)

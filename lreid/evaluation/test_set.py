@@ -1,0 +1,203 @@
+"""A test set with its images: what is compared with what, and how rankings are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from lreid.data.disk_cache import DiskCache
+from lreid.data.images import Images
+from lreid.data.records import QueryGallery, Record
+from lreid.errors import InputError
+from lreid.identities import Labels, usable
+from lreid.retrieval.matches import SameIdentity
+from lreid.retrieval.ranking import AveragePrecision
+from lreid.retrieval.scores import Metric
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How test sets are ranked and counted, see :func:`lreid.retrieval.evaluate`."""
+
+    metric: Metric = "cosine"
+    ap: AveragePrecision = "rectangular"
+    camera_filter: bool = True
+
+
+class Labelled(Protocol):
+    """What is known of images: an :class:`lreid.data.images.Images`, or a list without pixels."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Paths, identities and cameras."""
+
+    @property
+    def pids(self) -> np.ndarray:
+        """``(N,)`` int64 identities."""
+
+    @property
+    def camids(self) -> np.ndarray:
+        """``(N,)`` int64 cameras."""
+
+
+class Split(NamedTuple):
+    """Queries of a test set, and the gallery images that they are searched in.
+
+    Attributes:
+        rows: of the queries among all of the test set: any index of numpy.
+        columns: likewise, of the gallery images.
+        query, gallery: their labels; instead of cameras numbers of files where only these keep a query out of its own
+            ranking, and without cameras where nothing does.
+        tracks: ``(G,)`` integers where tracks are ranked.
+    """
+
+    rows: Any
+    columns: Any
+    query: Labels
+    gallery: Labels
+    tracks: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class ListedTest:
+    """A test set, what is known of its images, and the rules that it is scored by.
+
+    Attributes:
+        test: the test set.
+        query, gallery: its images, without those that could not be read.
+        rules: the rules.
+    """
+
+    test: QueryGallery
+    query: Labelled
+    gallery: Labelled
+    rules: Rules = Rules()
+
+    @property
+    def name(self) -> str:
+        """Of the test set."""
+        return self.test.name
+
+    @property
+    def camera_filter(self) -> bool:
+        """Whether images of the query's identity and camera are left out of its ranking."""
+        return self.rules.camera_filter and self.test.has_cameras
+
+    def by(self, metric: Metric) -> ListedTest:
+        """The same, compared by another metric."""
+        return replace(self, rules=replace(self.rules, metric=metric))
+
+    @cached_property
+    def labels(self) -> tuple[Labels, Labels]:
+        """Of all queries and all gallery images."""
+        cameras: tuple[Any, Any] = (None, None)
+        if self.camera_filter:
+            cameras = self.query.camids, self.gallery.camids
+        elif self.test.in_gallery:
+            cameras = file_numbers(*([record.path for record in each.records] for each in (self.query, self.gallery)))
+        return Labels(self.query.pids, cameras[0]), Labels(self.gallery.pids, cameras[1])
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits; a test set without any is a single one. They lack images that could not be read."""
+        query, gallery = self.labels
+        tracks = None
+        if self.test.tracks:
+            track_of = dict(zip(self.test.gallery, self.test.tracks, strict=True))
+            tracks = np.array([track_of[record] for record in self.gallery.records])
+        return tuple(
+            Split(rows, columns, query[rows], gallery[columns], None if tracks is None else tracks[columns])
+            for rows, columns in self._rows()
+        )
+
+    def _rows(self) -> Iterator[tuple[Any, Any]]:
+        if not self.test.splits:
+            yield slice(None), slice(None)
+            return
+        places = [{record: place for place, record in enumerate(each.records)} for each in (self.query, self.gallery)]
+        for split in self.test.splits:
+            rows, columns = (
+                np.array([place[records[i]] for i in chosen if records[i] in place], dtype=np.int64)
+                for place, records, chosen in zip(places, (self.test.query, self.test.gallery), split, strict=True)
+            )
+            yield rows, columns
+
+
+@dataclass(frozen=True)
+class TestSet(ListedTest):
+    """A test set whose images are there to be looked at."""
+
+    __test__ = False  # pytest: not a test
+
+    query: Images
+    gallery: Images
+
+    def require_match(self) -> None:
+        """Says before the training, not after it, that the test set cannot be scored.
+
+        Raises:
+            InputError: not one query has a match.
+        """
+        query, gallery = self.labels
+        rows, columns = SameIdentity(gallery.ids)(query.ids)
+        if not len(rows):
+            raise InputError(f"{self.name}: not one identity of the queries is in the gallery; test on some that are")
+        if usable(query[rows], gallery[columns]).any():
+            return
+        if not self.camera_filter:
+            raise InputError(f"{self.name}: no query has another image of its identity in the gallery; add some")
+        raise InputError(
+            f"{self.name}: no query has a match by another camera than its own, so the camera filter leaves "
+            "nothing to find; set camera_filter=False, or give queries and gallery different cameras "
+            "(cameras='apart', or camid in a CSV file)"
+        )
+
+
+def load_tests(
+    tests: Sequence[QueryGallery],
+    rules: Rules = Rules(),
+    *,
+    height: int,
+    width: int,
+    cache_gib: float = 4.0,
+    skip_bad: bool = False,
+    disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
+) -> list[TestSet]:
+    """Test sets with their images.
+
+    Args:
+        tests: the test sets.
+        rules: that they are scored by.
+        height, width: input size of the models.
+        cache_gib: decoded images are kept in memory up to this size in all.
+        skip_bad: leave out images that cannot be read.
+        disk: where those images are kept that do not fit into memory.
+
+    Raises:
+        InputError: an image cannot be read, or not one query of a test set has a match.
+    """
+    loaded = []
+    for test in tests:
+        pair: list[Images] = []
+        for records in (test.query, test.gallery):
+            images = Images(records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad)
+            cache_gib -= images.cached_gib
+            pair.append(images)
+        loaded.append(TestSet(test, pair[0], pair[1], rules))
+        loaded[-1].require_match()
+    return loaded
+
+
+def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the images in two lists of paths, int64 from 0: equal where two paths lead to one file."""
+    numbers: dict[str, int] = {}
+    first, second = (
+        np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)
+        for paths in (queries, gallery)
+    )
+    return first, second

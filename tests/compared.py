@@ -1,0 +1,23 @@
+"""Features and labels, as users have them, in the form that protocols take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lreid.retrieval import Labels, cosines_of, scores_of
+
+
+def labels_of(query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: Any, camera_filter: bool = True) -> Any:
+    """Labels of queries and gallery."""
+    cameras = (query_cams, gallery_cams) if camera_filter else (None, None)
+    return Labels(query_ids, cameras[0]), Labels(gallery_ids, cameras[1])
+
+
+def compared(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
+    """Scores and labels, of the first arguments of :func:`lreid.retrieval.evaluate`."""
+    return scores_of(queries, gallery, **how), *labels_of(*labels, camera_filter)
+
+
+def by_cosine(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
+    """Likewise, cosine similarities."""
+    return cosines_of(queries, gallery, **how), *labels_of(*labels, camera_filter)
