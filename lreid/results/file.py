@@ -9,51 +9,15 @@ from typing import Any
 from lreid.errors import InputError
 from lreid.files import write_text
 from lreid.reading import escaped, misfit, read_json, require_not_newer
-from lreid.results.content import SCHEMA, Results, names_of
+from lreid.results.content import NUMBER, SCHEMA, Results, keys, names_of
 from lreid.results.metrics import METRICS
 
-NUMBER = (int, float)
-FIGURE = (int, float, type(None))
-CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
-ANYTIME = {"anytime_accuracy": [NUMBER]}
 LARGEST = 1e100  # squares and sums of figures must stay finite
 
 # What is read by whoever reads results, in the notation of lreid.reading.misfit.
 FORM = {
-    "method": str,
-    "benchmark": str,
-    "seed": int,
-    "ap": str,
-    "tasks": [str],
-    "task_identities?": [int],
-    "galleries": [{"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}],
-    **{metric.name + ("" if metric.name in ("mAP", "rank1") else "?"): [[NUMBER]] for metric in METRICS},
-    "summary": {str: FIGURE},
-    "protocol?": str,
-    "content?": {str: [str]},
-    "config?": {},
-    "unfused?": {str: [[NUMBER]]},
-    "stored?": {str: int},
-    "cross_model?": {str: {str: [[NUMBER]]}},
-    "command?": str,
-    "changed?": {},
-    "identity_ap?": {str: {"ids": [int], "ap": [[NUMBER]]}},
-    "identity_names?": {str: {str: str}},
-    "seconds?": {str: NUMBER},
-    "images_per_second?": NUMBER,
-    "peak_memory_mib?": NUMBER,
-    "exemplars?": int,
-    "skipped_images?": int,
-    "steps_trained?": int,
-    "images_trained?": int,
-    "loss_history?": [{"task": int, "epoch": int, str: NUMBER}],
-    "drift?": [{"task": int, str: CURVES}],
-    "gradient_norms?": [{"task": int, str: [FIGURE]}],
-    "accuracy?": {str: {"class": [[NUMBER]], "task": [[NUMBER]]}},
-    "accuracy_summary?": {str: {"class": ANYTIME, "task": ANYTIME}},
-    "accuracy_curve?": [{"images": int, "accuracy": {str: {"class": NUMBER, "task": NUMBER}}}],
-    "alignment?": [{str: NUMBER}],
-    "versions?": {str: str},
+    **{name + "?" * (not key.needed): key.form for name, key in keys().items() if key.form is not None},
+    **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[NUMBER]] for metric in METRICS},
 }
 
 

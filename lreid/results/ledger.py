@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lreid.errors import InputError
-from lreid.results.content import SCHEMA, Gallery, Results, matrix, names_of
+from lreid.results.content import SCHEMA, Results, keys, matrix, names_of
 from lreid.results.file import rename_old_keys
 from lreid.results.metrics import METRICS
 from lreid.results.summaries import summarise_accuracies, summary
@@ -33,67 +33,16 @@ class Figures(Protocol):
         """``metrics`` in the galleries of the models so far; empty where they were not searched."""
 
 
-def start(
-    *,
-    method: str,
-    benchmark: str,
-    protocol: str,
-    content: dict[str, list[str]],
-    seed: int,
-    config: dict[str, Any],
-    command: str,
-    changed: dict[str, Any],
-    ap: str,
-    tasks: Sequence[str],
-    task_identities: Sequence[int],
-    galleries: Sequence[Gallery],
-    identity_names: Mapping[str, dict[str, str]],
-    skipped: Sequence[str],
-    versions: dict[str, str],
-) -> Results:
-    """The content before the first task; arguments as in :class:`Results`."""
-    matrices: Any = {metric.name: [] for metric in METRICS}
-    return {
-        "schema": SCHEMA,
-        "method": method,
-        "benchmark": benchmark,
-        "protocol": protocol,
-        "content": content,
-        "seed": seed,
-        "config": config,
-        "command": command,
-        "changed": changed,
-        "ap": ap,
-        "tasks": list(tasks),
-        "task_identities": list(task_identities),
-        "galleries": list(galleries),
-        **matrices,
-        "cross_model": {},
-        "identity_ap": {},
-        "identity_names": dict(identity_names),
-        "summary": {},
-        "accuracy": {},
-        "accuracy_summary": {},
-        "accuracy_curve": [],
-        "images_seen": 0,
-        "method_figures": {},
-        "alignment": [],
-        "seconds": {"train": 0.0, "train_cpu": 0.0, "evaluate": 0.0},
-        "peak_memory_mib": 0,
-        "loss_history": [],
-        "drift": [],
-        "gradient_norms": [],
-        "teacher_divergence": {},
-        "unfused": {},
-        "stored": {},
-        "exemplars": 0,
-        "exemplar_bytes": 0,
-        "steps_trained": 0,
-        "images_trained": 0,
-        "skipped": sorted(set(skipped)),
-        "skipped_images": len(set(skipped)),
-        "versions": versions,
-    }
+def start(**given: Any) -> Results:
+    """The content before the first task.
+
+    Args:
+        given: all keys of :class:`Results` that do not begin empty, but ``schema`` and the counts of images.
+    """
+    content: Any = {"schema": SCHEMA, **given} | {metric.name: [] for metric in METRICS}
+    content |= {name: key.empty() for name, key in keys().items() if key.empty is not None}
+    skipped = sorted(set(given["skipped"]))
+    return content | {"skipped": skipped, "skipped_images": len(skipped)}
 
 
 def resumed(fresh: Results, saved: Results, path: Path) -> Results:

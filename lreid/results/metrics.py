@@ -15,6 +15,7 @@ class Metric(NamedTuple):
         label: the same in words.
         of: takes a :class:`lreid.retrieval.Evaluation`, gives a fraction in [0, 1].
         main: it stands in tables for a terminal and for print, and has a learning curve.
+        depth: ranks of the CMC curve that it needs.
     """
 
     name: str
@@ -22,17 +23,23 @@ class Metric(NamedTuple):
     label: str
     of: Callable[[Any], float]
     main: bool = False
+    depth: int = 1
+
+
+def rank(k: int, *, main: bool = False) -> Metric:
+    """Rank-k: the share of queries with a match in the first ``k`` ranks."""
+    return Metric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
 
 
 # Whatever is added here is computed after every task, averaged, saved, checked and shown.
 METRICS = (
     Metric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
     Metric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),
-    Metric("rank1", "R1", "Rank-1", lambda ranked: ranked.cmc[0], main=True),
-    Metric("rank5", "R5", "Rank-5", lambda ranked: ranked.cmc[4]),
-    Metric("rank10", "R10", "Rank-10", lambda ranked: ranked.cmc[9]),
+    rank(1, main=True),
+    rank(5),
+    rank(10),
 )
-MAX_RANK = 10  # length of the CMC curve that these need
+MAX_RANK = max(metric.depth for metric in METRICS)  # length of the CMC curve
 
 
 def figures_of(ranked: Any) -> dict[str, float]:

@@ -19,12 +19,19 @@ from lreid.zoo.hosted import Published, published
 PREFIX = "zoo:"
 BUNDLED = Path(__file__).parents[1] / "weights"
 NUMBER = (int, float)
+FIGURES: dict[Any, Any] = {
+    "kind": str,
+    "queries": int,
+    "images": int,
+    **dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER),
+    str: NUMBER,  # of other metrics
+}
 FORM = {  # of what is in the card's lists and mappings
     "mean": [NUMBER],
     "std": [NUMBER],
     "mirrors": [str],
     "config": {},
-    "figures": {str: {"kind": str, "queries": int, "images": int, "mAP": NUMBER, "rank1": NUMBER, str: NUMBER}},
+    "figures": {str: FIGURES},
 }
 VERIFICATION = {
     **dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"), NUMBER),
@@ -50,7 +57,8 @@ class Card:
             length of its features.
         parameters: how many there are.
         figures: for each gallery its ``kind`` (seen, unseen), numbers of ``queries`` and ``images``, and ``mAP``,
-            ``rank1`` and what other metrics lreid had then, in per cent, measured with the weights as they are stored.
+            ``rank1``, ``rank5``, ``rank10`` and what other metrics lreid had then, in per cent, all measured with the
+            weights as they are stored.
         metric, ap, camera_filter, flip: how these were measured, see ``EVAL`` of :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
         images_trained: images that the method used, one as often as it was drawn.

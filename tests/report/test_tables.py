@@ -221,18 +221,22 @@ def test_each_run_has_a_line_on_request(results):
 
 def scored(checkpoint: str, variant: str, transductive: bool, figures: list[float], rates: list[float]) -> dict:
     names = ("mAP", "mINP", "rank1", "rank5", "rank10")
-    return {
-        "checkpoint": checkpoint,
-        "test": "north",
-        "variant": variant,
-        "transductive": transductive,
-        "num_absent": 1,
-        "num_filtered": 2,
-        "open_set": [
-            {"false_accept_rate": far, "threshold": 0.5, "true_positive_rate": rate}
-            for far, rate in zip((1.0, 0.1), rates, strict=False)
-        ],
-    } | dict(zip(names, figures, strict=True))
+    return (
+        {
+            "checkpoint": checkpoint,
+            "test": "north",
+            "variant": variant,
+            "transductive": transductive,
+            "num_absent": 1,
+            "num_filtered": 2,
+            "open_set": [
+                {"false_accept_rate": far, "threshold": 0.5, "true_positive_rate": rate}
+                for far, rate in zip((1.0, 0.1), rates, strict=False)
+            ],
+        }
+        | {metric.name: 1.0 for metric in METRICS}
+        | dict(zip(names, figures, strict=True))
+    )
 
 
 RESULTS = {
@@ -251,10 +255,38 @@ def test_score_table() -> None:
     head, space, *lines, note = score_table(RESULTS).splitlines()
     assert (head, space, note) == ("per cent; trapezoidal AP, cosine metric; open set by cosine", "", "north: a note")
     heads = ["checkpoint", "test set", "features", "mAP", "mINP", "R1", "R5", "R10", "TPR@1%", "TPR@0.1%", "no match"]
+    more = [metric.title for metric in METRICS if metric.title not in heads]
+    heads[8:8] = more
     assert [re.split(r"\s{2,}", line) for line in lines if not line.startswith("-")] == [
         heads,
-        ["task-01", "north", "plain", "41.2", "10.0", "50.0", "75.0", "100.0", "12.5", "0.0", "3"],
-        ["task-10", "north", "re-ranked (transductive)", "50.0", "10.0", "60.0", "80.0", "90.0", "–", "–", "3"],
+        [
+            "task-01",
+            "north",
+            "plain",
+            "41.2",
+            "10.0",
+            "50.0",
+            "75.0",
+            "100.0",
+            *["1.0"] * len(more),
+            "12.5",
+            "0.0",
+            "3",
+        ],
+        [
+            "task-10",
+            "north",
+            "re-ranked (transductive)",
+            "50.0",
+            "10.0",
+            "60.0",
+            "80.0",
+            "90.0",
+            *["1.0"] * len(more),
+            "–",
+            "–",
+            "3",
+        ],
     ]
 
 
