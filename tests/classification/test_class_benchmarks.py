@@ -37,70 +37,76 @@ def write_folder(home: Path, images: Images) -> Path:
 
 
 Writer = Callable[[Path, Images], Path]
-SMALL: dict[str, tuple[Writer, str, int, int]] = {  # archive, its folder, classes, tasks
-    "seq-cifar10": (write_cifar10, "cifar10/cifar-10-batches-py", 10, 5),
-    "seq-cifar100": (write_cifar100, "cifar100/cifar-100-python", 10, 5),
-    "seq-tiny-imagenet": (write_tiny_imagenet, "tiny-imagenet-200", 10, 10),
-    "split-cifar10-online": (write_cifar10, "cifar-10-batches-py", 10, 5),
-    "split-cifar100-online": (write_cifar100, "cifar-100-python", 20, 20),
-    "split-mini-imagenet-online": (write_mini_imagenet, "mini-imagenet", 20, 20),
-    "rotated-mnist": (write_mnist, "mnist", 10, 20),
-    "contrast-cifar10": (write_cifar10, "cifar-10-batches-py", 10, 1),
-    "contrast-cifar100": (write_cifar100, "cifar-100-python", 10, 1),
-    "contrast-svhn": (write_svhn, "svhn", 10, 1),
-    "contrast-imagenet100": (write_folder, "imagenet100", 4, 1),
+BENCHMARKS: dict[str, tuple[int, Writer, str]] = {  # tasks, writer of its archive, folder of that
+    "seq-cifar10": (5, write_cifar10, "cifar10/cifar-10-batches-py"),
+    "seq-cifar100": (5, write_cifar100, "cifar100/cifar-100-python"),
+    "seq-tiny-imagenet": (10, write_tiny_imagenet, "tiny-imagenet-200"),
+    "split-cifar10-online": (5, write_cifar10, "cifar-10-batches-py"),
+    "split-cifar100-online": (20, write_cifar100, "cifar-100-python"),
+    "split-mini-imagenet-online": (20, write_mini_imagenet, "mini-imagenet"),
+    "rotated-mnist": (20, write_mnist, "mnist"),
+    "contrast-cifar10": (1, write_cifar10, "cifar-10-batches-py"),
+    "contrast-cifar100": (1, write_cifar100, "cifar-100-python"),
+    "contrast-svhn": (1, write_svhn, "svhn"),
+    "contrast-imagenet100": (1, write_folder, "imagenet100"),
 }
+# One of those that differ in the data set alone; CIFAR-100 is read in datasets/test_cifar.py.
+TRAINED = sorted({*BENCHMARKS} - {"seq-cifar100", "split-cifar100-online", "contrast-cifar10", "contrast-cifar100"})
 KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.FIRST_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
 SMALL_NETWORK = ["MODEL.BACKBONE", "small"]  # in place of the two large kinds of ResNet-18
 SMALLER = {"contrast-imagenet100": ["INPUT.HEIGHT", "64", "INPUT.WIDTH", "64"]}
 
 
-def faster(name: str) -> list[str]:
-    """What makes a run of the benchmark short."""
-    own = name in ("rotated-mnist", "split-cifar10-online")
-    return [*KEYS, *SMALLER.get(name, []), *([] if own else SMALL_NETWORK)]
+def trained(name: str, files: list[str], keys: list[str], root: Path) -> dict[str, dict[str, list[list[float]]]]:
+    """The accuracies of a short run on tiny data with at most two tasks."""
+    _, write, folder = BENCHMARKS[name]
+    write(root / folder, squares(4, train=12 if "mini" in name else 5, test=2, size=28 if "mnist" in name else 32))
+    keys = ["DATA.ROOT", str(root), *keys, *KEYS, *SMALLER.get(name, [])]
+    if name == "rotated-mnist":
+        keys += ["BENCHMARK.TRAIN", "['rotated:0:mnist', 'rotated:90:mnist']"]
+    else:
+        keys += ["BENCHMARK.TASKS_PER_DATASET", str(tasks_of(name))]
+    if name not in ("rotated-mnist", "split-cifar10-online"):
+        keys += SMALL_NETWORK
+    return train(load_config([f"benchmarks/{name}", *files], keys), root / "run")["accuracy"]
+
+
+def tasks_of(name: str) -> int:
+    return min(BENCHMARKS[name][0], 2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
-    write, folder, classes, tasks = SMALL[name]
-    write(
-        tmp_path / folder,
-        squares(classes, train=12 if "mini" in name else 5, test=2, size=28 if "mnist" in name else 32),
-    )
-    cfg = load_config([f"benchmarks/{name}"], ["DATA.ROOT", str(tmp_path), *faster(name)])
-    results = train(cfg, tmp_path / "run")
-    assert len(results["tasks"]) == tasks
-    matrices = results["accuracy"]
+    matrices = trained(name, [], [], tmp_path)
     assert {"linear", "knn", "nearest_mean"} <= set(matrices)
-    assert all([len(row) for row in kinds["class"]] == list(range(1, tasks + 1)) for kinds in matrices.values())
+    rows = list(range(1, tasks_of(name) + 1))
+    assert all([len(row) for row in kinds["class"]] == rows for kinds in matrices.values())
     assert ("classifier" in matrices) == ("online" in name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "more"),
+    ("name", "files", "keys"),
     [
-        ("seq-cifar10", ["recipes/cclis", "cclis"]),
-        ("rotated-mnist", ["recipes/online", "er", "INPUT.PIPELINE", "", "INPUT.FLIP", "0", "TRAIN.LR", "0.01"]),
+        ("seq-cifar10", ["methods/cclis", "recipes/cclis"], []),
+        (
+            "rotated-mnist",
+            ["methods/er", "recipes/online"],
+            ["INPUT.PIPELINE", "", "INPUT.FLIP", "0", "TRAIN.LR", "0.01"],
+        ),
     ],
 )
-def test_other_methods_on_the_same_benchmark(name: str, more: list[str], tmp_path: Path) -> None:
-    write, folder, classes, tasks = SMALL[name]
-    write(tmp_path / folder, squares(classes, train=5, test=2, size=28 if "mnist" in name else 32))
-    recipe, method, *keys = more
-    files = [f"benchmarks/{name}", f"methods/{method}", recipe]
-    cfg = load_config(files, ["DATA.ROOT", str(tmp_path), *keys, *faster(name)])
-    matrices = train(cfg, tmp_path / "run")["accuracy"]
-    assert len(matrices["classifier"]["class"]) == tasks
+def test_other_methods_on_the_same_benchmark(name: str, files: list[str], keys: list[str], tmp_path: Path) -> None:
+    assert len(trained(name, files, keys, tmp_path)["classifier"]["class"]) == 2
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_file_names_itself_and_its_values_are_allowed(name: str) -> None:
     cfg = load_config([f"benchmarks/{name}"])
     check_values(cfg)
     assert name == cfg.BENCHMARK.NAME
+    assert len(cfg.BENCHMARK.TRAIN) * cfg.BENCHMARK.TASKS_PER_DATASET == BENCHMARKS[name][0]
     assert cfg.EVAL.ACCURACY and cfg.STREAM.SEGMENT
     assert (cfg.INPUT.FLIP == 0) == ("online" in name)
 

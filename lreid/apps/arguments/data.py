@@ -46,7 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="zip or tar file to unpack; may be given several times (default: those in the data set's folder)",
     )
 
-    tracks = command("from-tracks", "cut images out of videos", "VIDEO", "videos, or folders of MOT Challenge or MTMC")
+    about = "videos, or folders of MOT Challenge or MTMC"
+    _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
+
+
+def _add_tracks(tracks: argparse.ArgumentParser) -> None:
+    """Adds the options of ``lreid data from-tracks``."""
     tracks.add_argument(
         "--tracks",
         type=Path,

@@ -96,7 +96,7 @@ def test_synthetic_gets_its_keywords():
 def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
     source = "https://.*" if specs()[name].source else "get the data set and unpack it there .*"  # withdrawn
     with pytest.raises(InputError, match=f"no folder {tmp_path}.*{source}{tmp_path} is empty"):
-        load_datasets(name, Sources(tmp_path))
+        load_datasets(name, Sources(tmp_path, "same", split_seed=2), split=1)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,6 @@ def test_names_of_the_package_are_not_taken(registry):
 def test_every_name_is_given_once():
     names = [spec.name for module in files() for spec in module.SPECS]
     assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize("name", specs())
-def test_names_take_the_options_of_all(name, tmp_path):
-    with pytest.raises(InputError, match="no folder"):
-        load_datasets(name, Sources(tmp_path, "same", split_seed=2), split=1)
 
 
 # The pattern of each set whose file names tell labels, a name that fits, and what it tells; camera 9 is the folder's.
