@@ -52,6 +52,12 @@ def unit(vectors: Tensor) -> Tensor:
     return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
 
 
+def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
+    """All columns of each row but one ``(n,)``, in order: ``(n, m)`` to ``(n, m - 1)``."""
+    columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
+    return matrix.gather(1, columns + (columns >= left_out[:, None]))
+
+
 def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
     """Log-softmax of each row of ``scores / temperature``, in float64.
 
@@ -72,6 +78,15 @@ def check_alike(one: Tensor, other: Tensor, names: str, shape: str = "(B, D)") -
     """Raises ValueError unless both have two dimensions and the same shape, which is called ``shape``."""
     if one.ndim != 2 or one.shape != other.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(one.shape)} and {tuple(other.shape)}")
+
+
+def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:
+    """Raises ValueError unless they are ``(B, D)`` and ``(B, D')``."""
+    if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
+        raise ValueError(
+            f"student and {name} must be (B, D) and (B, D'), "
+            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
 
 
 def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:

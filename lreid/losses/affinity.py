@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lreid.losses._ops import log_probabilities, to_loss, unit
+from lreid.losses._ops import check_pairs, log_probabilities, to_loss, unit
 
 
 def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0.1, reverse: bool = False) -> Tensor:
@@ -47,12 +47,3 @@ def log_affinities(features: Tensor, temperature: float) -> Tensor:
 def mean_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     """``KL(p || q)`` of each row of log-probabilities ``(B, C)``, mean over the rows; 0 if there are none."""
     return (log_p.exp() * (log_p - log_q)).sum() / max(len(log_p), 1)
-
-
-def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:
-    """Raises ValueError unless they are ``(B, D)`` and ``(B, D')``."""
-    if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
-        raise ValueError(
-            f"student and {name} must be (B, D) and (B, D'), "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )

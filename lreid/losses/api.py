@@ -29,7 +29,6 @@ from lreid.losses.patch_kd import (
     patchkd_conf_loss,
     patchkd_div_loss,
     patchkd_kd_loss,
-    patchkd_lr,
     patchkd_patch_features,
     patchkd_rd_loss,
 )
@@ -77,7 +76,6 @@ __all__ = [
     "patchkd_conf_loss",
     "patchkd_div_loss",
     "patchkd_kd_loss",
-    "patchkd_lr",
     "patchkd_patch_features",
     "patchkd_rd_loss",
     "plasticity_loss",

@@ -38,9 +38,8 @@ def sample_nce_loss(
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
-        weights: ``(B,)`` float in ``[0, 1]``, the share of each stored image in the scores of its class at the
-            time of drawing, see :func:`lreid.memory.selection.importance_weights`. Those of current classes do
-            not count.
+        weights: ``(B,)`` float in ``[0, 1]``, the share of each stored image in the scores of its class when it was
+            drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes do not count.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -61,8 +60,7 @@ def sample_nce_loss(
     log_weights = -share.masked_fill(share <= 0, 1).log()
     weighted = past[:, None] & past & ~same  # (B, B)
     own = scores.double()[:, labels].T / temperature  # (B, B) prototype of j, image k
-    logits = torch.where(weighted, own + log_weights, own)
-    log_p = logits.log_softmax(1).diagonal()  # (B,)
+    log_p = torch.where(weighted, own + log_weights, own).log_softmax(1).diagonal()  # (B,)
     return to_loss(-log_p.sum() / max(len(log_p), 1), scores)
 
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss
+from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss, without_column
 from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
 MIXTURE = 1e-5  # share of the uniform distribution at temperatures other than 1, in the official code
@@ -76,7 +76,7 @@ def dwopp_loss(
     Arguments, result and errors are those of :func:`dwpp_loss`.
     """
     old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
-    old, new = _without_target(old, episode.target), _without_target(new, episode.target)  # (Q, N - 1)
+    old, new = without_column(old, episode.target), without_column(new, episode.target)  # (Q, N - 1)
     return _distillation(old, new, temperature, prob_floor, student)
 
 
@@ -119,7 +119,7 @@ def decoupled_distillation_loss(
         return to_loss(0 * student_logits.sum(), student_logits)
     new = log_probabilities(student_logits, temperature)  # (Q, C)
     old = log_probabilities(teacher_logits.detach(), temperature)
-    old_others, new_others = _without_target(old, targets), _without_target(new, targets)  # (Q, C - 1)
+    old_others, new_others = without_column(old, targets), without_column(new, targets)  # (Q, C - 1)
     tckd = _kl(_target_or_not(old, old_others, targets), _target_or_not(new, new_others, targets))  # (Q,)
     nckd = _kl(old_others.log_softmax(1), new_others.log_softmax(1))  # (Q,)
     return to_loss((alpha * tckd + beta * nckd).mean() * temperature**2, student_logits)
@@ -134,12 +134,6 @@ def _episode_logits(
     episode = split_episode(labels, num_support, student.device)
     old = prototype_logits(teacher.detach(), episode, metric)
     return old, prototype_logits(student, episode, metric), episode
-
-
-def _without_target(logits: Tensor, targets: Tensor) -> Tensor:
-    """Leaves out the target's column of each row, ``(Q, C)`` to ``(Q, C - 1)``."""
-    columns = torch.arange(logits.shape[1] - 1, device=logits.device).expand(len(logits), -1)
-    return logits.gather(1, columns + (columns >= targets[:, None]))
 
 
 def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:

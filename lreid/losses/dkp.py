@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_alike, log_probabilities, squared_distances, to_loss, unit
+from lreid.losses._ops import check_alike, log_probabilities, to_loss, unit
 from lreid.losses.affinity import log_affinities, mean_divergence
 from lreid.losses.pass_ import class_means
+from lreid.losses.triplet import hardest_distances
 
 
 def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
@@ -38,11 +39,8 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
         )
     exact, labels = features.double(), labels.to(features.device, non_blocking=True)
     samples = exact[:, 1:].flatten(0, 1)  # (B * S, D)
-    same = labels.repeat_interleave(features.shape[1] - 1)[:, None] == labels  # (B * S, B)
-    distance = squared_distances(samples, exact[:, 0]).clamp(min=1e-12).sqrt()  # (B * S, B)
-    farthest_own = distance.masked_fill(~same, -torch.inf).max(1).values
-    nearest_other = distance.masked_fill(same, torch.inf).min(1).values
-    return to_loss(F.softplus(farthest_own - nearest_other).mean(), features)
+    own, other = hardest_distances(samples, labels.repeat_interleave(features.shape[1] - 1), exact[:, 0], labels)
+    return to_loss(F.softplus(own - other).mean(), features)
 
 
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -85,7 +85,6 @@ def er_aml_loss(
     *,
     temperature: float = 0.2,
     base_temperature: float = 0.07,
-    denominator: Literal["all", "negatives"] = "all",
 ) -> Tensor:
     """Supervised contrastive loss (SupCon) of V anchors against their 2V candidates, mean over anchors.
 
@@ -95,8 +94,7 @@ def er_aml_loss(
 
     Source: Caccia et al. (ER-AML), Eq. 1, which sums over anchors and divides by the negatives alone. The
     official code, followed by default, divides by all candidates and multiplies by ``temperature / 0.07``;
-    the weight gamma of this loss it does not apply. Eq. 1 is ``denominator="negatives"`` with
-    ``base_temperature=temperature``, times V. Computed in float64.
+    the weight gamma of this loss it does not apply. Computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
@@ -106,30 +104,25 @@ def er_aml_loss(
         negative_labels: ``(V,)`` integers.
         temperature: divides the cosine similarities, above 0.
         base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
-        denominator: ``all`` candidates, or only those with another label than the anchor.
 
     Returns:
         Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
 
     Raises:
-        ValueError: the shapes do not fit, a negative has the label of its anchor, a temperature is not above
-            0, or an unknown denominator.
+        ValueError: the shapes do not fit, a negative has the label of its anchor, or a temperature is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
     check_rows(anchors, labels, "anchors")
     check_rows(negatives, negative_labels, "negatives")
     if temperature <= 0 or base_temperature <= 0:
         raise ValueError(f"temperatures must be above 0, got {temperature} and {base_temperature}")
-    if denominator not in ("all", "negatives"):
-        raise ValueError(f"unknown denominator {denominator!r}; use all or negatives")
     if (labels == negative_labels).any():
         raise ValueError("negative_labels must differ from labels: a negative has the label of its anchor")
     candidates = torch.cat([_normalized(positives), _normalized(negatives)])  # (2V, D)
     scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
     same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device, non_blocking=True)  # (V, 2V)
-    against = scores.masked_fill(same, -torch.inf) if denominator == "negatives" else scores
     own = scores.masked_fill(~same, 0).sum(1) / same.sum(1)  # (V,)
-    loss = (against.logsumexp(1) - own).sum() / max(len(anchors), 1)
+    loss = (scores.logsumexp(1) - own).sum() / max(len(anchors), 1)
     return to_loss(loss * temperature / base_temperature, anchors)
 
 

@@ -12,7 +12,7 @@ from lreid.losses._ops import unit
 ROWS = 1024  # of the affinity matrices at a time: a domain of 10,000 images would fill 800 MB each
 
 
-def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0, diagonal: bool = True) -> float:
+def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
     """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|``, affinities of all images of a task.
 
     Rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines of new and of old features. With an image's
@@ -25,7 +25,6 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0, diagonal: boo
         new: ``(n, D)`` float features by the new network, of any length.
         old: ``(n, D')`` float features of the same images by the old one.
         scale: of the cosines, above 0.
-        diagonal: count an image's cosine to itself.
 
     Returns:
         In [-1, 1].
@@ -33,21 +32,21 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0, diagonal: boo
     Raises:
         ValueError: the shapes do not fit, no image, or a scale that is not above 0.
     """
-    return 1 - _row_mean(new, old, scale, diagonal, overlap=False)
+    return 1 - _row_mean(new, old, scale, overlap=False)
 
 
-def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0, diagonal: bool = False) -> float:
+def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
     """Weight of the new network in LSTKC++: ``mean_i sum_j A_ij B_ij``, an image's cosine to itself left out.
 
     It is below 1 for equal networks, too: the more images an image resembles alike, the less.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`; without the
-    diagonal it takes two images or more.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`; it takes two
+    images or more.
 
     Returns:
         In [0, 1].
     """
-    return _row_mean(new, old, scale, diagonal, overlap=True)
+    return _row_mean(new, old, scale, overlap=True)
 
 
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
@@ -120,18 +119,18 @@ def pad_ema(
     }
 
 
-def _row_mean(new: Tensor, old: Tensor, scale: float, diagonal: bool, *, overlap: bool) -> float:
-    """Mean over the rows of sum_j ``A_ij B_ij`` or, without ``overlap``, of sum_j ``|A_ij - B_ij|``."""
+def _row_mean(new: Tensor, old: Tensor, scale: float, *, overlap: bool) -> float:
+    """Mean over the rows of sum_j ``A_ij B_ij`` for ``j != i`` or, without ``overlap``, of sum_j ``|A_ij - B_ij|``."""
     if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
         raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
     if not scale > 0:
         raise ValueError(f"scale must be above 0, got {scale}")
-    if len(new) < (1 if diagonal else 2):
-        raise ValueError(f"new and old must have {1 if diagonal else 2} or more rows, got {len(new)}")
+    if len(new) < (2 if overlap else 1):
+        raise ValueError(f"new and old must have {2 if overlap else 1} or more rows, got {len(new)}")
     after, before = unit(new.detach().double()), unit(old.detach().double())
     total = 0.0
     for start in range(0, len(new), ROWS):
-        a, b = (_affinities(each, start, scale, diagonal) for each in (after, before))  # (rows, n)
+        a, b = (_affinities(each, start, scale, not overlap) for each in (after, before))  # (rows, n)
         total += ((a * b) if overlap else (a - b).abs()).sum().item()
     return total / len(new)
 

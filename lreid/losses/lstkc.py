@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_rows, to_loss
-from lreid.losses.affinity import check_pairs, log_affinities
+from lreid.losses._ops import check_pairs, check_rows, to_loss
+from lreid.losses.affinity import log_affinities
 
 LEAST_PEAK = 1e-6  # is added to the greatest affinity of a row before it divides, in the official code
 

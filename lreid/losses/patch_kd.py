@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -136,21 +134,6 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
             f"got shapes {tuple(feature_map.shape)} and {tuple(theta.shape)}"
         )
     return theta.flatten(2) @ feature_map.flatten(2).mT  # (n, k, C)
-
-
-def patchkd_lr(epoch: int, *, base: float = 3.5e-4, milestones: Sequence[int] = (25, 35), factor: float = 0.1) -> float:
-    """Learning rate in an epoch of the whole sequence of tasks: it falls past every milestone and never rises again.
-
-    Source: PatchKD's official code (and AKA's), whose schedule is never restarted: with 50 epochs a task, all tasks
-    but the first run at a hundredth of the rate. PatchNet has the milestones 75 and 85.
-
-    Args:
-        epoch: from 0, counted over all tasks.
-        base: in the first epoch.
-        milestones: the rate falls after each of these.
-        factor: by which it falls.
-    """
-    return base * factor ** sum(epoch > each for each in milestones)
 
 
 def _relative_distances(sets: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, log_probabilities, to_loss
+from lreid.losses._ops import check_alike, check_pairs, log_probabilities, to_loss, without_column
 
 
 def relation_distillation_loss(
@@ -34,11 +34,7 @@ def relation_distillation_loss(
     Raises:
         ValueError: the shapes do not fit, or a temperature is not above 0.
     """
-    if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
-        raise ValueError(
-            "student and teacher must be (B, D) and (B, D'), "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+    check_pairs(student, teacher)
     log_old = log_relations(teacher.detach(), teacher_temperature)  # (B, B - 1)
     log_new = log_relations(student, temperature)
     return to_loss(mean_cross_entropy(log_old, log_new), student)
@@ -77,9 +73,7 @@ def log_relations(vectors: Tensor, temperature: float) -> Tensor:
 
 def without_self(matrix: Tensor) -> Tensor:
     """Leaves out the diagonal, ``(n, n)`` to ``(n, n - 1)``: the others of each row, in order."""
-    rows = torch.arange(len(matrix), device=matrix.device)
-    columns = rows[:-1].expand(len(rows), -1)  # (n, n - 1)
-    return matrix.gather(1, columns + (columns >= rows[:, None]))
+    return without_column(matrix, torch.arange(len(matrix), device=matrix.device))
 
 
 def mean_cross_entropy(log_old: Tensor, log_new: Tensor) -> Tensor:

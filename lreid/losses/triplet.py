@@ -50,12 +50,16 @@ def batch_hard_triplet_loss(
     return to_loss(loss if reduction == "none" else loss.mean(), features)
 
 
-def hardest_distances(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Distance of each row to the farthest row with its label, itself included, and to the nearest other.
+def hardest_distances(
+    anchors: Tensor, labels: Tensor, points: Tensor | None = None, point_labels: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Distance of each anchor to the farthest point with its label and to the nearest point with another.
 
     Args:
-        features: ``(B, D)`` float64.
+        anchors: ``(B, D)`` float64.
         labels: ``(B,)`` integers.
+        points: ``(n, D)`` float64; None for the anchors, of which each is then a point with its own label.
+        point_labels: ``(n,)`` integers; each label of an anchor is among them.
 
     Returns:
         Both ``(B,)`` float64; the second is infinite where there is no other label. Distances below 1e-6
@@ -66,9 +70,10 @@ def hardest_distances(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     """
     if labels.ndim != 1:
         raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
-    labels = labels.to(features.device, non_blocking=True)
-    same = labels[:, None] == labels  # (B, B)
-    distance = squared_distances(features, features).clamp(min=1e-12).sqrt()  # (B, B)
+    labels = labels.to(anchors.device, non_blocking=True)
+    points = anchors if points is None else points
+    same = labels[:, None] == (labels if point_labels is None else point_labels)  # (B, n)
+    distance = squared_distances(anchors, points).clamp(min=1e-12).sqrt()  # (B, n)
     farthest_own = distance.masked_fill(~same, -torch.inf).max(1).values
     nearest_other = distance.masked_fill(same, torch.inf).min(1).values
     return farthest_own, nearest_other

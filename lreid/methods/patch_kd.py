@@ -43,8 +43,8 @@ class PatchKD(LwF):
     The last two train the sampler of positions, diversity the network as well; the others take positions as they are.
 
     The official code has one schedule for the whole sequence of tasks, so that all but the first run at a hundredth of
-    the rate, and the sampler's begins with the second task (:func:`~lreid.losses.patch_kd.patchkd_lr`);
-    ``configs/recipes/patch_kd.yaml`` has both.
+    the rate, and the sampler's begins with the second task; ``configs/recipes/patch_kd.yaml``
+    has both.
     Differences: one neck for all tasks in place of one for each; the previous network's neck is in evaluation mode; the
     smoothed share of a label is spread over the classes of the task, not over 2,500; the stem keeps its ReLU.
 

@@ -46,6 +46,17 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)
+    network.load_state_dict(_fitting(weights, state, network), strict=False)
+    if plain:
+        put_norms(network, norm)
+
+
+def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
+    """The tensors that a network has, too; logs those left out.
+
+    Raises:
+        InputError: one is missing that the network needs, or is of another shape.
+    """
     wanted = network.state_dict()
     # torchreid's networks carry a classifier along, and files from before torch 0.4.1 have no counters.
     needed = {key for key in wanted if "classifier" not in key and not key.endswith("num_batches_tracked")}
@@ -69,10 +80,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     for what, names in misfits.items():
         if names:
             logger.info("%s: %s: %s", weights, what, ", ".join(sorted(names)))
-    fitting = {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
-    network.load_state_dict(fitting, strict=False)
-    if plain:
-        put_norms(network, norm)
+    return {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
 
 
 def _some(names: Collection[str]) -> str:

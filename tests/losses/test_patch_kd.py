@@ -4,14 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import cross_entropy, distance, draw, golden_names, load_golden, unit
 
-from lreid.losses import (
-    patchkd_conf_loss,
-    patchkd_div_loss,
-    patchkd_kd_loss,
-    patchkd_lr,
-    patchkd_patch_features,
-    patchkd_rd_loss,
-)
+from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, patchkd_patch_features, patchkd_rd_loss
 
 
 @pytest.mark.parametrize("name", golden_names("patchkd_patch_features"))
@@ -20,15 +13,6 @@ def test_golden_patch_features(name):
     features = patchkd_patch_features(arrays["feature_map"], arrays["theta"])
     torch.testing.assert_close(features, arrays["instance"], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(features.flatten(0, 1), arrays["loss"], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", golden_names("patchkd_lr"))
-def test_golden_rates(name):
-    hyper, arrays = load_golden(name)
-    for part, milestones in (("tasknet", hyper["milestones"]), ("patchnet", hyper["new_module"])):
-        rates = [patchkd_lr(epoch, milestones=milestones) for epoch in range(len(arrays[part]))]
-        assert rates == pytest.approx(arrays[part].tolist(), rel=1e-12)
-    assert patchkd_lr(hyper["epochs"]) == pytest.approx(arrays["loss"].item(), rel=1e-12)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.floats(0.5, 5), st.integers(0, 9))

@@ -65,10 +65,6 @@ def test_extracting_leaves_the_training_mode(model: Embedder) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
-def test_nothing_gives_an_empty_array(model: Embedder) -> None:
-    assert model.extract([]).shape == (0, 256)
-
-
 def test_a_bad_file_is_named(model: Embedder, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gone.jpg"):
         model.extract([tmp_path / "gone.jpg"])
