@@ -1,20 +1,18 @@
-"""Tell what config keys and method options mean, and refuse those that a method ignores.
+"""Print what config keys and method options mean.
 
 ``python -m lreid.apps.options > docs/reference/configuration.md`` writes the page of all keys.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import re
 import textwrap
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from lreid.build import class_of
 from lreid.config import load_config, method_options
 from lreid.config_keys import GROUPS, KEYS
-from lreid.methods import Method, method_defaults
+from lreid.methods import method_defaults, method_rules
 from lreid.rules import Rule
 from lreid.training.run_config import LEARNS_FROM
 
@@ -55,13 +53,15 @@ def options_text(method: str) -> str:
     cfg = load_config(overrides=["METHOD.NAME", method])
     cls = class_of(cfg)
     what = f"{cfg.METHOD.NAME} as configs/methods/{method}.yaml sets it. " if method != cfg.METHOD.NAME else ""
-    summary = _plain((inspect.getdoc(cls) or "").partition("\n\n")[0])
+    summary = (inspect.getdoc(cls) or "").partition("\n\n")[0]
     lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
     lines.append(f"Benchmarks of real images train it by configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")
+    rules = method_rules(cls)
     for option, default in (method_defaults(cls) | method_options(cfg)).items():
         if option not in cls.unused:
-            lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(cls, option, default)})"]
-            lines += textwrap.wrap(_meaning(cls, option), 116, initial_indent="    ", subsequent_indent="    ")
+            rule = rules.get(option, Rule(""))
+            lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(default, rule)})"]
+            lines += textwrap.wrap(rule.about, 116, initial_indent="    ", subsequent_indent="    ")
     return "\n".join(lines) + "\n"
 
 
@@ -75,48 +75,18 @@ def keys_page() -> str:
             group = own
             lines += ["", f"## {own}", "", GROUPS[own]] if own else []
             lines += ["", "| key | default | type | values | meaning |", "|---|---|---|---|---|"]
-        kind = type(key.default).__name__
-        lines.append(f"| `{name}` | `{key.default!r}` | {kind} | {_values(key.rule)} | {key.rule.about} |")
+        kind, values = type(key.default).__name__, ", ".join(key.rule.choices or _limits(key.rule))
+        lines.append(f"| `{name}` | `{key.default!r}` | {kind} | {values} | {key.rule.about} |")
     return "\n".join(lines) + "\n"
 
 
-def _values(rule: Rule) -> str:
+def _limits(rule: Rule) -> list[str]:
     limits = [("≥", rule.least), (">", rule.above), ("≤", rule.most), ("<", rule.below)]
-    return ", ".join(rule.choices or [f"{sign} {limit}" for sign, limit in limits if limit is not None])
+    return [f"{sign} {limit}" for sign, limit in limits if limit is not None]
 
 
-def _type(cls: type[Method], option: str, default: Any) -> str:
-    makers = (vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base))
-    maker = next(maker for maker in makers if option in inspect.signature(maker).parameters)
-    hint = get_type_hints(maker).get(option)
-    return ", ".join(get_args(hint)) if get_origin(hint) is Literal else type(default).__name__
-
-
-def _meaning(cls: type[Method], option: str) -> str:
-    """What the docstrings of a class and its bases say about an option, or those of the function that it is for."""
-    for base in cls.__mro__:
-        told = _arguments(base.__doc__ or "").get(option, "of :class:`…`")
-        if told.startswith("of :class:"):  # handed on to a base
-            continue
-        if function := re.fullmatch(r"of :func:`~?([\w.]+)\.(\w+)`\.?", told):
-            told = _arguments(getattr(importlib.import_module(function[1]), function[2]).__doc__)[option]
-        return _plain(told)
-    return ""
-
-
-def _plain(docstring: str) -> str:
-    """Prose of a docstring without its markup."""
-    return re.sub(r":\w+:`~?(?:\w+\.)*(\w+)`", r"\1", docstring).replace("``", "")
-
-
-def _arguments(docstring: str) -> dict[str, str]:
-    """The sentences under ``Args:`` by the name of each argument."""
-    section = re.search(r"^Args:\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.M)
-    told: dict[str, str] = {}
-    for entry in re.split(r"\n(?=    \S)", section[1]) if section else []:
-        names, _, text = entry.partition(":")
-        told |= {name.strip(): " ".join(text.split()) for name in names.split(",")}
-    return told
+def _type(default: Any, rule: Rule) -> str:
+    return ", ".join(rule.choices) or " ".join([type(default).__name__, *_limits(rule)])
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ import inspect
 import math
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 from lreid.errors import ArgumentError, require
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
-__all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "register"]
+__all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "method_rules", "register"]
 
 _registered: dict[str, type[Method]] = {}
 
@@ -84,6 +85,17 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
     return options
 
 
+def method_rules(cls: type[Method]) -> dict[str, Rule]:
+    """What the options of a method mean and may be, as far as their annotations say: of the class or else its bases."""
+    rules: dict[str, Rule] = {}
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            for name, hint in get_type_hints(vars(base)["__init__"], include_extras=True).items():
+                for each in getattr(hint, "__metadata__", ()):
+                    rules.setdefault(name, each)
+    return {name: rules[name] for name in method_defaults(cls) if name in rules}
+
+
 def build_method(name: str, model: Embedder, **options: Any) -> Method:
     """A method by name.
 
@@ -91,7 +103,7 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
         ArgumentError: the method or one of its options is unknown, or an option has a wrong type or value.
     """
     cls = method_class(name)
-    defaults = method_defaults(cls)
+    defaults, rules = method_defaults(cls), method_rules(cls)
     for option, value in options.items():
         if option not in defaults:
             nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
@@ -102,8 +114,6 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
         require(fits, option, value, f"like {defaults[option]!r} for {name}")
         if isinstance(value, float):
             require(math.isfinite(value), option, value, "a finite number")
-        if option.endswith("temperature"):
-            require(value > 0, option, value, "above 0")
-        if option.endswith(("weight", "rate", "margin")):
-            require(value >= 0, option, value, "0 or more")
+        if option in rules and (fault := rules[option].fault(value)):
+            raise ArgumentError(option, f"is {value!r}; {fault}")
     return cls(model, **options)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class AGEM(ER):
@@ -21,14 +22,19 @@ class AGEM(ER):
 
     Args:
         model: the network.
-        task_free: compare with images of the task at hand too.
         er: options of :class:`ER`.
     """
 
     unused = ("replay_weight",)
     divisible = False
 
-    def __init__(self, model: Embedder, *, task_free: bool = False, **er: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        task_free: Annotated[bool, Rule("compare with images of the task at hand too")] = False,
+        **er: Any,
+    ) -> None:
         super().__init__(model, task_free=task_free, **er)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:

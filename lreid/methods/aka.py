@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,11 +12,11 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
 from lreid.methods.lwf import LwF
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
+from lreid.rules import Rule
 
 
 class AKA(LwF):
@@ -41,12 +41,6 @@ class AKA(LwF):
 
     Args:
         model: the network, with a neck.
-        plasticity_share: of the metric loss, in [0, 1]. Both parts are computed and logged.
-        stability_weight: of the stability term.
-        vertices: of the graph, at least 1.
-        smoothing_classes: what the label smoothing is divided by; 0 for the classes of the task, 2494 for the
-            official value.
-        teacher_in_training: let the old model normalise by the statistics of the batch, as the official code does.
         lwf: options of :class:`LwF`.
     """
 
@@ -56,17 +50,24 @@ class AKA(LwF):
         self,
         model: Embedder,
         *,
-        plasticity_share: float = 1.0,
-        stability_weight: float = 5e-4,
-        vertices: int = 64,
-        smoothing_classes: int = 0,
-        teacher_in_training: bool = False,
+        plasticity_share: Annotated[
+            float, Rule("share of the metric loss, in [0, 1]. Both parts are computed and logged", least=0, most=1)
+        ] = 1.0,
+        stability_weight: Annotated[float, Rule("weight of the stability term", least=0)] = 5e-4,
+        vertices: Annotated[int, Rule("vertices of the graph, at least 1", least=1)] = 64,
+        smoothing_classes: Annotated[
+            int,
+            Rule(
+                "what the label smoothing is divided by; 0 for the classes of the task, 2494 for the official value",
+                least=0,
+            ),
+        ] = 0,
+        teacher_in_training: Annotated[
+            bool, Rule("let the old model normalise by the statistics of the batch, as the official code does")
+        ] = False,
         **lwf: Any,
     ) -> None:
         super().__init__(model, **lwf)
-        require(0 <= plasticity_share <= 1, "plasticity_share", plasticity_share, "in [0, 1]")
-        require(vertices >= 1, "vertices", vertices, "1 or more")
-        require(smoothing_classes >= 0, "smoothing_classes", smoothing_classes, "0 or more")
         self.weights |= {"triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight}
         self.smoothing_classes, self.teacher_in_training = smoothing_classes, teacher_in_training
         self.graph = KnowledgeGraph(model.dim, vertices, seed=torch.initial_seed()).to(model.mean.device)

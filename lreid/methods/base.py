@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from lreid.memory.exemplar_store import ExemplarStore, ImagePaths, budget_of
 from lreid.memory.exemplars import ExemplarMemory
 from lreid.models.embedder import Embedder
 from lreid.models.teacher import frozen_copy
+from lreid.rules import Rule
 
 
 class Method:
@@ -33,14 +34,6 @@ class Method:
 
     Args:
         model: the network.
-        exemplars: images of past tasks that are kept in all.
-        exemplar_mib: a second limit, MiB of pixels of the network's input size; 0 is none.
-        store: ``images`` keeps pixels, so that files of past tasks may be deleted; ``paths`` keeps the names of the
-            same images and reads the files whenever they are drawn.
-        selection: which images of an identity are kept, one of ``selections``; see :func:`~lreid.memory.select`.
-        fill_memory, least_images: which identities keep how many, see :class:`~lreid.memory.ExemplarMemory`.
-        exemplar_share: share of a batch that comes from the memory, in [0, 1); 0 is natural frequency: an exemplar is
-            seen as often as an image of the task. Exemplars come on top, see :class:`~lreid.data.samplers.Sampler`.
 
     Attributes:
         batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
@@ -81,18 +74,37 @@ class Method:
         self,
         model: Embedder,
         *,
-        exemplars: int = 0,
-        exemplar_mib: float = 0.0,
-        store: str = "images",
-        selection: str = "herding",
-        fill_memory: bool = False,
-        least_images: int = 2,
-        exemplar_share: float = 0.0,
+        exemplars: Annotated[int, Rule("images of past tasks that are kept in all")] = 0,
+        exemplar_mib: Annotated[
+            float, Rule("a second limit, MiB of pixels of the network's input size; 0 is none")
+        ] = 0.0,
+        store: Annotated[
+            str,
+            Rule(
+                "images keeps pixels, so that files of past tasks may be deleted; paths keeps the names of "
+                "the same images and reads the files whenever they are drawn",
+                choices=("images", "paths"),
+            ),
+        ] = "images",
+        selection: Annotated[
+            str,
+            Rule(
+                "which images of an identity are kept: herding, nearest or random; importance where images are scored"
+            ),
+        ] = "herding",
+        fill_memory: Annotated[bool, Rule("use the room that even shares leave")] = False,
+        least_images: Annotated[int, Rule("images that an identity keeps at the least, or none", least=1)] = 2,
+        exemplar_share: Annotated[
+            float,
+            Rule(
+                "share of a batch that comes from the memory, in [0, 1); 0 is natural frequency: an exemplar "
+                "is seen as often as an image of the task. Exemplars come on top of the batch",
+                least=0,
+                below=1,
+            ),
+        ] = 0.0,
     ) -> None:
-        require(store in ("images", "paths"), "store", store, "images or paths")
         require(selection in self.selections, "selection", selection, f"one of {', '.join(self.selections)}")
-        require(least_images >= 1, "least_images", least_images, "1 or more")
-        require(0 <= exemplar_share < 1, "exemplar_share", exemplar_share, "in [0, 1)")
         self.model = model
         self.network: nn.Module = model
         self.teacher: nn.Module | None = None

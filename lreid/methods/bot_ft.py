@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,11 +12,11 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class BoTFineTuning(Method):
@@ -32,10 +32,6 @@ class BoTFineTuning(Method):
 
     Args:
         model: the network, with a neck.
-        margin: of the triplet loss.
-        label_smoothing: share of the target that is spread over all classes.
-        soft_margin: take the triplet loss ``log(1 + exp(d+ - d-))`` in place of the one with a margin.
-        normalize_triplet: scale features to unit length before the triplet loss.
         options: of :class:`Method`.
     """
 
@@ -47,14 +43,17 @@ class BoTFineTuning(Method):
         self,
         model: Embedder,
         *,
-        margin: float = 0.3,
-        label_smoothing: float = 0.1,
-        soft_margin: bool = False,
-        normalize_triplet: bool = False,
+        margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.3,
+        label_smoothing: Annotated[
+            float, Rule("share of the target that is spread over all classes", least=0, most=1)
+        ] = 0.1,
+        soft_margin: Annotated[
+            bool, Rule("take the triplet loss log(1 + exp(d+ - d-)) in place of the one with a margin")
+        ] = False,
+        normalize_triplet: Annotated[bool, Rule("scale features to unit length before the triplet loss")] = False,
         **options: Any,
     ) -> None:
         super().__init__(model, **options)
-        require(0 <= label_smoothing <= 1, "label_smoothing", label_smoothing, "in [0, 1]")
         self.margin, self.label_smoothing = margin, label_smoothing
         self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.memory.exemplar_store import ImagePaths
 from lreid.methods.co2l import Co2L
@@ -20,6 +19,7 @@ from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
 from lreid.models.projection import Projected
+from lreid.rules import Rule
 
 CHUNK = 128  # images of a forward pass while they are scored
 
@@ -44,14 +44,7 @@ class CCLIS(Co2L):
 
     Args:
         model: the network.
-        temperature: of Sample-NCE and the scores.
-        prototype_rate: what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0.
-        passes: over the images to score, at least 1.
-        weighted: weigh exemplars in the loss by the probability with which they were drawn. Without, exemplars that
-            were drawn by importance count like images of the task: "RBS only" of Table 4.
-        weigh_current, score_leak: see above.
-        distillation, distillation_weight, distillation_temperature, teacher_temperature, selection, exemplar_share,
-            options: of :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
+        options: of :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
             images.
     """
 
@@ -65,16 +58,28 @@ class CCLIS(Co2L):
         self,
         model: Embedder,
         *,
-        temperature: float = 0.5,
+        temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
         distillation: str = "prd",
         distillation_weight: float = 0.6,
         distillation_temperature: float = 0.2,
         teacher_temperature: float = 0.1,
-        prototype_rate: float = 0.01,
-        passes: int = 5,
-        weighted: bool = True,
-        weigh_current: bool = False,
-        score_leak: bool = False,
+        prototype_rate: Annotated[
+            float, Rule("what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0", least=0)
+        ] = 0.01,
+        passes: Annotated[int, Rule("passes over the images to score", least=1)] = 5,
+        weighted: Annotated[
+            bool,
+            Rule(
+                "weigh exemplars in the loss by the probability with which they were drawn. Without, "
+                'exemplars that were drawn by importance count like images of the task: "RBS only" of Table 4'
+            ),
+        ] = True,
+        weigh_current: Annotated[
+            bool, Rule("weigh images of the task at hand, which the official code never does")
+        ] = False,
+        score_leak: Annotated[
+            bool, Rule("add the score by the own identity in the last pass, as the official code")
+        ] = False,
         selection: str = "importance",
         exemplar_share: float = 0.5,
         **options: Any,
@@ -90,7 +95,6 @@ class CCLIS(Co2L):
             exemplar_share=exemplar_share,
             **options,
         )
-        require(passes >= 1, "passes", passes, "1 or more")
         self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
         width = self.network.head.width

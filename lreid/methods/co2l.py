@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from lreid.memory.exemplars import ExemplarMemory
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.models.projection import Projected, ProjectedEmbedder
+from lreid.rules import Rule
 
 
 class Co2L(Method):
@@ -39,17 +40,7 @@ class Co2L(Method):
 
     Args:
         model: the network.
-        temperature: of the contrastive loss, tau.
-        asymmetric: exemplars are no anchors; False is plain SupCon on all images (Table 3).
-        replay: add exemplars to batches; False keeps them for the probe alone (Table 2, "without buffer").
-        distillation: see above.
-        distillation_weight: lambda of Equation 9.
-        distillation_temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
-        teacher_in_training: let the previous model normalise by the statistics of the batch, as the official code does.
-        projection: width of the projections; 500 in the paper's rows of R-MNIST.
-        reid_head: for re-identification, a BatchNorm before the projection head: the features of a trained network
-            share most of their length, so that projections would all but agree.
-        exemplars, selection, fill_memory, least_images, options: of :class:`Method`.
+        options: of :class:`Method`.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -63,16 +54,32 @@ class Co2L(Method):
         self,
         model: Embedder,
         *,
-        temperature: float = 0.5,
-        asymmetric: bool = True,
-        replay: bool = True,
-        distillation: str = "ird",
-        distillation_weight: float = 1.0,
-        distillation_temperature: float = 0.2,
-        teacher_temperature: float = 0.01,
-        teacher_in_training: bool = False,
-        projection: int = 128,
-        reid_head: bool = False,
+        temperature: Annotated[float, Rule("temperature of the contrastive loss, tau", above=0)] = 0.5,
+        asymmetric: Annotated[
+            bool, Rule("exemplars are no anchors; False is plain SupCon on all images (Table 3)")
+        ] = True,
+        replay: Annotated[
+            bool, Rule('add exemplars to batches; False keeps them for the probe alone (Table 2, "without buffer")')
+        ] = True,
+        distillation: Annotated[str, Rule("ird, seed, embedding, projection or none, of Table 6")] = "ird",
+        distillation_weight: Annotated[float, Rule("lambda of Equation 9", least=0)] = 1.0,
+        distillation_temperature: Annotated[
+            float, Rule("kappa, temperature of the relations of the model in training", above=0)
+        ] = 0.2,
+        teacher_temperature: Annotated[
+            float, Rule("kappa*, temperature of the relations of the previous model", above=0)
+        ] = 0.01,
+        teacher_in_training: Annotated[
+            bool, Rule("let the previous model normalise by the statistics of the batch, as the official code does")
+        ] = False,
+        projection: Annotated[int, Rule("width of the projections; 500 in the paper's rows of R-MNIST", least=1)] = 128,
+        reid_head: Annotated[
+            bool,
+            Rule(
+                "for re-identification, a BatchNorm before the projection head: the features of a trained "
+                "network share most of their length, so that projections would all but agree"
+            ),
+        ] = False,
         exemplars: int = 500,
         selection: str = "random",
         fill_memory: bool = True,
@@ -83,7 +90,6 @@ class Co2L(Method):
         super().__init__(model, exemplars=exemplars, **memory, **options)
         if not replay:
             self.exemplar_share = None
-        require(projection >= 1, "projection", projection, "1 or more")
         known = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
         self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation

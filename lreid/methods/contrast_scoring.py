@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
 from lreid.models.projection import ProjectedEmbedder
+from lreid.rules import Rule
 
 
 class ContrastScoring(Method):
@@ -37,12 +38,6 @@ class ContrastScoring(Method):
 
     Args:
         model: the network.
-        buffer: images of the buffer, which is the mini-batch; 0 for as many as the first segment has.
-        policy: which images stay: ``scored``, or for comparison another policy of
-            :class:`~lreid.memory.StreamMemory`, such as ``fifo`` or ``random``. These need no scores.
-        lazy_interval: T of Equation 5: an image of the buffer is scored anew after so many segments; 1 is every time.
-        temperature: of the SimCLR loss; 0.5 in the paper, for subsets of ImageNet 0.07.
-        exemplars: 0, since the buffer is the memory.
 
     Attributes:
         memory: the buffer, a :class:`~lreid.memory.StreamMemory`; of size 0 until the first segment sets it.
@@ -62,16 +57,30 @@ class ContrastScoring(Method):
         self,
         model: Embedder,
         *,
-        buffer: int = 0,
-        policy: str = "scored",
-        lazy_interval: int = 1,
-        temperature: float = 0.5,
-        exemplars: int = 0,
+        buffer: Annotated[
+            int, Rule("images of the buffer, which is the mini-batch; 0 for as many as the first segment has", least=0)
+        ] = 0,
+        policy: Annotated[
+            str,
+            Rule(
+                "which images stay: scored, or for comparison another policy of StreamMemory, such as fifo or "
+                "random. These need no scores",
+                choices=POLICIES,
+            ),
+        ] = "scored",
+        lazy_interval: Annotated[
+            int,
+            Rule(
+                "T of Equation 5: an image of the buffer is scored anew after so many segments; 1 is every time",
+                least=1,
+            ),
+        ] = 1,
+        temperature: Annotated[
+            float, Rule("temperature of the SimCLR loss; 0.5 in the paper, for subsets of ImageNet 0.07", above=0)
+        ] = 0.5,
+        exemplars: Annotated[int, Rule("0, since the buffer is the memory")] = 0,
     ) -> None:
         super().__init__(model)
-        require(buffer >= 0, "buffer", buffer, "0 or more")
-        require(policy in POLICIES, "policy", policy, f"one of {', '.join(POLICIES)}")
-        require(lazy_interval >= 1, "lazy_interval", lazy_interval, "1 or more")
         require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)

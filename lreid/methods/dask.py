@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,12 +14,18 @@ from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.devices import to_device
-from lreid.errors import require
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.dask import dask_color_resample, dask_decode
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.embedder import Embedder
 from lreid.models.style import StyleKernels
+from lreid.rules import Rule
+
+StyleSteps = Annotated[int, Rule("updates of the style network after a task; 20,000 in the paper", least=0)]
+StyleBatch = Annotated[int, Rule("images of each update of the style network; 128 in the paper", least=2)]
+StylePad = Annotated[
+    int, Rule("black pixels around a rehearsed image before it is cropped; 10 in the official code", least=0)
+]
 
 
 class StyleRehearser:
@@ -42,9 +48,6 @@ class StyleRehearser:
     """
 
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
-        require(style_steps >= 0, "style_steps", style_steps, "0 or more")
-        require(style_batch >= 2, "style_batch", style_batch, "2 or more")
-        require(style_pad >= 0, "style_pad", style_pad, "0 or more")
         self.model, self.steps, self.batch, self.pad = model, style_steps, style_batch, style_pad
         self.kernels: StyleKernels | None = None  # None before a domain was learned
         # Of its own, so that rows of classifiers are drawn as without a rehearser.
@@ -130,12 +133,6 @@ class DASK(FusedFineTuning):
 
     Args:
         model: the network.
-        distillation_weight: of the distillation, for both kinds of images.
-        rehearsal_weight: of all terms of rehearsed images; 0 leaves them out.
-        temperature: of the affinities.
-        style_steps: updates of the style network after a task; 20,000 in the paper.
-        style_batch: images of each; 128 in the paper.
-        style_pad: black pixels around a rehearsed image before it is cropped; 10 in the official code.
         base: of :class:`FusedFineTuning`.
     """
 
@@ -147,12 +144,16 @@ class DASK(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 1.0,
-        rehearsal_weight: float = 4.5,
-        temperature: float = 0.1,
-        style_steps: int = 200,
-        style_batch: int = 32,
-        style_pad: int = 0,
+        distillation_weight: Annotated[
+            float, Rule("weight of the distillation, for both kinds of images", least=0)
+        ] = 1.0,
+        rehearsal_weight: Annotated[
+            float, Rule("weight of all terms of rehearsed images; 0 leaves them out", least=0)
+        ] = 4.5,
+        temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
+        style_steps: StyleSteps = 200,
+        style_batch: StyleBatch = 32,
+        style_pad: StylePad = 0,
         **base: Any,
     ) -> None:
         super().__init__(model, **base)

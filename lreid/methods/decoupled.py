@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from lreid.losses.distillation import decoupled_distillation_loss
 from lreid.losses.episodes import prototype_logits, split_episode
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class Decoupled(DwPP):
@@ -21,16 +22,19 @@ class Decoupled(DwPP):
 
     Args:
         model: the network.
-        alpha: weight of the positive pairs.
-        beta: weight of the negative pairs; -1 for ``1 - rho``.
-        temperature: of both distributions.
         options: of :class:`DwPP`.
     """
 
     unused = ("prob_floor",)
 
     def __init__(
-        self, model: Embedder, *, alpha: float = 0.5, beta: float = 0.5, temperature: float = 1.0, **options: Any
+        self,
+        model: Embedder,
+        *,
+        alpha: Annotated[float, Rule("weight of the positive pairs")] = 0.5,
+        beta: Annotated[float, Rule("weight of the negative pairs; -1 for 1 - rho")] = 0.5,
+        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
+        **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.alpha, self.beta, self.temperature = alpha, beta, temperature

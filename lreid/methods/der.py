@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from lreid.losses.der import dark_experience_loss
 from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class DER(ER):
@@ -32,14 +33,21 @@ class DER(ER):
 
     Args:
         model: the network.
-        logit_weight: alpha, of the stored logits; 0.5 is that of Co²L's Table 4 for R-MNIST.
-        asymmetric: the incoming loss of ER-ACE in place of plain cross-entropy.
         er: options of :class:`ER`.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
 
-    def __init__(self, model: Embedder, *, logit_weight: float = 0.5, asymmetric: bool = False, **er: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        logit_weight: Annotated[
+            float, Rule("alpha, of the stored logits; 0.5 is that of Co²L's Table 4 for R-MNIST", least=0)
+        ] = 0.5,
+        asymmetric: Annotated[bool, Rule("the incoming loss of ER-ACE in place of plain cross-entropy")] = False,
+        **er: Any,
+    ) -> None:
         super().__init__(model, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
 from lreid.methods.der import DER
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class DERpp(DER):
@@ -18,13 +19,19 @@ class DERpp(DER):
 
     Args:
         model: the network.
-        logit_weight: alpha, of the stored logits.
         der: options of :class:`DER`; ``replay_weight`` is beta. With ``asymmetric`` it is "DER++ with ACE".
     """
 
     unused = ()
 
-    def __init__(self, model: Embedder, *, logit_weight: float = 0.1, replay_weight: float = 0.5, **der: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        logit_weight: Annotated[float, Rule("alpha, of the stored logits", least=0)] = 0.1,
+        replay_weight: float = 0.5,
+        **der: Any,
+    ) -> None:
         super().__init__(model, logit_weight=logit_weight, replay_weight=replay_weight, **der)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:

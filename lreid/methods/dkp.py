@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,13 +12,13 @@ from torch.nn import functional as F
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.devices import to_device
-from lreid.errors import require
 from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder
 from lreid.models.teacher import frozen_copy
+from lreid.rules import Rule
 
 EXTRACTED = 128  # images at a time
 
@@ -41,10 +41,6 @@ class DKP(FusedFineTuning):
 
     Args:
         model: the network, with feature maps.
-        samples: of every image's distribution.
-        triplet_weight: of the set triplet loss.
-        transfer_weight: of the relations to prototypes; at 0 none are kept.
-        relation_temperature, temperature: of the relations to prototypes and within the batch.
         base: of :class:`FusedFineTuning`.
     """
 
@@ -56,15 +52,20 @@ class DKP(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        samples: int = 6,
-        triplet_weight: float = 1.5,
-        transfer_weight: float = 0.1,
-        relation_temperature: float = 0.1,
-        temperature: float = 0.1,
+        samples: Annotated[int, Rule("samples of every image's distribution", least=1)] = 6,
+        triplet_weight: Annotated[float, Rule("weight of the set triplet loss", least=0)] = 1.5,
+        transfer_weight: Annotated[
+            float, Rule("weight of the relations to prototypes; at 0 none are kept", least=0)
+        ] = 0.1,
+        relation_temperature: Annotated[
+            float, Rule("temperature of the relations to prototypes and within the batch", above=0)
+        ] = 0.1,
+        temperature: Annotated[
+            float, Rule("temperature of the relations to prototypes and within the batch", above=0)
+        ] = 0.1,
         **base: Any,
     ) -> None:
         super().__init__(model, **base)
-        require(samples >= 1, "samples", samples, "1 or more")
         self.weights = {"triplet": triplet_weight, "transfer": transfer_weight}
         self.samples = samples
         self.temperatures: dict[str, Any] = {"relation_temperature": relation_temperature, "temperature": temperature}

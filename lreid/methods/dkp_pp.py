@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,9 +12,10 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.dkp import dkp_set_triplet_loss
-from lreid.methods.dask import StyleRehearser
+from lreid.methods.dask import StyleBatch, StylePad, StyleRehearser, StyleSteps
 from lreid.methods.dkp import DKP
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class DKPpp(DKP):
@@ -30,13 +31,7 @@ class DKPpp(DKP):
 
     Args:
         model: the network, with feature maps.
-        distillation_weight, both_weight: of these two.
-        rehearsal: show images in the previous style; without it, this is DKP.
-        distillation_temperature: of the affinities.
-        style_steps: updates of the style network after a task; 20,000 in the paper.
-        style_batch: images of each; 128 in the paper.
-        style_pad: black pixels around a rehearsed image before it is cropped; 10 in the official code.
-        transfer_weight, dkp: of :class:`DKP`.
+        dkp: of :class:`DKP`.
     """
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
@@ -47,13 +42,13 @@ class DKPpp(DKP):
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 0.75,
-        both_weight: float = 0.75,
-        rehearsal: bool = True,
-        distillation_temperature: float = 0.1,
-        style_steps: int = 200,
-        style_batch: int = 32,
-        style_pad: int = 0,
+        distillation_weight: Annotated[float, Rule("weight of these two", least=0)] = 0.75,
+        both_weight: Annotated[float, Rule("weight of these two", least=0)] = 0.75,
+        rehearsal: Annotated[bool, Rule("show images in the previous style; without it, this is DKP")] = True,
+        distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
+        style_steps: StyleSteps = 200,
+        style_batch: StyleBatch = 32,
+        style_pad: StylePad = 0,
         transfer_weight: float = 1.5,
         **dkp: Any,
     ) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import require
 from lreid.losses._ops import Metric
 from lreid.losses.dmml import dmml_loss
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 METRICS = ("sqeuclidean", "euclidean", "cosine")
 MININGS = ("hard", "center")
@@ -22,7 +22,6 @@ class DMMLFineTuning(Method):
 
     Args:
         model: the network.
-        margin, metric, clamp, feature_penalty, mining: of :func:`lreid.losses.dmml_loss`.
         options: of :class:`Method`.
     """
 
@@ -30,16 +29,32 @@ class DMMLFineTuning(Method):
         self,
         model: Embedder,
         *,
-        margin: float = 0.4,
-        metric: Metric = "sqeuclidean",
-        clamp: bool = True,
-        feature_penalty: float = 5e-4,
-        mining: Literal["hard", "center"] = "hard",
+        margin: Annotated[
+            float, Rule("subtracted from the distances to other classes, in units of the metric", least=0)
+        ] = 0.4,
+        metric: Annotated[
+            Metric,
+            Rule(
+                "sqeuclidean (official), euclidean (printed), or cosine: the negative dot product of the "
+                "features as they are, without margin and clamp, as in the official code",
+                choices=METRICS,
+            ),
+        ] = "sqeuclidean",
+        clamp: Annotated[
+            bool, Rule("keep the distances to other classes at 0 or above after the margin; no gradient passes below")
+        ] = True,
+        feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
+        mining: Annotated[
+            Literal["hard", "center"],
+            Rule(
+                "hard takes the farthest own and the nearest other supports; center the distance to the mean "
+                "support of each class, without margin and clamp",
+                choices=MININGS,
+            ),
+        ] = "hard",
         **options: Any,
     ) -> None:
         super().__init__(model, **options)
-        require(metric in METRICS, "metric", metric, f"one of {', '.join(METRICS)}")
-        require(mining in MININGS, "mining", mining, f"one of {', '.join(MININGS)}")
         self.metric = metric
         self.dmml_options: dict[str, Any] = {
             "margin": margin,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,6 +11,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.relations import relation_distillation_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class DMMLIRD(DwPP):
@@ -22,14 +23,22 @@ class DMMLIRD(DwPP):
 
     Args:
         model: the network.
-        temperature, teacher_temperature: kappa and kappa*, of the model in training and the previous one.
         options: of :class:`DwPP`.
     """
 
     unused = ("prob_floor",)
 
     def __init__(
-        self, model: Embedder, *, temperature: float = 0.2, teacher_temperature: float = 0.01, **options: Any
+        self,
+        model: Embedder,
+        *,
+        temperature: Annotated[
+            float, Rule("kappa, temperature of the relations of the model in training", above=0)
+        ] = 0.2,
+        teacher_temperature: Annotated[
+            float, Rule("kappa*, temperature of the relations of the previous model", above=0)
+        ] = 0.01,
+        **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import require
 from lreid.losses.distillation import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class DwPP(DMMLFineTuning):
@@ -22,9 +22,6 @@ class DwPP(DMMLFineTuning):
 
     Args:
         model: the network.
-        distillation_weight: lambda of Equation 9.
-        temperature: of both distributions.
-        prob_floor: smallest probability that still gets a gradient.
         dmml: options of :class:`DMMLFineTuning`.
     """
 
@@ -34,13 +31,12 @@ class DwPP(DMMLFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 1.0,
-        temperature: float = 10.0,
-        prob_floor: float = 1e-4,
+        distillation_weight: Annotated[float, Rule("lambda of Equation 9", least=0)] = 1.0,
+        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 10.0,
+        prob_floor: Annotated[float, Rule("smallest probability that still gets a gradient", least=0, below=1)] = 1e-4,
         **dmml: Any,
     ) -> None:
         super().__init__(model, **dmml)
-        require(0 <= prob_floor < 1, "prob_floor", prob_floor, "in [0, 1)")
         self.weights = {"distill": distillation_weight}
         self.distillation_options: dict[str, Any] = {
             "temperature": temperature,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import ArgumentError, require
+from lreid.errors import ArgumentError
 from lreid.memory.exemplar_store import ImagePaths
 from lreid.memory.stream import StreamMemory
 from lreid.methods.base import Method
@@ -22,6 +22,7 @@ from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
 from lreid.models.neck import bn_neck
+from lreid.rules import Rule
 
 
 class Replay(NamedTuple):
@@ -46,14 +47,6 @@ class ER(Method):
 
     Args:
         model: the network.
-        exemplars: images of the memory; with 0 this is fine-tuning.
-        exemplar_mib, store: of :class:`Method`.
-        replay: stored images a step, 0 for as many as come in.
-        task_free: replay images of the task at hand too; the official ER leaves them out where it is told of tasks.
-        replay_weight: of what is learned from stored images.
-        reid_head: for re-identification, the classifier of LSTKC's base in place of the papers': logits are those of
-            features behind a BatchNorm, and rows of new identities begin as the directions of their mean features, so
-            that a trained network keeps what it knows. This looks at all images of a task beforehand: not for streams.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
@@ -68,16 +61,26 @@ class ER(Method):
         self,
         model: Embedder,
         *,
-        exemplars: int = 500,
+        exemplars: Annotated[int, Rule("images of the memory; with 0 this is fine-tuning")] = 500,
         exemplar_mib: float = 0.0,
         store: str = "images",
-        replay: int = 0,
-        task_free: bool = True,
-        replay_weight: float = 1.0,
-        reid_head: bool = False,
+        replay: Annotated[int, Rule("stored images a step, 0 for as many as come in", least=0)] = 0,
+        task_free: Annotated[
+            bool,
+            Rule("replay images of the task at hand too; the official ER leaves them out where it is told of tasks"),
+        ] = True,
+        replay_weight: Annotated[float, Rule("weight of what is learned from stored images", least=0)] = 1.0,
+        reid_head: Annotated[
+            bool,
+            Rule(
+                "for re-identification, the classifier of LSTKC's base in place of the papers': logits are "
+                "those of features behind a BatchNorm, and rows of new identities begin as the directions of "
+                "their mean features, so that a trained network keeps what it knows. This looks at all images "
+                "of a task beforehand: not for streams"
+            ),
+        ] = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
-        require(replay >= 0, "replay", replay, "0 or more")
         seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
         self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
         self.exemplar_share = None  # what is replayed it draws by itself

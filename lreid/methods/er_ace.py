@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class ERACE(ER):
@@ -23,12 +24,22 @@ class ERACE(ER):
 
     Args:
         model: the network.
-        official_denominator: of the incoming loss as in the official code, which keeps the classes from the highest one
-            seen on, see :func:`~lreid.losses.asymmetric_cross_entropy`.
         er: options of :class:`ER`.
     """
 
-    def __init__(self, model: Embedder, *, official_denominator: bool = False, **er: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        official_denominator: Annotated[
+            bool,
+            Rule(
+                "denominator of the incoming loss as in the official code, which keeps the classes from the "
+                "highest one seen on, see asymmetric_cross_entropy"
+            ),
+        ] = False,
+        **er: Any,
+    ) -> None:
         super().__init__(model, **er)
         self.official_denominator = official_denominator
         self.highest = -1  # identity that came in so far

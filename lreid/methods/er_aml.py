@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import require
 from lreid.losses.er_aml import er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.methods.er import ER
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class ERAML(ER):
@@ -27,11 +27,6 @@ class ERAML(ER):
 
     Args:
         model: the network.
-        metric_loss: ``supcon`` (Eq. 1) or ``triplet`` (Appendix E).
-        negatives: ``incoming``, or ``all``, by which old identities drift more (Section 3.3).
-        temperature: of ``supcon``. The official code multiplies it by temperature / 0.07, followed here.
-        margin: of ``triplet``.
-        incoming_weight: gamma, of the incoming loss; the official code has 2 for ``triplet`` and none for ``supcon``.
         er: options of :class:`ER`.
     """
 
@@ -39,16 +34,26 @@ class ERAML(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: str = "supcon",
-        negatives: Literal["incoming", "all"] = "incoming",
-        temperature: float = 0.2,
-        margin: float = 0.2,
-        incoming_weight: float = 1.0,
+        metric_loss: Annotated[
+            str, Rule("supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
+        ] = "supcon",
+        negatives: Annotated[
+            Literal["incoming", "all"],
+            Rule("incoming, or all, by which old identities drift more (Section 3.3)", choices=("incoming", "all")),
+        ] = "incoming",
+        temperature: Annotated[
+            float,
+            Rule(
+                "temperature of supcon. The official code multiplies it by temperature / 0.07, followed here", above=0
+            ),
+        ] = 0.2,
+        margin: Annotated[float, Rule("margin of triplet", least=0)] = 0.2,
+        incoming_weight: Annotated[
+            float, Rule("gamma, of the incoming loss; the official code has 2 for triplet and none for supcon", least=0)
+        ] = 1.0,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
-        require(metric_loss in ("supcon", "triplet"), "metric_loss", metric_loss, "supcon or triplet")
-        require(negatives in ("incoming", "all"), "negatives", negatives, "incoming or all")
         self.metric_loss, self.negatives = metric_loss, negatives
         self.temperature, self.margin = temperature, margin
         self.weights["incoming"] = incoming_weight

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.dmml import dmml_loss
 from lreid.losses.episodes import split_episode
 from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class ERMetric(ER):
@@ -27,11 +27,6 @@ class ERMetric(ER):
 
     Args:
         model: the network.
-        metric_loss: ``triplet`` (batch-hard, of every image) or ``dmml`` (of every image that is not a support).
-        asymmetric: see above.
-        margin: of the loss; BoT has 0.3 for triplets, DMML 0.4.
-        supports: of ``dmml``, images of an identity in a step that the others are compared with.
-        replay_each: images of a stored identity that are replayed together, as far as there are so many.
         er: options of :class:`ER`.
     """
 
@@ -41,17 +36,24 @@ class ERMetric(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: str = "triplet",
-        asymmetric: bool = False,
-        margin: float = 0.3,
-        supports: int = 2,
-        replay_each: int = 4,
+        metric_loss: Annotated[
+            str,
+            Rule(
+                "triplet (batch-hard, of every image) or dmml (of every image that is not a support)",
+                choices=("triplet", "dmml"),
+            ),
+        ] = "triplet",
+        asymmetric: Annotated[bool, Rule("compare an incoming image with incoming ones only")] = False,
+        margin: Annotated[float, Rule("margin of the loss; BoT has 0.3 for triplets, DMML 0.4", least=0)] = 0.3,
+        supports: Annotated[
+            int, Rule("supports of dmml, images of an identity in a step that the others are compared with", least=1)
+        ] = 2,
+        replay_each: Annotated[
+            int, Rule("images of a stored identity that are replayed together, as far as there are so many", least=2)
+        ] = 4,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
-        require(metric_loss in ("triplet", "dmml"), "metric_loss", metric_loss, "triplet or dmml")
-        require(supports >= 1, "supports", supports, "1 or more")
-        require(replay_each >= 2, "replay_each", replay_each, "2 or more: an image needs another of its identity")
         self.metric_loss, self.asymmetric, self.margin = metric_loss, asymmetric, margin
         self.supports, self.replay_each = supports, replay_each
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.erd import erd_losses
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class ERD(DwPP):
@@ -31,20 +32,17 @@ class ERD(DwPP):
 
     Args:
         model: the network.
-        distillation_weight, alignment_weight: of the two terms.
-        temperature: of all distributions.
-        whole_batch: False takes the DMML loss of the current part only.
-        exemplars, selection, exemplar_share, options: of :class:`DwPP`.
+        options: of :class:`DwPP`.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 0.5,
-        alignment_weight: float = 0.5,
-        temperature: float = 1.0,
-        whole_batch: bool = True,
+        distillation_weight: Annotated[float, Rule("weight of the two terms", least=0)] = 0.5,
+        alignment_weight: Annotated[float, Rule("weight of the two terms", least=0)] = 0.5,
+        temperature: Annotated[float, Rule("temperature of all distributions", above=0)] = 1.0,
+        whole_batch: Annotated[bool, Rule("False takes the DMML loss of the current part only")] = True,
         exemplars: int = 500,
         selection: str = "nearest",
         exemplar_share: float = 0.6,

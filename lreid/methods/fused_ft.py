@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from lreid.models.adapt import norm_statistics, with_statistics
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
+from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")
 
@@ -40,12 +41,7 @@ class FusedFineTuning(BoTFineTuning):
 
     Args:
         model: the network, without a neck; the method has one of its own.
-        label_smoothing, soft_margin, bot: of :class:`BoTFineTuning`.
-        fusion: alpha, the weight of the new network.
-        measured_fusion: measure alpha on the images of the task, in place of ``fusion``, as LSTKC does.
-        adapt_norm: after each task, and after fusion, estimate the BatchNorm statistics of the embedder anew on the
-            images of the task, without labels; no official code does.
-        later_rate: factor of the learning rate from the second task on.
+        bot: of :class:`BoTFineTuning`.
     """
 
     neck = False
@@ -59,14 +55,21 @@ class FusedFineTuning(BoTFineTuning):
         *,
         label_smoothing: float = 0.0,
         soft_margin: bool = True,
-        fusion: float = 0.5,
-        measured_fusion: bool = False,
-        adapt_norm: bool = False,
-        later_rate: float = 1.0,
+        fusion: Annotated[float, Rule("alpha, the weight of the new network", least=0)] = 0.5,
+        measured_fusion: Annotated[
+            bool, Rule("measure alpha on the images of the task, in place of fusion, as LSTKC does")
+        ] = False,
+        adapt_norm: Annotated[
+            bool,
+            Rule(
+                "after each task, and after fusion, estimate the BatchNorm statistics of the embedder anew on "
+                "the images of the task, without labels; no official code does"
+            ),
+        ] = False,
+        later_rate: Annotated[float, Rule("factor of the learning rate from the second task on", least=0)] = 1.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
-        require(fusion >= 0, "fusion", fusion, "0 or more")
         require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out where it is measured")
         layers = any(isinstance(each, _BatchNorm) for each in model.modules())
         require(layers or not adapt_norm, "adapt_norm", adapt_norm, f"False, as {model.name} has no BatchNorm")

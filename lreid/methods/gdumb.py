@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from lreid.memory.stream import StreamMemory
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
 from lreid.models.neck import bn_neck
+from lreid.rules import Rule
 
 
 class GDumb(ER):
@@ -34,10 +35,6 @@ class GDumb(ER):
 
     Args:
         model: the network.
-        passes: over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST.
-        batch: images a step.
-        rate, least_rate: highest and lowest learning rate.
-        decay: weight decay.
         er: options of :class:`ER`; with ``reid_head`` rows begin as the directions of the stored images.
     """
 
@@ -50,20 +47,20 @@ class GDumb(ER):
         self,
         model: Embedder,
         *,
-        passes: int = 256,
-        batch: int = 16,
-        rate: float = 0.05,
-        least_rate: float = 0.0005,
-        decay: float = 1e-6,
+        passes: Annotated[
+            int, Rule("over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST")
+        ] = 256,
+        batch: Annotated[int, Rule("images a step")] = 16,
+        rate: Annotated[float, Rule("highest and lowest learning rate", above=0)] = 0.05,
+        least_rate: Annotated[float, Rule("highest and lowest learning rate", least=0)] = 0.0005,
+        decay: Annotated[float, Rule("weight decay", least=0)] = 1e-6,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
         for name, value in (("passes", passes), ("batch", batch)):
             require(value >= 1, name, value, "1 or more")
         require(batch > 1 or not self.needs_pairs, "batch", batch, "2 or more, as BatchNorm cannot normalise one image")
-        require(rate > 0, "rate", rate, "above 0")
         require(0 <= least_rate <= rate, "least_rate", least_rate, f"from 0 to the rate, {rate}")
-        require(decay >= 0, "decay", decay, "0 or more")
         self.passes, self.batch, self.rate, self.least_rate, self.decay = passes, batch, rate, least_rate, decay
         self.memory = StreamMemory(self.memory.budget, "balanced", seed=torch.initial_seed())
         self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}

@@ -36,7 +36,7 @@ class ICaRL(LwF):
     Args:
         model: the network, with a neck.
         distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.
-        exemplars, options: of :class:`LwF`.
+        options: of :class:`LwF`.
     """
 
     unused = ("temperature", "label_smoothing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from lreid.data.records import Task
 from lreid.losses.ida import discriminant_alignment_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class IDA(DwPP):
@@ -29,13 +30,18 @@ class IDA(DwPP):
 
     Args:
         model: the network.
-        temperature: of both distributions.
         options: of :class:`DwPP`.
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
 
-    def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
+        **options: Any,
+    ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.lstkc import lstkc_rskt_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class LSTKC(FusedFineTuning):
@@ -23,19 +24,16 @@ class LSTKC(FusedFineTuning):
 
     Args:
         model: the network.
-        distillation_weight: of the distillation.
-        temperature: of the affinities.
-        detach_target: give the rectified target no gradient; the official code does.
-        normalize_triplet, measured_fusion, base: of :class:`FusedFineTuning`.
+        base: of :class:`FusedFineTuning`.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 1.0,
-        temperature: float = 0.1,
-        detach_target: bool = False,
+        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
+        temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
+        detach_target: Annotated[bool, Rule("give the rectified target no gradient; the official code does")] = False,
         normalize_triplet: bool = True,
         measured_fusion: bool = True,
         **base: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
 from lreid.retrieval import self_retrieval
+from lreid.rules import Rule
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the older network, that are tried
 
@@ -40,9 +41,7 @@ class LSTKCpp(FusedFineTuning):
 
     Args:
         model: the network.
-        distillation_weight: of the distillation.
-        temperature: of the affinities.
-        measured_fusion, base: of :class:`FusedFineTuning`.
+        base: of :class:`FusedFineTuning`.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
@@ -51,8 +50,8 @@ class LSTKCpp(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: float = 1.0,
-        temperature: float = 0.1,
+        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
+        temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         measured_fusion: bool = True,
         **base: Any,
     ) -> None:

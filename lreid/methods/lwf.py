@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.embedder import Embedder
 from lreid.models.teacher import frozen_copy
+from lreid.rules import Rule
 
 
 class LwF(BoTFineTuning):
@@ -26,8 +27,6 @@ class LwF(BoTFineTuning):
 
     Args:
         model: the network, with a neck.
-        distillation_weight: of the distillation.
-        temperature: of both distributions.
         bot: options of :class:`BoTFineTuning`.
     """
 
@@ -36,7 +35,12 @@ class LwF(BoTFineTuning):
     teacher: Embedder | None
 
     def __init__(
-        self, model: Embedder, *, distillation_weight: float = 1.0, temperature: float = 2.0, **bot: Any
+        self,
+        model: Embedder,
+        *,
+        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
+        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 2.0,
+        **bot: Any,
     ) -> None:
         super().__init__(model, **bot)
         self.weights = {"distill": distillation_weight}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch.func import functional_call
 from lreid.errors import require
 from lreid.methods.er import ER, Replay
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class MIR(ER):
@@ -23,17 +24,29 @@ class MIR(ER):
 
     Args:
         model: the network.
-        candidates: stored images that are compared, more than are replayed; 0 for five times as many, which is the
-            official code's 50 for 10.
-        virtual_rate: learning rate of the virtual step, in the official code that of training (SGD, 0.1).
         er: options of :class:`ER`.
     """
 
     divisible = False
 
-    def __init__(self, model: Embedder, *, candidates: int = 0, virtual_rate: float = 0.1, **er: Any) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        candidates: Annotated[
+            int,
+            Rule(
+                "stored images that are compared, more than are replayed; 0 for five times as many, which is "
+                "the official code's 50 for 10",
+                least=0,
+            ),
+        ] = 0,
+        virtual_rate: Annotated[
+            float, Rule("learning rate of the virtual step, in the official code that of training (SGD, 0.1)", least=0)
+        ] = 0.1,
+        **er: Any,
+    ) -> None:
         super().__init__(model, **er)
-        require(candidates >= 0, "candidates", candidates, "0 or more")
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:

@@ -5,7 +5,7 @@ The file, and so the method, is not called ``pass``, since that is a word of Pyt
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from lreid.losses.pass_ import (
 )
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.embedder import Embedder
+from lreid.rules import Rule
 
 
 class PASS(BoTFineTuning):
@@ -56,9 +57,6 @@ class PASS(BoTFineTuning):
 
     Args:
         model: the network, with a neck.
-        prototype_weight: of the cross-entropy of prototypes.
-        distillation_weight: of the feature distillation, ``w``.
-        rotate: rotate images. Without it, and with both weights at 0, this is BoT-FT.
         bot: options of :class:`BoTFineTuning`.
     """
 
@@ -70,9 +68,9 @@ class PASS(BoTFineTuning):
         self,
         model: Embedder,
         *,
-        prototype_weight: float = 10.0,
-        distillation_weight: float = 0.03,
-        rotate: bool = True,
+        prototype_weight: Annotated[float, Rule("weight of the cross-entropy of prototypes", least=0)] = 10.0,
+        distillation_weight: Annotated[float, Rule("weight of the feature distillation, w", least=0)] = 0.03,
+        rotate: Annotated[bool, Rule("rotate images. Without it, and with both weights at 0, this is BoT-FT")] = True,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)

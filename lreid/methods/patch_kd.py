@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.patch_kd import (
     patchkd_conf_loss,
     patchkd_div_loss,
@@ -25,6 +24,7 @@ from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
 from lreid.models.neck import bn_neck
 from lreid.models.patch_net import PatchNet
+from lreid.rules import Rule
 
 
 class PatchKD(LwF):
@@ -50,9 +50,6 @@ class PatchKD(LwF):
 
     Args:
         model: the network, with a neck and feature maps.
-        patches: of an image.
-        patch_weight, relation_weight, confidence_weight, diversity_weight: of the terms above.
-        sampler_rate: factor of the learning rate of the sampler.
         lwf: options of :class:`LwF`.
     """
 
@@ -62,16 +59,15 @@ class PatchKD(LwF):
         self,
         model: Embedder,
         *,
-        patches: int = 3,
-        patch_weight: float = 0.1,
-        relation_weight: float = 100.0,
-        confidence_weight: float = 1.0,
-        diversity_weight: float = 0.5,
-        sampler_rate: float = 1.0,
+        patches: Annotated[int, Rule("patches of an image", least=2)] = 3,
+        patch_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 0.1,
+        relation_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 100.0,
+        confidence_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 1.0,
+        diversity_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 0.5,
+        sampler_rate: Annotated[float, Rule("factor of the learning rate of the sampler", least=0)] = 1.0,
         **lwf: Any,
     ) -> None:
         super().__init__(model, **lwf)
-        require(patches >= 2, "patches", patches, "2 or more")
         self.weights |= {
             "patch_distill": patch_weight,
             "relations": relation_weight,

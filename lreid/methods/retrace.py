@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.fusion import linear_combination
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.classifier import GrowingClassifier
@@ -22,6 +21,7 @@ from lreid.models.embedder import Embedder
 from lreid.models.neck import bn_neck
 from lreid.models.teacher import frozen_copy
 from lreid.retrieval import self_retrieval
+from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")
 
@@ -53,19 +53,29 @@ class Retrace(BoTFineTuning):
 
     Args:
         model: the network.
-        rate: factor of the learning rate.
-        keep: share of what the task taught that the way back leaves to a network that could do all before; in (0, 1],
-            and 1 is the whole of it.
-        centre: share of the mean feature that is taken away before features are compared, 0 or more.
     """
 
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
 
-    def __init__(self, model: Embedder, *, rate: float = 2.0, keep: float = 0.93, centre: float = 0.75) -> None:
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        rate: Annotated[float, Rule("factor of the learning rate", above=0)] = 2.0,
+        keep: Annotated[
+            float,
+            Rule(
+                "share of what the task taught that the way back leaves to a network that could do all "
+                "before; in (0, 1], and 1 is the whole of it",
+                above=0,
+                most=1,
+            ),
+        ] = 0.93,
+        centre: Annotated[
+            float, Rule("share of the mean feature that is taken away before features are compared, 0 or more", least=0)
+        ] = 0.75,
+    ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
-        require(rate > 0, "rate", rate, "above 0")
-        require(0 < keep <= 1, "keep", keep, "in (0, 1]")
-        require(centre >= 0, "centre", centre, "0 or more")
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # it holds a mean, and learns nothing
         self.began: Embedder | None = None  # the network that the task began with, until its end
