@@ -190,6 +190,16 @@ def plan(
     for folder, count in Counter(run.folder for run in runs).items():
         if count > 1:
             raise InputError(f"{folder}: would hold {count} runs; name every method, seed, file and value once")
+    _require_different(runs)
+    return runs
+
+
+def _require_different(runs: Sequence[PlannedRun]) -> None:
+    """Makes every method once, which checks its options, and compares what the runs compute.
+
+    Raises:
+        InputError: a config does not fit, or two runs would compute the same.
+    """
     same: dict[str, Path] = {}
     for run in runs:
         cfg = run.cfg
@@ -201,7 +211,6 @@ def plan(
         small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
         with naming_keys("METHOD", name="METHOD.NAME"):
             build_method(cfg.METHOD.NAME, small, **method_options(cfg))
-    return runs
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:

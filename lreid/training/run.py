@@ -16,7 +16,7 @@ import torch
 
 from lreid import distributed
 from lreid import results as ledger
-from lreid.build import accuracy_observer_of, benchmark_of, evaluator_of, learned, method_of, resolved
+from lreid.build import accuracy_observer_of, benchmark_of, class_of, evaluator_of, learned, method_of, resolved
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
 from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, leaves, method_title
 from lreid.config_keys import FREE_KEYS, Config
@@ -31,7 +31,7 @@ from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.switch import SwitchObserver
 from lreid.extras import installed_version
 from lreid.memory.stream import StreamMemory
-from lreid.methods import Method, method_class
+from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
 from lreid.training.batches import Batching
@@ -101,7 +101,7 @@ def train(
 
 def _batch_key(cfg: Config) -> str:
     """The key that says how many images a batch has."""
-    if method_class(cfg.METHOD.NAME).batches == "episodes":
+    if class_of(cfg).batches == "episodes":
         return "EPISODE.IDENTITIES"
     return "STREAM.SEGMENT" if cfg.STREAM.SEGMENT else "BATCH.IDENTITIES"
 
@@ -114,14 +114,7 @@ def _train(
     stop: StopSignals,
     before: Path | None,
 ) -> Results:
-    if checkpoints_of(folder.checkpoints) and not resume:
-        raise InputError(f"{folder.path}: already holds a run; add --resume to go on with it, or choose another --out")
-    start = load_newest(folder.checkpoints)
-    if start is not None:
-        _check_same_config(cfg, start[1]["config"], start[0])
-    elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
-        raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it goes on from by --from")
-
+    start = _newest(cfg, folder, resume, before)
     random.seed(cfg.SEED)
     np.random.seed(cfg.SEED)  # noqa: NPY002  what libraries draw from
     torch.manual_seed(cfg.SEED)
@@ -139,19 +132,17 @@ def _train(
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
+    others = ""
     if start is not None:
         path, checkpoint = start
-        now, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
-        others = ""
-        if len(results["mAP"]) < len(results["tasks"]):  # a finished run stays as it is
-            others, results["versions"] = changed_versions(results["versions"], now), now
+        results, others = _resumed(results, path, checkpoint)
         load_model_state(method.model, checkpoint["model"], path)
         _take(method, checkpoint["method"], path)
         set_random_state(checkpoint["random"])
     elif before is not None:
         _inherit(method, cfg, before)
 
-    accuracy = accuracy_observer_of(cfg, benchmark, method, results)
+    measuring = _observers(cfg, benchmark, method, evaluator, results)
     folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
     keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
@@ -160,13 +151,7 @@ def _train(
             method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
         )
     trainer.unfused = cfg.EVAL.UNFUSED
-    if accuracy is not None:
-        trainer.observers["accuracy"] = accuracy
-    if cfg.EVAL.DRIFT_STEPS:
-        trainer.observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
-    if method.model.teacher_precision is not None:
-        trainer.observers["teacher"] = TeacherDivergence(method, results)
-    trainer.observers |= observers
+    trainer.observers |= measuring | observers
     if start is not None:
         with fitting(path):
             trainer.resume(checkpoint)
@@ -184,6 +169,45 @@ def _train(
         raise _diverged(trainer, fault) from None
     logger.info("done: %s", folder.path / "report.html")
     return results
+
+
+def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:
+    """The checkpoint that a run continues from; None for a new run.
+
+    Raises:
+        InputError: the folder holds a run that is not to be resumed, or of another config, or needs ``before``.
+    """
+    if checkpoints_of(folder.checkpoints) and not resume:
+        raise InputError(f"{folder.path}: already holds a run; add --resume to go on with it, or choose another --out")
+    start = load_newest(folder.checkpoints)
+    if start is not None:
+        _check_same_config(cfg, start[1]["config"], start[0])
+    elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
+        raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it goes on from by --from")
+    return start
+
+
+def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
+    """The results so far, and in words which versions have changed since; a finished run keeps its versions."""
+    now, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
+    if len(results["mAP"]) == len(results["tasks"]):
+        return results, ""
+    others, results["versions"] = changed_versions(results["versions"], now), now
+    return results, others
+
+
+def _observers(
+    cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
+) -> dict[str, Observer]:
+    """What a config asks to be measured besides the test sets."""
+    found: dict[str, Observer] = {}
+    if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
+        found["accuracy"] = accuracy
+    if cfg.EVAL.DRIFT_STEPS:
+        found["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
+    if method.model.teacher_precision is not None:
+        found["teacher"] = TeacherDivergence(method, results)
+    return found
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:

@@ -49,15 +49,3 @@ def test_images_of_the_task_at_hand_are_no_reference() -> None:
 
 def test_without_a_memory_it_is_fine_tuning() -> None:
     assert learn(new("a_gem", exemplars=0), 2) == learn(new("er", exemplars=0), 2)
-
-
-@pytest.mark.slow
-def test_its_state_goes_on() -> None:
-    method, other = new("a_gem", exemplars=9), new("a_gem", exemplars=9)
-    learn(method, 2)
-    other.model.load_state_dict(method.model.state_dict())
-    other.load_state_dict(copy.deepcopy(method.state_dict()))
-    torch.manual_seed(5)
-    expected = learn(method, 3, first=2)
-    torch.manual_seed(5)
-    assert learn(other, 3, first=2) == expected

@@ -237,12 +237,3 @@ def test_dmml_ird_keeps_the_relations_of_features() -> None:
     expected = relation_distillation_loss(F.normalize(new), F.normalize(old), temperature=0.3, teacher_temperature=0.05)
     assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
     assert terms["dmml"].item() == pytest.approx(dmml_loss(new, batch.labels, 2).item(), rel=1e-4)
-
-
-def test_dmml_ird_state_comes_back() -> None:
-    method, other = (build_method("dmml_ird", model(seed), exemplars=5) for seed in (0, 5))
-    learn(method, 1, exemplars=True)
-    other.load_state_dict(method.state_dict())
-    other.model.load_state_dict(method.model.state_dict())
-    steps = steps_of(1, exemplars=True)
-    assert other.exemplars == 4 and train(method, steps) == train(other, steps)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from drawn import drawn_task
 from family import model
-from fusing import assert_comes_back, begun, learn, same_parts, steps_of
+from fusing import begun, learn, same_parts, steps_of
 
 from lreid.data.synthetic import draw
 from lreid.errors import ArgumentError
@@ -99,13 +99,6 @@ def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:
     one, other = (build_method("dask", model(), distillation_weight=0.0, **SHORT, rehearsal_weight=w) for w in (0.0, 1))
     learn(one, 1), learn(other, 1)
     torch.testing.assert_close(one.classifier.weight, other.classifier.weight, rtol=0, atol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["dask", "dkp_pp"])
-@pytest.mark.parametrize("task", [0, 1])
-def test_state_comes_back(name: str, task: int) -> None:
-    assert_comes_back(build_method(name, model(), **SHORT), build_method(name, model(seed=5), **SHORT), task)
 
 
 @pytest.mark.parametrize("name", ["dask", "dkp_pp"])

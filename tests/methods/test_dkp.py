@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from drawn import drawn_task
 from family import model
-from fusing import assert_comes_back, begun, learn
+from fusing import begun, learn
 
 from lreid.data.loaders import Batch
 from lreid.errors import ArgumentError
@@ -141,9 +141,3 @@ def test_vectors_are_refused_in_one_line() -> None:
 
     with pytest.raises(ArgumentError, match="Vectors gives vectors, and the method needs feature maps"):
         build_method("dkp", Embedder(Vectors(), height=32, width=16))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", [0, 1])
-def test_state_comes_back(task: int) -> None:
-    assert_comes_back(build_method("dkp", model()), build_method("dkp", model(seed=5)), task)

@@ -93,16 +93,6 @@ def test_an_empty_memory_or_a_step_without_pairs_is_no_error() -> None:
     assert method.loss(batch)["incoming"].item() == 0
 
 
-@pytest.mark.slow
-def test_its_state_goes_on_with_the_same_replay() -> None:
-    method = new(exemplars=9)
-    learn(method, 2)
-    other = new(exemplars=9)
-    other.model.load_state_dict(method.model.state_dict())
-    other.load_state_dict(copy.deepcopy(method.state_dict()))
-    assert learn(other, 3, first=2) == learn(method, 3, first=2)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from drawn import drawn_task
 from family import model
-from fusing import assert_comes_back, begun, copied, learn, same_parts
+from fusing import begun, copied, learn, same_parts
 
 from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, lstkc_alpha
@@ -122,12 +122,6 @@ def test_without_anything_it_is_bot_with_one_softmax_in_the_first_task() -> None
     base = build_method("bot_ft", model(neck=True))
     method = build_method("fused_ft", model(), label_smoothing=0.1, soft_margin=False)
     same_parts(learn(base, 1), learn(method, 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", [0, 1])
-def test_state_comes_back(task: int) -> None:
-    assert_comes_back(build_method("fused_ft", model()), build_method("fused_ft", model(seed=5)), task)
 
 
 def test_bad_options_are_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 
 import numpy as np
 import pytest
@@ -166,17 +165,3 @@ def test_the_old_model_and_the_prototypes_stay() -> None:
     assert torch.equal(method.prototypes, prototypes)
     for name, value in method.teacher.state_dict().items():  # BatchNorm statistics too
         assert torch.equal(value, kept[name]), name
-
-
-@pytest.mark.slow
-def test_state_comes_back() -> None:
-    method, other = in_second_task(), pass_proto(seed=5)
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    other.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    steps = batches(2, seed=9, first_class=4)
-    assert train(method, steps) == train(other, steps)  # noise as well
-    for each in (method, other):
-        each.end_task(task_of(1))
-    assert torch.equal(method.prototypes, other.prototypes) and method.radius == other.radius

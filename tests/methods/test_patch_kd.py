@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from family import model
-from fusing import assert_comes_back, begun, learn, same_parts
+from fusing import begun, learn, same_parts
 
 from lreid.losses import knowledge_distillation_loss, patchkd_conf_loss, patchkd_div_loss, patchkd_rd_loss
 from lreid.methods import build_method, method_class, method_defaults
@@ -98,9 +98,3 @@ def test_the_sampler_has_a_rate_of_its_own() -> None:
     assert (learned.get("rate_factor", 1.0), sampler["rate_factor"]) == (1.0, 100.0)
     assert (learned.get("first_task", 0), sampler["first_task"]) == (0, 1)  # whose schedule begins there
     assert {id(each) for each in sampler["params"]} == {id(each) for each in method.sampler.parameters()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", [0, 1])
-def test_state_comes_back(task: int) -> None:
-    assert_comes_back(build_method("patch_kd", model(neck=True)), build_method("patch_kd", model(5, neck=True)), task)
