@@ -151,7 +151,8 @@ def _train(
             method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
         )
     trainer.unfused = cfg.EVAL.UNFUSED
-    trainer.observers |= measuring | observers
+    trainer.observers |= measuring
+    trainer.observers |= observers
     if start is not None:
         with fitting(path):
             trainer.resume(checkpoint)
