@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,32 +11,15 @@ from checkpoints import write_checkpoint
 
 
 def test_what_runs_cost_is_shown_on_request(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tool: Callable[..., int], results: Callable[..., dict], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = {
-        "schema": 1,
-        "method": "dwopp",
-        "benchmark": "market",
-        "seed": 0,
-        "ap": "rectangular",
-        "tasks": ["a"],
-        "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}],
-        "mAP": [],
-        "rank1": [],
-        "summary": {},
-        "exemplars": 500,
-    }
     for name, temperature in (("one", 1.0), ("two", 2.0)):
         (tmp_path / name).mkdir()
-        results["config"] = {"METHOD.NAME": "dwopp", "METHOD.TEMPERATURE": temperature}
-        (tmp_path / name / "results.json").write_text(json.dumps(results))
+        run = results(config={"METHOD.NAME": "dwopp", "METHOD.TEMPERATURE": temperature})
+        (tmp_path / name / "results.json").write_text(json.dumps(run))
     tables = []
     for more in ([], ["--cost"]):
-        folders = [str(tmp_path / name) for name in ("one", "two")]
-        monkeypatch.setattr(sys, "argv", ["report.py", *folders, *more])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(repository / "tools" / "report.py"), run_name="__main__")
-        assert end.value.code == 0
+        assert tool("report.py", str(tmp_path / "one"), str(tmp_path / "two"), *more) == 0
         tables.append(capsys.readouterr().out)
     assert "exemplars" not in tables[0] and "exemplars" in tables[1]
     assert all("dwopp, TEMPERATURE 1.0" in table and "dwopp, TEMPERATURE 2.0" in table for table in tables)

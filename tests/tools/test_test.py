@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE
 
 
-def run(repository: Path, world: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(repository / "tools" / tool), *arguments]
-    return subprocess.run(command, cwd=world, capture_output=True, text=True, timeout=PATIENCE)
-
-
-@pytest.mark.slow
-def test_two_folders_with_overrides_behind_the_checkpoint(repository: Path, world: Path) -> None:
-    done = run(
-        repository,
-        world,
-        "test.py",
-        "--checkpoint",
-        "model.pt",
-        "EVAL.AP",
-        "trapezoidal",
-        "--query",
-        "q",
-        "--gallery",
-        "g",
-        "--out",
-        "out",
-        "EVAL.FLIP",
-        "True",
-    )
-    assert done.returncode == 0, done.stderr
+def test_two_folders_with_overrides_behind_the_checkpoint(
+    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--checkpoint model.pt EVAL.AP trapezoidal --query q --gallery g --out out EVAL.FLIP True"
+    assert tool("test.py", *words.split()) == 0
+    said = capsys.readouterr().out
     results = json.loads((world / "out" / "test.json").read_text())
     assert results["ap"] == "trapezoidal" and list(results["checkpoints"]) == ["model"]
-    assert "trapezoidal AP" in done.stdout and f"{results['rows'][0]['mAP']:.1f}" in done.stdout
+    assert "trapezoidal AP" in said and f"{results['rows'][0]['mAP']:.1f}" in said
     assert (world / "out" / "ranked.html").exists()
 
 

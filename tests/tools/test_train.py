@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,6 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: l
         assert whole[key] == resumed[key], key
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -53,8 +53,8 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: l
     ],
 )
 def test_bad_input_ends_with_one_line_and_status_2(
-    command: list[str], tmp_path: Path, arguments: list[str], message: str
+    tool: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 2
-    assert done.stderr.startswith(message) and done.stderr.count("\n") == 1
+    assert tool("train.py", *arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(message) and err.count("\n") == 1
