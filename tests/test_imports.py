@@ -128,14 +128,6 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
-@pytest.mark.slow
-def test_training_testing_and_searching_import_few_modules() -> None:
-    counted = [sys.executable, str(PACKAGE.parent / "tools" / "count_modules.py"), "--most", "191"]
-    done = subprocess.run(counted, text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout or done.stderr
-    assert "lreid.methods.dwopp\n" in done.stdout and "lreid.search\n" in done.stdout
-
-
 def test_a_gallery_in_a_file_needs_nothing_of_milvus() -> None:
     code = "import sys, lreid.search; from lreid.gallery.places import place_of; place_of('people.gallery').exists()"
     code += "; print('\\n'.join(sys.modules))"

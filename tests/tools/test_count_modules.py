@@ -1,0 +1,17 @@
+"""The modules of lreid that training, testing and searching import, which shall become no more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_training_testing_and_searching_import_few_modules(repository: Path) -> None:
+    counted = [sys.executable, str(repository / "tools" / "count_modules.py"), "--most", "191"]
+    done = subprocess.run(counted, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout or done.stderr
+    assert "lreid.methods.dwopp\n" in done.stdout and "lreid.search\n" in done.stdout
