@@ -140,6 +140,7 @@ def test_training_testing_and_reporting(installed: Callable[..., str], site: Pat
     assert "dmml_ft" in installed("report", "one")
     weights = Path(installed("zoo", "download", MODEL).strip())
     assert weights.parent == site / "lreid" / "weights"
+    assert MODEL.removeprefix("zoo:") in installed("zoo", "list")
 
 
 def test_a_sweep_trains_with_the_installed_package(installed: Callable[..., str], tmp_path: Path) -> None:
