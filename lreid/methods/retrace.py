@@ -1,4 +1,4 @@
-"""Retrace: long steps into a task, and back along the straight way as far as the lesson survives."""
+"""Retrace: train with a high learning rate, then interpolate back towards the previous weights."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")
 
-LOOKED_AT = 512  # images of a task that are searched among themselves
-HALVINGS = 5  # of the way: the place is known to 1/32 of it
+MEASURED = 512  # images of a task that are searched among themselves
+BISECTIONS = 5  # alpha is known to 1/32
 
 
 class Retrace(BoTFineTuning):
-    """A method of our own, which keeps nothing between tasks but the network itself.
+    """Our method, which keeps nothing between tasks but the network itself.
 
-    A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so along the straight way
-    ``w(alpha) = w0 + alpha (w1 - w0)`` their loss grows about as ``alpha ** 2``, while what the task taught is mostly
-    there long before the end. So the network learns with long steps, ``rate`` times the rate of the run, and after the
-    last update goes back to the least ``alpha`` that the lesson allows. It is measured without any past image: mAP of
-    up to 512 images of the task, all those of identities that are evenly drawn, searched among themselves
-    (:func:`~lreid.retrieval.self_retrieval`), at ``w0``, at ``w1``, and where the way is halved, five times. Of what
-    the task taught, in mAP, the way back may cost the share ``(1 - keep) mAP(w0)``: the more a network could do before,
-    the more there is to lose, and a random one goes back hardly at all. Statistics of BatchNorm are averaged with the
-    weights.
+    A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so their loss grows about as
+    ``alpha ** 2`` along ``w(alpha) = w0 + alpha (w1 - w0)``, while most of the gain on the new task is reached at an
+    ``alpha`` well below 1. The network therefore trains with ``rate`` times the learning rate of the run. After the
+    last update its weights become ``w(alpha)`` for the smallest ``alpha`` that retains the gain on the task.
 
-    When the task is over, features are compared less ``centre`` times the mean of those 512, which the neck of the
-    network holds: three quarters are between LSTKC, which compares them as they are, and BoT, whose neck takes all of
-    the mean away.
+    The gain is measured without any past image: the mAP of up to 512 training images of the task, all images of evenly
+    drawn identities, searched among themselves (:func:`~lreid.retrieval.self_retrieval`). Five bisections between
+    ``w0`` and ``w1`` find ``alpha``. Interpolation may cost the share ``(1 - keep) mAP(w0)`` of the gain: the more a
+    network could do before the task, the more it can forget, and a random network keeps nearly all of ``w1``. Running
+    statistics of BatchNorm are interpolated with the weights.
 
-    The losses are those of LSTKC's base (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
-    smoothing behind a BatchNorm neck, the soft-margin triplet loss before it, where features are compared, and rows
-    that begin as the directions of their mean features. Neck and classifier are the task's own and are thrown away with
-    it. There are no exemplars: they would bring labels that such a classifier does not know.
+    After a task the network subtracts ``centre`` times the mean feature of those 512 images before features are
+    compared; its neck holds the mean. Three quarters lie between LSTKC, which subtracts nothing, and BoT, whose neck
+    subtracts the whole mean.
+
+    The losses are those of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
+    smoothing after a BatchNorm neck, the soft-margin triplet loss before it, and class weights that start as the
+    directions of the mean features. Neck and classifier belong to the task and are discarded with it. There are no
+    exemplars: they would bring labels that such a classifier does not know.
 
     Args:
         model: the network.
@@ -65,20 +66,20 @@ class Retrace(BoTFineTuning):
         keep: Annotated[
             float,
             Rule(
-                "share of what the task taught that the way back leaves to a network that could do all "
-                "before; in (0, 1], and 1 is the whole of it",
+                "share of the gain on a task that interpolation must retain if the previous network already had "
+                "100 % mAP on its images; in (0, 1], where 1 retains all",
                 above=0,
                 most=1,
             ),
         ] = 0.93,
         centre: Annotated[
-            float, Rule("share of the mean feature that is taken away before features are compared, 0 or more", least=0)
+            float, Rule("share of the mean feature that is subtracted before features are compared, 0 or more", least=0)
         ] = 0.75,
     ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # it holds a mean, and learns nothing
-        self.began: Embedder | None = None  # the network that the task began with, until its end
+        self.began: Embedder | None = None  # the previous network, until the end of the task
         self.first_label = 0
         self.share = 1.0  # alpha of the last task
         self._new_head()
@@ -97,7 +98,7 @@ class Retrace(BoTFineTuning):
         return self.model.neck
 
     def begin_task(self, task: Task) -> None:
-        """Remembers the network, and makes a head for the identities of the task alone."""
+        """Keep a copy of the network, and make a head for the identities of the task."""
         self._new_head()
         self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
@@ -118,35 +119,35 @@ class Retrace(BoTFineTuning):
         return self.softmax_triplet(features, logits, batch._replace(labels=batch.labels - self.first_label))
 
     def finish_task(self, task: Task) -> None:
-        """Walks back as far as the lesson survives."""
+        """Interpolate the weights to the smallest alpha that retains the gain on the task."""
         assert self.began is not None
         paths, labels, cameras = _some(task)
         new = {name: value.clone() for name, value in self.model.state_dict().items()}
         old = self.began.state_dict()
 
-        def found(alpha: float) -> float:
+        def measure(alpha: float) -> float:
             self.model.load_state_dict(linear_combination(new, old, alpha))
             return self_retrieval(self.model.extract(paths), labels, cameras)
 
-        before, after = found(0.0), found(1.0)
+        before, after = measure(0.0), measure(1.0)
         enough = after - (1 - self.keep) * before * (after - before)
-        too_far, self.share = 0.0, 1.0
-        for _ in range(HALVINGS):
-            middle = (too_far + self.share) / 2
-            too_far, self.share = (too_far, middle) if found(middle) >= enough else (middle, self.share)
+        too_low, self.share = 0.0, 1.0
+        for _ in range(BISECTIONS):
+            middle = (too_low + self.share) / 2
+            too_low, self.share = (too_low, middle) if measure(middle) >= enough else (middle, self.share)
         self.model.load_state_dict(linear_combination(new, old, self.share))
         self._neck().running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
-        told = (task.name, 100 * before, 100 * after, self.share)
-        logger.info("%s: mAP of its own images from %.1f to %.1f; %.2f of the way is kept", *told)
+        line = "%s: alpha %.2f (mAP on this task's training images, not a test: %.1f before, %.1f after)"
+        logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def end_task(self, task: Task) -> None:
-        """Throws away the head, and the network that the task began with."""
+        """Discard the head and the previous network."""
         super().end_task(task)
         self.began = None
         self._new_head()
 
     def figures(self) -> dict[str, float]:
-        """Share of the way that the last task kept."""
+        """The interpolation weight alpha of the last task, as ``share``."""
         return super().figures() | {"share": self.share}
 
     def class_scores(self, features: Tensor) -> None:
@@ -169,8 +170,8 @@ class Retrace(BoTFineTuning):
 
 
 def _some(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Paths, labels and cameras of at most about LOOKED_AT images of a task: all of evenly drawn identities."""
-    every = -(-len(task.records) // LOOKED_AT)
+    """Paths, labels and cameras of at most about MEASURED images of a task: all of evenly drawn identities."""
+    every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])
     records = [record for record in task.records if record.pid in chosen]
     labels, cameras = (np.array([getattr(record, name) for record in records]) for name in ("pid", "camid"))

@@ -15,7 +15,7 @@ from lreid.data.records import Record, Task
 from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, linear_combination
 from lreid.methods import Method, build_method, method_class, method_defaults
-from lreid.methods.retrace import LOOKED_AT, _some
+from lreid.methods.retrace import MEASURED, _some
 from lreid.retrieval import evaluate
 
 
@@ -59,7 +59,7 @@ def taught(method: Method, steps: int = 6) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.9])
-def test_it_goes_back_to_the_least_share_of_32_that_the_lesson_allows(keep: float) -> None:
+def test_alpha_is_the_smallest_of_32_that_retains_the_gain(keep: float) -> None:
     method = built(keep=keep, centre=0)
     taught(method)
     new, old = copied(method.model.state_dict()), copied(method.began.state_dict())
@@ -136,7 +136,7 @@ def test_it_learns_at_its_own_rate() -> None:
 def test_of_a_large_task_whole_identities_are_looked_at() -> None:
     records = tuple(Record(str(number), number // 10, number % 3) for number in range(20_000))
     paths, labels, cameras = _some(Task(0, "", records))
-    assert 0.9 * LOOKED_AT < len(paths) <= LOOKED_AT
+    assert 0.9 * MEASURED < len(paths) <= MEASURED
     assert set(np.unique(labels, return_counts=True)[1]) == {10}
     assert labels.min() < 100 and labels.max() > 1900
     assert [int(path) % 3 for path in paths] == cameras.tolist()
