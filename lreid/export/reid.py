@@ -70,7 +70,7 @@ def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:
         return model.name, Extra("timm", "timm").create_model(name, pretrained=False, num_classes=0)
     raise InputError(
         f"{model.name}: reid takes {', '.join(OSNETS)} of torchreid and timm:NAME alone; "
-        "train with MODEL.BACKBONE torchreid:osnet_x1_0, or use --for boxmot"
+        "train with the backbone torchreid:osnet_x1_0, or use --for boxmot"
     )
 
 

@@ -296,7 +296,7 @@ def test_networks_and_names_that_cannot_be() -> None:
         build_backbone("small", norm="ibn")
     with pytest.raises(InputError, match=r"^MODEL.NORM is ibn_a, but this backbone has no BatchNorm"):
         model_of(load_config([], ["MODEL.BACKBONE", "digits", "MODEL.NORM", "ibn_a"]), pretrained=False)
-    assert KEYS["MODEL.NORM"].choices == CHOICES
+    assert KEYS["MODEL.NORM"].rule.choices == CHOICES
 
 
 @pytest.mark.parametrize("norm", ["ibn_a+stem", "ibn_b", "batch+input", "batch+grey"])
