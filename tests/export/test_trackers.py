@@ -143,7 +143,7 @@ def test_reid_takes_networks_of_timm_as_timm_builds_them(tmp_path: Path) -> None
 
 
 REFUSED = {
-    "small": "small: reid takes osnet_x0_25, .* and timm:NAME alone; train with MODEL.BACKBONE torchreid:osnet_x1_0",
+    "small": "small: reid takes osnet_x0_25, .* and timm:NAME alone; train with the backbone torchreid:osnet_x1_0",
     "timm:mobilenetv2_035": "what reid builds as timm:mobilenetv2_035 is not this network .its features are others",
 }
 
