@@ -207,6 +207,19 @@ def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
         assert {key: found[key] for key in wanted} == wanted
 
 
+@pytest.mark.parametrize("row", ["dwopp", "bot_ft"])
+@pytest.mark.parametrize(
+    ("benchmark", "base", "backbone"),
+    [
+        ("market1501-10-osnet", "market1501-10", "torchreid:osnet_x1_0"),
+        ("lreid-order1-osnet", "lreid-order1-noduke", "torchreid:osnet_ain_x1_0"),
+    ],
+)
+def test_networks_of_torchreid_train_by_the_same_recipes(benchmark: str, base: str, backbone: str, row: str) -> None:
+    small, large = (resolved(load_run_config([name], ["METHOD.NAME", row])) for name in (benchmark, base))
+    assert small == large | {"BENCHMARK.NAME": benchmark, "MODEL.BACKBONE": backbone}
+
+
 # Their protocol: order, boxes of CUHK03, the first 500 identities, seven unseen sets, no flip, AP by rectangles.
 PROTOCOL = {
     "BENCHMARK.IDENTITIES": 500,
