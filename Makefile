@@ -3,7 +3,7 @@
 # make quick     the tests without whole runs, processes, browsers and fuzzing: under two minutes on two idle cores
 # make survive   kills, failing disks, races and damaged input, for most of an hour; writes docs/reference/reliability.md
 # make coverage  all tests, a quarter slower; prints how many lines they do not reach
-# make lint      checks style and types
+# make lint      checks style, types and the English of pages and docstrings
 # make docs      builds the documentation into site/
 # make lock      writes the versions of all packages in .venv to requirements.lock
 # Options for a tool: make train ARGS="--config configs/methods/dwpp.yaml SEED 1"; for pytest: make test ARGS="-k resume"
@@ -37,6 +37,7 @@ lint: .venv/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_english.py
 
 docs: .venv/developing
 	$(BIN)/mkdocs build --strict

@@ -77,7 +77,7 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def _named(fence: re.Match[str]) -> str:
-    """A fence with the name of its language, where its first line tells that it is a shell's."""
+    """A fence with the name of its language, where its first line shows that it is a shell's."""
     body = fence["body"]
     language = fence["language"] or ("bash" if body.startswith(COMMANDS) else "text")
     return f"```{language}\n{body}```"

@@ -78,7 +78,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run, the one to go on from first; none where there is no folder.
+    """The checkpoints of a run, the one to resume from first; none where there is no folder.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -119,12 +119,12 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
             logger.warning("%s; the checkpoint before it is used", fault)
         return path, checkpoint
     if faults:
-        raise InputError(f"{faults[0]}; no other checkpoint is whole, so start anew with another --out")
+        raise InputError(f"{faults[0]}; no other checkpoint is whole; start again with another --out")
     return None
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Looks whether a run can go on from a checkpoint; what its method remembers only that method can tell."""
+    """Checks that a run can resume from a checkpoint; what its method remembers only that method can tell."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -158,7 +158,7 @@ def fitting(path: Path) -> Iterator[None]:
         refuse_out_of_memory(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
-            f"{path}: its parts do not fit together ({reason}); remove it to go on from the checkpoint before"
+            f"{path}: its parts do not fit together ({reason}); remove it to resume from the checkpoint before"
         ) from None
 
 

@@ -233,7 +233,7 @@ def method_options(cfg: Config) -> dict[str, Any]:
 
 
 def without_folders(cfg: Config) -> Config:
-    """A config for others, frozen: of paths of one's own (``own:/home/anna/shop``) the last part (``own:shop``).
+    """A config for others, frozen: of paths of custom data (``own:/home/anna/shop``) the last part (``own:shop``).
 
     Data sets are where they are by default. What the file of a benchmark that comes with lreid says stays as it is.
     """

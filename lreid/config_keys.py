@@ -32,7 +32,7 @@ class Key:
     Args:
         default: value where nothing sets it, whose type its values have.
         rule: its meaning, and which values it may have.
-        paths: values that begin with one of these go on with a path, which a file may give relative to itself.
+        paths: values that begin with one of these continue with a path, which a file may give relative to itself.
         free: it may change when a run is taken up again: where and how often a run works, not what it computes.
     """
 
@@ -215,8 +215,8 @@ class Model(Section):
     )
     NORM = key(
         "batch",
-        "of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input image; +grey balances "
-        "the white of images",
+        "normalisation layers of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input "
+        "image; +grey applies white balance",
         choices=tuple(
             norm + entry
             for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
@@ -245,7 +245,7 @@ class Train(Section):
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(0, "batches an epoch, whatever the size of the task (AKA: 150); 0 = one look", least=0)
-    OPTIMIZER = key("adam", "of all parameters, anew for every task", choices=("adam", "sgd"))
+    OPTIMIZER = key("adam", "optimiser of all parameters; each task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "of sgd", least=0, most=1)
     LR = key(1e-3, "learning rate from random weights; from those of ImageNet 2e-4", above=0)
     FROZEN_LAYERS = key(0, "of the backbone, from the images on, that stay as they begin", least=0)
@@ -255,7 +255,7 @@ class Train(Section):
     BIAS_RATE = key(1.0, "rate of the biases of the network, relative to that of their layer", above=0)
     WEIGHT_DECAY = key(1e-4, "L2, coupled", least=0)
     SCHEDULE = key("exponential", "decay of the rate", choices=("exponential", "cosine", "steps"))
-    RESTARTS = key(True, "the schedule begins anew with every task; False: one goes over all (AKA's code)")
+    RESTARTS = key(True, "restart the schedule with every task; False: one schedule spans all tasks (AKA's code)")
     DECAY_START = key(0.5, "share of the epochs at the full rate; not of steps", least=0, most=1)
     DECAY_FACTOR = key(
         0.005,
@@ -280,7 +280,7 @@ class Train(Section):
     CHECKPOINT_MINUTES = key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True)
     CHECKPOINT_STEPS = key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True)
     LOGGERS: list[str] = key(
-        [], "who is told the figures while a run goes on", choices=("tensorboard", "wandb", "mlflow"), free=True
+        [], "services that also receive the metrics during a run", choices=("tensorboard", "wandb", "mlflow"), free=True
     )
 
 

@@ -79,12 +79,12 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 def keep_freed_memory() -> bool:
     """Tells glibc's malloc to use freed memory again.
 
-    By default it maps every block above 32 MiB anew and gives it back when it is freed. A training step frees and
+    By default it maps every block above 32 MiB separately and returns it when it is freed. A training step frees and
     allocates all activations, so each step would fault its memory in again, page by page: with a ResNet-50 and 48
     images a step, that is a third of the time. In return the process keeps the most memory that it has ever used.
 
     Returns:
-        Whether there is a glibc to be told.
+        Whether there is a glibc to set.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

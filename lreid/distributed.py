@@ -9,7 +9,7 @@ run may go on with another number of processes. The features that a process did 
 ``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all of them.
 
 torch's DistributedDataParallel does the same for networks that are called once a step. The methods here call theirs
-several times, and copies of it without gradients, so the averaging is done by hand, in one go.
+several times, and copies of it without gradients, so lreid averages them itself, in one pass.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ MOST_WORDS = 160  # characters of a library's message that are shown
 
 
 class InputError(Exception):
-    """Bad input: a file, a key or a value that the user can put right.
+    """Bad input: a file, a key or a value that the user can fix.
 
     The message is one line that names the file or key, says what is wrong with it and what to do.
     The command line tools print it without a traceback and end with exit status 2.

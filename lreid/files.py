@@ -88,7 +88,7 @@ def is_stream(path: Path) -> bool:
 
     Raises:
         InputError: it is there and can be neither written into nor replaced: a folder, a socket, a disk.
-        OSError: what is there cannot be told.
+        OSError: what is there cannot be determined.
     """
     if _descriptor(path) is not None:
         return True
@@ -104,7 +104,7 @@ def require_replaceable(path: Path) -> None:
 
     Raises:
         InputError: it is a folder, a device, a pipe, or a socket.
-        OSError: what is there cannot be told.
+        OSError: what is there cannot be determined.
     """
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file, so it is not replaced; choose another name")
@@ -170,7 +170,7 @@ def write_atomically(
             reason = f"the write broke off; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
         raise InputError(
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
-            "free some space or mend the permissions, then start again; training goes on with --resume"
+            "free some space or fix the permissions, then start again; training continues with --resume"
         ) from None
     sync_folder(path.parent, path)
 

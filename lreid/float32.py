@@ -12,8 +12,8 @@ import torch
 def full_precision() -> AbstractContextManager[None]:
     """Inside, they are those of float32, as features and rankings are promised to be.
 
-    However torch was told otherwise: by ``torch.set_float32_matmul_precision``, ``allow_tf32`` or the settings called
-    ``fp32_precision``. Outside what was set holds again.
+    Overrides any other setting of torch, made by ``torch.set_float32_matmul_precision``, ``allow_tf32`` or the settings
+    called ``fp32_precision``. Outside what was set holds again.
     """
     return _set("ieee")
 

@@ -10,13 +10,13 @@ MOMENT = 2.0  # seconds
 
 
 class Bar(tqdm):
-    """Without the thread of others that looks after bars: those here are told of images often enough."""
+    """Without the thread of others that refreshes bars: bars here are updated often enough."""
 
     monitor_interval = 0
 
 
 def images_done(total: int, what: str) -> Bar:
-    """A bar that is told of images by ``update``, and gone once it is closed; of several processes the first has one.
+    """A bar that counts images by ``update``, and gone once it is closed; of several processes the first has one.
 
     Args:
         total: images.

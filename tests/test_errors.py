@@ -43,7 +43,7 @@ ABOUT_CONFIGS = {
     [
         ("a.png: damaged; set skip_bad=True", "a.png: damaged; set DATA.SKIP_BAD_IMAGES True"),
         ("set cameras='apart', or workers=0", "set BENCHMARK.CAMERAS apart, or DATA.WORKERS 0"),
-        ("go on with resume=True", "go on with --resume"),
+        ("continue with resume=True", "continue with --resume"),
         ("keep folder=''", "keep DATA.CACHE_DIR "),
         ("my_skip_bad=True, other=1, workers", "my_skip_bad=True, other=1, workers"),
     ],

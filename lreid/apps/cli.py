@@ -141,12 +141,12 @@ def _run_tool(
         print(f"{parser.prog}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stop:
-        again = "give the same command again to go on"
-        advice = f"go on with --resume --out {args.out}" if "resume" in args else again
+        again = "run the same command again to continue"
+        advice = f"continue with --resume --out {args.out}" if "resume" in args else again
         print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
         return stop.status
     except KeyboardInterrupt:
-        advice = "; go on from the last checkpoint with --resume" if "resume" in args else ""
+        advice = "; pass --resume to continue from the last checkpoint" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
     return 0

@@ -43,7 +43,7 @@ class Plan:
     Attributes:
         cfg: of the run.
         text: what was found and chosen, and how to change it; for people.
-        before: the checkpoint that the run goes on from, if any.
+        before: the checkpoint that the run fine-tunes from, if any.
     """
 
     cfg: CfgNode
@@ -58,7 +58,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     Args:
         path: of :func:`lreid.data.own.source_of`.
         files, overrides: of :func:`lreid.config.load_config`; they win over what is chosen here.
-        before: a finished run, or a checkpoint of a finished task, to go on from; its network, method and settings
+        before: a finished run, or a checkpoint of a finished task, to fine-tune from; its network, method and settings
             are taken.
 
     Raises:
@@ -129,10 +129,10 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
-        raise InputError(f"{checkpoint}: is no checkpoint of a finished task (task-NN.pt); name one to go on from")
+        raise InputError(f"{checkpoint}: is no checkpoint of a finished task (task-NN.pt); name one to fine-tune from")
     cfg = config_from_text(state["config"], str(checkpoint))
     if cfg.BENCHMARK.SCENARIO != "class-incremental":
-        raise InputError(f"{checkpoint}: is of a {cfg.BENCHMARK.SCENARIO} run, which new identities cannot go on with")
+        raise InputError(f"{checkpoint}: is of a {cfg.BENCHMARK.SCENARIO} run, which new identities cannot continue")
     done = state["position"]["task"]
     numbers = state["results"].get("task_identities")
     if numbers is None:  # of a run of an earlier version

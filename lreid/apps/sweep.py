@@ -124,7 +124,7 @@ class PlannedRun:
 
     @property
     def command(self) -> list[str]:
-        """The command line that makes the run or goes on with it."""
+        """The command line that makes or resumes the run."""
         files = [word for file in self.files for word in ("--config", str(file))]
         train = [sys.executable, "-m", "lreid", "train"]
         return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]

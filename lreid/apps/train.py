@@ -1,4 +1,4 @@
-"""Train a lifelong re-identification method on a benchmark, task after task, or on images of one's own."""
+"""Train a lifelong re-identification method on a benchmark, task after task, or on your images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains, or goes on with a run, whose own config is taken where none is named."""
+    """Trains, or resumes a run, whose own config is taken where none is named."""
     if args.options:
         print(options_text(args.options), end="")
         return
@@ -29,13 +29,13 @@ def run(args: argparse.Namespace) -> None:
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
         if images is not None:
-            raise InputError(f"{images}: --resume goes on with the images of {args.out}; leave them out")
+            raise InputError(f"{images}: --resume continues with the images of {args.out}; leave them out")
         files = [args.out / "config.yaml"]
     elif args.resume and images is None and not files and not overrides:
         require_run(args.out or run_folder_for(load_run_config(), resume=True))
     if images is None:
         if args.before is not None:
-            raise InputError(f"--from {args.before}: goes on with images of your own; name their folder, too")
+            raise InputError(f"--from {args.before}: fine-tunes on your images; name their folder as well")
         cfg, before = load_run_config(files, overrides), None
     else:
         plan = own.plan(images, files, overrides, args.before)
@@ -60,7 +60,7 @@ def require_run(folder: Path) -> None:
         return
     known = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
     told = f"; there are {', '.join(os.path.relpath(each) for each in known)}" if known else ""
-    raise InputError(f"{folder}: holds no run to go on with; name its folder by --out{told}")
+    raise InputError(f"{folder}: holds no run to resume; name its folder with --out{told}")
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:

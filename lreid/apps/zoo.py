@@ -190,7 +190,7 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """What a card tells of a network as it is stored, and of its figures."""
+    """What a card records about a network as it is stored, and of its figures."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
@@ -211,7 +211,7 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
 
 
 def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """What a card tells of how a model was trained, what it takes and how it was measured."""
+    """What a card records about how a model was trained, what it takes and how it was measured."""
     shared, tasks = without_folders(cfg), len(results["tasks"])
     return {
         "method": method_title(cfg),

@@ -109,9 +109,9 @@ def linear_probe_scores(
     features alone, Co²L's Fig. 3 on all tasks.
 
     Where we differ: the papers choose the rate for each data set (1.0, 0.5 or 0.1) and train on raw features of images
-    augmented anew. Here features are fixed; they are centred and divided by their root mean square distance from the
-    centre, which leaves the set of linear classifiers as it is and lets one rate do for all networks. Weights begin
-    at 0. Contrast Scoring (Appendix A.1) takes Adam with a constant rate of 0.0003 over 500 epochs: ``adam``.
+    with new augmentations. Here features are fixed; they are centred and divided by their root mean square distance
+    from the centre, which leaves the set of linear classifiers as it is and lets one rate do for all networks. Weights
+    begin at 0. Contrast Scoring (Appendix A.1) takes Adam with a constant rate of 0.0003 over 500 epochs: ``adam``.
 
     Args:
         train_features, train_labels, test_features: of :func:`knn_scores`.

@@ -82,10 +82,10 @@ class Images(Sequence[np.ndarray]):
     """The images of a list of records, decoded and resized.
 
     They are decoded once, by threads, into one array where that fits in ``cache_gib``, and else into a file of
-    ``disk`` that is mapped into memory. Where that has no room or no folder, each is decoded whenever it is asked
-    for, and it is only made sure beforehand that the files are there (with ``skip_bad`` all of them are decoded
-    once, to know which to leave out). Images out of a cache are read-only, so that no augmentation can spoil them,
-    and shared by all processes that are forked from this one. A file that changes later on is not looked at again.
+    ``disk`` that is mapped into memory. Without room or a folder for that, each image is decoded whenever it is
+    needed. Then the files are only checked to exist beforehand; with ``skip_bad`` all of them are decoded once, to
+    know which to leave out. Cached images are read-only, so that no augmentation can change them, and shared by all
+    processes that are forked from this one. A file that changes later is not read again.
 
     Args:
         records: what to read.

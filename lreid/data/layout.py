@@ -35,7 +35,7 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """The images right in a folder, told by their suffix in any case, sorted by name.
+    """The images directly in a folder, by their suffix in any case, sorted by name.
 
     Hidden files are none: macOS puts a ``._0001.jpg``, which is no image, next to ``0001.jpg``.
 
@@ -100,7 +100,7 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
         pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and, unless
             ``camid`` is given, ``camid``.
         example: a file name that fits, for the error message.
-        camid: camera of all images, where the folder tells it.
+        camid: camera of all images, where the folder names it.
 
     Returns:
         The records in the order of the file names.

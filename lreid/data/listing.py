@@ -111,7 +111,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The image files in a folder and below, told by their suffix, sorted; links to folders are followed.
+    """The image files in a folder and below, by their suffix, sorted; links to folders are followed.
 
     Folders of training runs, whose plots show nobody, are passed over.
 
@@ -125,7 +125,7 @@ def image_files(folder: Path) -> list[Path]:
         found = _images_below(folder, frozenset(), others)
     except OSError as error:
         raise InputError(
-            f"{error.filename}: cannot be read ({error.strerror}); mend its permissions or take it away"
+            f"{error.filename}: cannot be read ({error.strerror}); fix its permissions or move it away"
         ) from None
     warn_of_others(folder, others)
     if not found:

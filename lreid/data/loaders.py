@@ -168,7 +168,7 @@ class TaskBatches(Dataset[Batch]):
 
 
 def progress_of(epoch: int, epochs: int) -> float:
-    """Share of the epochs of a task that is done, as augmentation is told."""
+    """Share of the epochs of a task that is done, as augmentation receives it."""
     return int(PROGRESS_STEPS * epoch / epochs) / PROGRESS_STEPS
 
 
@@ -216,7 +216,7 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
             raise
         raise InputError(
             f"a loader process died ({str(error).splitlines()[0]}); often there is too little memory or shared memory: "
-            f"try less than workers={workers}, or cache_gib=0, and go on with resume=True"
+            f"try less than workers={workers}, or cache_gib=0, and continue with resume=True"
         ) from None
 
 

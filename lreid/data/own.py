@@ -1,4 +1,4 @@
-"""A folder or a list of one's own images as a data set: identities, cameras and a test split read off their names."""
+"""A folder or a list of custom images as a data set: identities, cameras and a test split read off their names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OwnSet:
 
 
 def source_of(path: Path) -> str:
-    """The name of a folder or a CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` where splits are told, else ``own:PATH``.
+    """The name of a folder or CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` for a file with splits, else ``own:PATH``.
 
     Raises:
         InputError: there is neither a folder nor a file, or it is a CSV file that cannot be read.

@@ -115,7 +115,7 @@ def unpack(archive: Path, folder: Path) -> None:
         raise InputError(f"{archive}: no such archive; check the path") from None
     except RuntimeError as error:  # how zipfile reports a password
         refuse_out_of_memory(error, archive)
-        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it by hand into {folder}") from None
+        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it manually into {folder}") from None
     except Exception as error:  # damage shows in the many ways of two kinds of archives
         refuse_out_of_memory(error, archive)
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -123,7 +123,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Writes a member; what is wrong with the disk is told as such, not as damage of the archive."""
+    """Writes a member; a fault of the disk is reported as such, not as damage of the archive."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:

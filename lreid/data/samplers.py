@@ -200,7 +200,7 @@ class CameraSampler(IdentitySampler):
     Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. There an identity with one
     image shows it once and moves all that follow in the batch; here it is shown K times.
 
-    Where images come from several places, most pairs of two identities are told apart by the place. With ``neighbours``
+    Where images come from several places, most pairs of two identities differ by the place alone. With ``neighbours``
     above 1 identities come in groups of so many of one place, which only what is seen of them tells apart; those left
     over at a place are dealt at random. A place is a set of cameras: two that saw the same identity belong to one.
 

@@ -95,7 +95,7 @@ class Spec:
     Attributes:
         name: as in ``BENCHMARK.TRAIN``.
         read: gives the data set out of its home. It takes ``split`` and ``seed`` where there are several splits, and
-            ``cameras`` where none are told.
+            ``cameras`` where names hold none.
         title: its name for people.
         source: address of its authors' page.
         on_request: whether its authors must be asked.
@@ -132,7 +132,7 @@ class Spec:
             root: where all data sets lie.
             split: which one, from 0, where there are several.
             seed: decides splits that are random.
-            cameras: of queries and gallery where none are told, see :func:`lreid.data.layout.cameras_of_test`.
+            cameras: of queries and gallery where names hold none, see :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:
             NotThere: there is no folder of it.

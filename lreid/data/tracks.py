@@ -336,7 +336,7 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Writes the images of a video and tells how many, see :func:`_cut`."""
+    """Writes the images of a video and returns how many, see :func:`_cut`."""
     found = list(_cut(sequence, choice, folder))
     if not found:
         raise InputError(

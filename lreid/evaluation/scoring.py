@@ -222,6 +222,7 @@ def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
     rates = [f"{100 * rate:g} %" for rate in FALSE_ACCEPT_RATES if rate * queries < 1]
     if row["open_set"] and rates:
         notes.append(
-            f"{name}: {queries} queries are too few for {' and '.join(rates)} false accepts; instead no impostor passes"
+            f"{name}: {queries} queries are too few for a false accept rate of {' and '.join(rates)}; instead no "
+            "impostor passes"
         )
     return notes

@@ -183,7 +183,7 @@ class Gallery:
     def add(
         self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
     ) -> None:
-        """Adds images, arguments as of :meth:`build`. The threshold stays; calibrate anew if it has grown much.
+        """Adds images, arguments as of :meth:`build`. The threshold stays; calibrate again if it has grown much.
 
         In Milvus they are kept when this returns, in a file when :meth:`save` does.
 
@@ -205,7 +205,7 @@ class Gallery:
     def remove(self, paths: Files) -> None:
         """Deletes images with their features; the name of an identity goes with its last image.
 
-        An ``hnsw`` gallery of faiss is built anew from what stays.
+        An ``hnsw`` gallery of faiss is rebuilt from what stays.
 
         Raises:
             InputError: a path that is not there (then nothing is removed), or a memory-mapped gallery.
@@ -275,7 +275,7 @@ class Gallery:
 
         Every labelled image plays an impostor: it is searched in the gallery without its own identity, and the
         threshold is what at most ``false_accept_rate`` of them reach. A larger gallery has more look-alikes, so
-        calibrate anew after many additions.
+        calibrate again after many additions.
 
         Args:
             features: ``(Q, D)`` floats, array or tensor; better not the gallery's own images.

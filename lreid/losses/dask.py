@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Images with the mean and contrast of each channel drawn anew from what the batch has.
+    """Images with the mean and contrast of each channel drawn from those of the batch.
 
     The mean of an image's channel becomes a draw from the normal distribution of the batch's means of that channel,
     the standard deviation likewise. A drawn deviation may be below 0 and values may leave [0, 1], as in the official

@@ -36,7 +36,7 @@ def dmml_loss(
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation
     Considered Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the
     opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The official code is the default
-    here. The printed form with its sign put right is ``metric="euclidean", clamp=False, feature_penalty=0``,
+    here. The printed form with its sign corrected is ``metric="euclidean", clamp=False, feature_penalty=0``,
     times the number of queries.
 
     Args:

@@ -1,4 +1,4 @@
-"""ER-ACE: new images are told from one another, and from no class that is not among them."""
+"""ER-ACE: new images compete with the classes among them, and with no other class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
     """Cross-entropy of the incoming batch over the classes that are in it, mean over images.
 
     The other classes get no gradient, so features of old classes are not pushed away by images that the model
-    does not know yet. Old and new are told apart on the replayed batch: plain cross-entropy over all classes.
+    does not know yet. Old and new classes are distinguished on the replayed batch: plain cross-entropy over all
+    classes.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4,
     which sums over images. The official code leaves more classes in the denominator: all from the highest

@@ -1,4 +1,4 @@
-"""LSTKC and LSTKC++: affinities of previous models are distilled after their errors have been put right."""
+"""LSTKC and LSTKC++: affinities of previous models are corrected, then distilled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def lstkc_rskt_loss(
     """Rectified distillation of affinities, LSTKC's "rectification-based short-term knowledge transfer".
 
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
-    included. An entry is *right* if, for an image of the same identity, it is above all entries of other identities
-    in its row (the image itself always is), and, for an image of another identity, if it is not above the least entry
-    of its own identity, the image itself left out. The target keeps what the teacher has right; where it is wrong it
-    takes the student's entry if that is right. Where both are wrong, an entry that is too low becomes the greatest
-    entry of another identity in its row, the larger one of the two models, and one that is too high the least entry
-    of the own identity, the smaller one of the two. Rows are then divided by their sums. The loss is
+    included. An entry of the same identity is *right* if it is above all entries of other identities in its row; the
+    image itself always is. An entry of another identity is right if it is not above the least entry of the row's own
+    identity, the image itself left out. The target keeps the teacher's entry where it is right, else the student's
+    where that is right. Where both are wrong, an entry that is too low becomes the larger of the two models' greatest
+    entries of another identity in its row. An entry that is too high becomes the smaller of the two models' least
+    entries of the own identity. Rows are then divided by their sums. The loss is
     ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
@@ -75,10 +75,10 @@ def lstkcpp_dual_loss(
 ) -> Tensor:
     """Rectified distillation of two teachers, LSTKC++ from the third task on.
 
-    As :func:`lstkc_rskt_loss`, but the target comes from the teachers alone and so has no gradient: the mean of both
-    entries where both are right, the right one where one is, and where neither is, an entry that is too low becomes
-    the larger one of the two greatest entries of other identities, and one that is too high the smaller one of the
-    two least entries of the own identity.
+    As :func:`lstkc_rskt_loss`, but the target comes from the teachers alone and so has no gradient. It is the mean of
+    both entries where both are right, and the right one where one is. Where neither is right, an entry that is too low
+    becomes the larger of the two greatest entries of other identities. An entry that is too high becomes the smaller
+    of the two least entries of the own identity.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person
     Re-Identification" (LSTKC++), TPAMI 2025, in the form of its official code, which computes targets of single

@@ -59,7 +59,7 @@ class StreamMemory(ExemplarStore):
         return self.steps - entered.astype(np.int64)
 
     def due(self, interval: int) -> np.ndarray:
-        """Images to score anew before the next :meth:`add`, by lazy scoring (Contrast Scoring, Equations 5 and 6).
+        """Images to score again before the next :meth:`add`, by lazy scoring (Contrast Scoring, Equations 5 and 6).
 
         The paper does not say whether an image is 0 or 1 step old when it is first in the memory. Here it is 1, since
         it was scored when it came. So it is scored again after ``interval`` steps, and with 1 in every step.
@@ -136,7 +136,7 @@ class StreamMemory(ExemplarStore):
         self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The positions (k,) that are filled anew, and the images (k,) that come there."""
+        """The positions (k,) that are refilled, and the images (k,) that come there."""
         numbers = self.seen + np.arange(count)
         places = (self._random.random(count) * (numbers + 1)).astype(np.int64)  # uniform in [0, number]
         places = np.where(numbers < self.budget, numbers, places)

@@ -1,4 +1,4 @@
-"""Lifelong methods: one file each, found by the file's name, and those that a script of one's own registers."""
+"""Lifelong methods: one file each, found by the file's name, and those that your script registers."""
 
 from __future__ import annotations
 

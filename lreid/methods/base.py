@@ -127,7 +127,7 @@ class Method:
 
     @property
     def needs_past(self) -> bool:
-        """Whether it can go on with a network only together with what it kept while this one learned."""
+        """Whether it can continue with a network only together with what it kept while this one learned."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:

@@ -180,7 +180,7 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def pass_cosines(self, images: Images | ImagePaths | np.ndarray) -> Tensor:
-        """Cosines (passes, n, C) of n images, augmented anew for every pass, and all prototypes."""
+        """Cosines (passes, n, C) of n images, with new augmentations for every pass, and all prototypes."""
         chunks = [self.prototypes.weight.new_empty(self.passes, 0, len(self.prototypes))]
         for start in range(0, len(images), CHUNK):
             pixels = images[start : start + CHUNK]  # (k, H, W, 3)

@@ -41,7 +41,7 @@ class ContrastScoring(Method):
 
     Attributes:
         memory: the buffer, a :class:`~lreid.memory.StreamMemory`; of size 0 until the first segment sets it.
-        rescored: how often an image of the buffer was scored anew so far.
+        rescored: how often an image of the buffer was scored again so far.
         replayed: two views of the buffer at every step, less the images that come in, which the trainer counts though
             only the buffer is learned from. So ``images_trained`` of the results counts views of the buffer.
     """
@@ -71,7 +71,7 @@ class ContrastScoring(Method):
         lazy_interval: Annotated[
             int,
             Rule(
-                "T of Equation 5: an image of the buffer is scored anew after so many segments; 1 is every time",
+                "T of Equation 5: an image of the buffer is scored again after so many segments; 1 is every time",
                 least=1,
             ),
         ] = 1,
@@ -110,7 +110,7 @@ class ContrastScoring(Method):
         self.taken.discard(id(batch))
 
     def figures(self) -> dict[str, float]:
-        """Per cent of the buffer that a step has scored anew, on average: Table 3 of the paper."""
+        """Per cent of the buffer that a step has scored again, on average: Table 3 of the paper."""
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:
@@ -136,7 +136,7 @@ class ContrastScoring(Method):
         return contrast_scores(*projections.chunk(2)).cpu().numpy()
 
     def view(self) -> Tensor:
-        """All images of the buffer (N, 3, H, W), augmented anew."""
+        """All images of the buffer (N, 3, H, W), with new augmentations."""
         seed = int(torch.randint(2**31, (), generator=self.generator))
         pixels: Any = self.memory.images  # it keeps no paths
         return self.augmented(pixels, seed=seed)

@@ -31,7 +31,7 @@ StylePad = Annotated[
 class StyleRehearser:
     """Gives images the style of a past domain, without any image of it.
 
-    A small network learns to take images of the domain back from colours that were drawn anew
+    A small network learns to take images of the domain back from randomly drawn colours
     (:func:`~lreid.losses.dask.dask_color_resample`) to how they were, by a 3 x 3 convolution for each of them
     (:func:`~lreid.losses.dask.dask_decode`). Images of another domain it then takes to colours of this one. It learns
     by Adam at 2e-4 with betas of 0 and 0.999 and the mean absolute error of normalised values, and always normalises

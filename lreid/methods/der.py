@@ -28,7 +28,7 @@ class DER(ER):
 
     The official code offers an image to the memory whenever it is drawn, so that over many epochs stored logits are of
     all of them; :class:`ER` offers it once, and those of the first epoch would hold a young network to noise. So with
-    ``reid_head`` images are stored anew with the logits that they have at the end of their task, without augmentation,
+    ``reid_head`` images are stored again with the logits that they have at the end of their task, without augmentation,
     and are not compared before.
 
     Args:
@@ -74,7 +74,7 @@ class DER(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def finish_task(self, task: Task) -> None:
-        """For re-identification, stores the logits of the task's images anew."""
+        """For re-identification, stores the logits of the task's images again."""
         rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
         if self.reid_head and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)

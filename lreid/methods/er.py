@@ -67,7 +67,7 @@ class ER(Method):
         replay: Annotated[int, Rule("stored images a step, 0 for as many as come in", least=0)] = 0,
         task_free: Annotated[
             bool,
-            Rule("replay images of the task at hand too; the official ER leaves them out where it is told of tasks"),
+            Rule("replay images of the task at hand too; the official ER leaves them out where it knows the tasks"),
         ] = True,
         replay_weight: Annotated[float, Rule("weight of what is learned from stored images", least=0)] = 1.0,
         reid_head: Annotated[

@@ -1,4 +1,4 @@
-"""ER-ACE: replay in which new images are told from one another only, not from old identities."""
+"""ER-ACE: replay in which new images compete with new identities only, not with old ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ERACE(ER):
     """Asymmetric cross-entropy (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.4).
 
     The cross-entropy of the incoming batch runs over the identities that are in it. So the features of old ones are
-    not pushed away by images that the model does not know yet; old and new are told apart on stored images, by plain
-    cross-entropy. The classifier compares cosines, times 10.
+    not pushed away by images that the model does not know yet; old and new identities are distinguished on stored
+    images, by plain cross-entropy. The classifier compares cosines, times 10.
 
     Args:
         model: the network.

@@ -23,7 +23,7 @@ class ERAML(ER):
     Stored images are classified, by cosines times 10. While the memory is empty the incoming ones are too, as in the
     official code. An image that is the only one of its identity has no positive and is left out.
 
-    Positives and negatives out of the memory are forwarded together with those of the batch, augmented anew.
+    Positives and negatives out of the memory are forwarded together with those of the batch, with new augmentations.
 
     Args:
         model: the network.

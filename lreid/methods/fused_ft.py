@@ -33,10 +33,10 @@ class FusedFineTuning(BoTFineTuning):
     * The batch-hard triplet loss with a soft margin, before the neck; retrieval compares these features, too.
     * After the last update of every task but the first, the network becomes ``alpha * new + (1 - alpha) * old`` in all
       its weights and BatchNorm statistics, neck and classifier among them, where the old one is that which the task
-      began with. The fused network is evaluated, and the next task goes on from it.
+      began with. The fused network is evaluated, and the next task starts from it.
 
     With ``fusion`` at 1 it is their fine-tuning; ``configs/methods/lstkc_ft.yaml`` and ``lstkc_joint.yaml`` are the
-    rows of their tables. With a fusion of 0.5, a lower ``later_rate``, or BatchNorm statistics estimated anew, and
+    rows of their tables. With a fusion of 0.5, a lower ``later_rate``, or re-estimated BatchNorm statistics, and
     nothing else, it is the control of what these parts earn alone.
 
     Args:
@@ -62,7 +62,7 @@ class FusedFineTuning(BoTFineTuning):
         adapt_norm: Annotated[
             bool,
             Rule(
-                "after each task, and after fusion, estimate the BatchNorm statistics of the embedder anew on "
+                "after each task, and after fusion, re-estimate the BatchNorm statistics of the embedder on "
                 "the images of the task, without labels; no official code does"
             ),
         ] = False,

@@ -70,7 +70,7 @@ class GDumb(ER):
         return {"incoming": 0.0 * self.classifier.weight.sum()}
 
     def begin_rows(self, task: Task) -> None:
-        """Not yet: the classifier is made anew once the images are stored."""
+        """Not yet: a new classifier is made once the images are stored."""
 
     def finish_task(self, task: Task) -> None:
         """Trains a new network and a new classifier on the memory."""

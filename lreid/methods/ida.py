@@ -24,9 +24,9 @@ class IDA(DwPP):
     anchors, ``KL(p(. | f_old) || p(. | f_new))`` is added to the DMML loss.
 
     There is no official code, and what DwoPP changed for re-ID is not published. Our choices: the DMML loss in place of
-    the prototypical one, all anchors at once (the paper draws as many as an episode has classes), means over all
-    images of an identity in evaluation mode, a mean over the images of a batch, and the probability floor of
-    DwoPP's code; see :func:`~lreid.losses.discriminant_alignment_loss`.
+    the prototypical one, and all anchors at once, where the paper draws as many as an episode has classes. Anchors are
+    means over all images of an identity in evaluation mode. The loss is a mean over the images of a batch, with the
+    probability floor of DwoPP's code; see :func:`~lreid.losses.discriminant_alignment_loss`.
 
     Args:
         model: the network.

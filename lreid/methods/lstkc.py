@@ -1,4 +1,4 @@
-"""LSTKC: affinities of the previous model, put right, are distilled, and networks are averaged by what has changed."""
+"""LSTKC: corrected affinities of the previous model are distilled, and networks are averaged by what has changed."""
 
 from __future__ import annotations
 

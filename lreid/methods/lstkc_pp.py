@@ -27,7 +27,7 @@ class LSTKCpp(FusedFineTuning):
 
     Three networks: the one in training, ``teacher``, as the previous task trained it and before it was fused, and from
     the third task on ``long_teacher``, older. Both see the same augmented images in evaluation mode; their affinities,
-    put right, are distilled (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task
+    corrected, are distilled (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task
 
     1. ``old = beta * long_teacher + (1 - beta) * teacher``, where beta, of 0, 0.1, … 1, gives the best mAP when the
        images of the task are searched among themselves, those of the same identity and camera left out; the least of

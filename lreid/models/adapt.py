@@ -77,7 +77,7 @@ def with_statistics(model: Embedder, statistics: Statistics) -> Embedder:
     state = model.state_dict()
     own = {name: state[name].shape for name in state if _is_statistic(name)}
     if own != {name: array.shape for name, array in statistics.items()}:
-        raise InputError(f"the adapted statistics are not of a {model.name} network; adapt this model anew")
+        raise InputError(f"the adapted statistics are not of a {model.name} network; adapt this model again")
     model.load_state_dict({name: torch.from_numpy(array) for name, array in statistics.items()}, strict=False)
     return model
 

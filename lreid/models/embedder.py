@@ -34,11 +34,11 @@ class Embedder(nn.Module):
     """A backbone with global pooling, and a neck on request; knows the size and the normalisation of its input.
 
     Args:
-        backbone: name, see :func:`lreid.models.build_backbone`; or a network of one's own that maps (B, 3, H, W) float
+        backbone: name, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H, W) float
             images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; of a network of one's own
+        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; of a custom network
             those that it has are kept.
-        dim: width of the features of a network of one's own, if it has no attribute ``dim``.
+        dim: width of the features of a custom network, if it has no attribute ``dim``.
         height, width: input size in pixels.
         mean, std: of RGB values in [0, 1], three each; None is that of the weights of a package or of timm's hub, else
             ImageNet's.
@@ -48,7 +48,7 @@ class Embedder(nn.Module):
             ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as it was
             made to.
         norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`, and whether it balances
-            the white of images, see :func:`lreid.models.norms.balance_white`.
+            the white balance of images, see :func:`lreid.models.norms.balance_white`.
         scale: features are multiplied by it, above 0. Cosines do not notice; losses of distances do, whose margins mean
             little where features are long.
 
@@ -199,7 +199,7 @@ class Embedder(nn.Module):
     ) -> np.ndarray:
         """Features of images, in evaluation mode and float32; leaves mode and precision as they were.
 
-        On a terminal a bar tells how far it is, where it takes more than two seconds.
+        A terminal shows a progress bar if it takes more than two seconds.
 
         Args:
             images: n images: paths, uint8 RGB arrays (H, W, 3) of any size, one array or tensor

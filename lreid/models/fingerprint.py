@@ -13,8 +13,8 @@ from lreid.models.exported import OnnxEmbedder
 def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
-    They are a hash of the backbone's name, the input's size and normalisation, the pooling where it is not the mean,
-    the norm where it is not ``batch``, the scale where it is not 1, and every weight and statistic, bit for bit.
+    They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit for
+    bit. The pooling, the norm and the scale count where they are not the mean, ``batch`` and 1.
     Device, training mode and batch counters make no difference. An exported network keeps that of the one it was made
     of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
     """

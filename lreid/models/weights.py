@@ -24,7 +24,7 @@ FOREIGN = {"base.": "", "image_encoder.": "visual."}  # what TransReID and CLIP-
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     """Starts a backbone from trained weights; every tensor that is left out or missing is logged.
 
-    So is an entry of the zoo that is given images in another way, since no tensor tells of it.
+    So is an entry of the zoo that is given images in another way, since no tensor records it.
 
     Weights of the network with plain BatchNorm are loaded before the norms are put in, those of a network with such
     norms after it.
@@ -42,7 +42,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     if weights.startswith(PREFIX):
         theirs = find(weights.removeprefix(PREFIX)).norm
         if input_norm(theirs) != input_norm(norm):
-            logger.warning("%s: learned with norm %s, and goes on with %s", weights, theirs, norm)
+            logger.warning("%s: trained with norm %s, and continues with %s", weights, theirs, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)

@@ -46,7 +46,7 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """All that tells it from others, as one line."""
+        """All that distinguishes it from others, as one line."""
         return ", ".join(
             filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} task{'s' * (self.tasks != '1')}"))
         )

@@ -182,8 +182,8 @@ def comparison_table(
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
         each: one line a run instead.
-        cost: more columns: images looked at, exemplars kept, seconds of training, peak memory in MiB, milliseconds a
-            step; and what is kept between tasks besides the network: networks, of a domain, of an identity, and
+        cost: more columns: training images seen, exemplars kept, seconds of training, peak memory in MiB, milliseconds
+            a step; and what is kept between tasks besides the network: networks, of a domain, of an identity, and
             whether templates of people are among it (1). The times are of the processor where the run has them, which
             is truer on a busy machine, else of the clock.
         switches: more columns, of runs with ``EVAL.DRIFT_STEPS``, means over the updates that were watched after
@@ -193,7 +193,7 @@ def comparison_table(
     Returns:
         One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
         after the last task (of a merged unseen test set where a run has one), the seen mAP averaged over tasks,
-        forgetting and plasticity; and images looked at, where runs on the same benchmark did not look at as many. The
+        forgetting and plasticity; and training images seen, where they differ between runs on the same benchmark. The
         deviation is that of a sample (n - 1) and is left out for a single run.
 
     Raises:

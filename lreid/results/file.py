@@ -43,14 +43,16 @@ def read(run: str | Path) -> Results:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error}); go on with --resume to write it anew") from None
+        raise InputError(f"{path}: not valid JSON ({error}); continue with --resume to write it again") from None
     if isinstance(results, dict):
         require_not_newer(path, results.get("schema"), SCHEMA, f"not a results file of schema {SCHEMA}")
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         raise InputError(f"{path}: not a results file of schema {SCHEMA}")
     rename_old_keys(results)
     if reason := fault(results):
-        raise InputError(f"{path}: {reason}; not a results file that is whole: go on with --resume to write it anew")
+        raise InputError(
+            f"{path}: {reason}; not a results file that is whole: continue with --resume to write it again"
+        )
     return results  # type: ignore[return-value]
 
 

@@ -1,4 +1,4 @@
-"""Begin ``results.json``, go on with it, and put down what a run finds."""
+"""Begin ``results.json``, continue it, and record what a run measures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def start(**given: Any) -> Results:
 
 
 def resumed(fresh: Results, saved: Results, path: Path) -> Results:
-    """The content that a run goes on with.
+    """The content that a run continues with.
 
     Args:
         fresh: what :func:`start` gives today.

@@ -59,7 +59,7 @@ class CameraNorm:
         return cls(_statistics(whole), by_camera)
 
     def __call__(self, features: Any, cameras: Any) -> np.ndarray:
-        """Features less their camera's mean, over its deviation; to be compared by cosine similarity.
+        """Features standardised per camera, (x - mean) / deviation; to be compared by cosine similarity.
 
         Args:
             features: (n, D) floats, array or tensor.

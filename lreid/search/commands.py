@@ -177,9 +177,9 @@ def calibrate(
         checkpoint, skip_bad, device: of :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate``, the number of ``images`` and of those whose identity has another image
-        than this one in the gallery (``known``), and the share of these whose best match with a name, other than
-        itself, is right and reaches the threshold (``true_positive_rate``, None without any).
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
+        has another image in the gallery. ``true_positive_rate`` is the share of these whose best match with a name,
+        other than itself, is right and reaches the threshold; None without any.
 
     Raises:
         InputError: no image has an identity, or anything else does not fit; then the gallery stays as it was.

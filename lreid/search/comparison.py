@@ -85,8 +85,8 @@ def _of_model(source: str) -> dict[str, Any]:
     note = f"{source} has no threshold; one comes with models of the zoo and with calibrated galleries"
     if card:
         note = (
-            f"threshold of {source}, measured on {', '.join(card['galleries'])}; on other cameras it is another one: "
-            "calibrate a gallery of yours for an answer to rely on"
+            f"threshold of {source}, measured on {', '.join(card['galleries'])}; other cameras need another one: "
+            "calibrate your gallery for a reliable answer"
         )
     return {key: card.get(key) for key in ("threshold", "false_accept_rate", "true_positive_rate")} | {"notes": [note]}
 
@@ -95,7 +95,7 @@ def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
     """A pair of :func:`compare` in words."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
-    known = f"threshold {told['threshold']:.3f} for {100 * told['false_accept_rate']:g} % false accepts"
+    known = f"threshold {told['threshold']:.3f} at a false accept rate of {100 * told['false_accept_rate']:g} %"
     if told["true_positive_rate"] is not None:
         known += f", which {100 * told['true_positive_rate']:.0f} % of pairs of one identity reach"
     return f"{'the same' if pair['same'] else 'not the same, or unknown'}, {pair['score']:.3f} ({known})"

@@ -52,7 +52,7 @@ def _finding(matches: Matches, row: int, path: str, calibrated: bool) -> dict[st
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
     """A threshold and what it was set for."""
-    return f"{threshold:.3f} for {100 * false_accept_rate:g} % false accepts"
+    return f"{threshold:.3f} (false accept rate {100 * false_accept_rate:g} %)"
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
@@ -60,8 +60,8 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
-        f"{images} images are too few for {100 * false_accept_rate:g} % false accepts; instead not one of them reaches "
-        "the threshold."
+        f"{images} images are too few for a false accept rate of {100 * false_accept_rate:g} %; instead none of them "
+        "reaches the threshold."
     )
 
 

@@ -173,7 +173,7 @@ def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
             for row in wanted
         ]
     if not (source.exists() or is_address(str(source))):
-        raise InputError(f"{source}: no such folder or file; mend the name")  # no bad image to be skipped
+        raise InputError(f"{source}: no such folder or file; correct the name")  # no bad image to be skipped
     return [Listed(str(source), None, camera_in(source.name))]
 
 

@@ -34,7 +34,7 @@ def reindex(
 ) -> dict[str, int]:
     """Extracts all images of a gallery with another model, beside the gallery, and then takes its place.
 
-    Until then the gallery is searched, and changed, as before. Killed, it goes on where it was when it is called again.
+    Until then the gallery is searched, and changed, as before. After a kill, the next call continues where it stopped.
     The previous version stays for :func:`roll_back`. The threshold is the old model's and does not come along.
 
     Args:
@@ -234,6 +234,6 @@ def _rows(labels: Labels) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[OwnImage], total: int = 0) -> Iterator[Sequence[OwnImage]]:
-    """Images that are extracted before they are kept, when a file is written anew."""
+    """Images that are extracted before they are kept, when a file is rewritten."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

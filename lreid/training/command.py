@@ -21,7 +21,7 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
     Args:
         cfg: the resolved config.
         method: another one to train in the same way, which has its own options and batches.
-        before: the checkpoint that a run on images of one's own goes on from.
+        before: the checkpoint that a run on custom images fine-tunes from.
     """
     values = dict(leaves(cfg))
     words = ["lreid", "train"]

@@ -61,10 +61,10 @@ def train(
     Args:
         cfg: of :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
         out: the run folder. It must not hold a run yet, unless ``resume``.
-        resume: go on from the newest checkpoint in ``out``; start where there is none.
-        observers: what looks on besides, by a name that checkpoints keep their states under.
-        before: the checkpoint of a finished task of another run, which this one goes on from where ``out`` holds none;
-            ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` say what was learned there.
+        resume: continue from the newest checkpoint in ``out``; start where there is none.
+        observers: further observers, by the name that checkpoints keep their states under.
+        before: the checkpoint of a finished task of another run, which this one fine-tunes from where ``out`` holds
+            none; ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` say what was learned there.
 
     Returns:
         The content of ``results.json``.
@@ -179,12 +179,12 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
         InputError: the folder holds a run that is not to be resumed, or of another config, or needs ``before``.
     """
     if checkpoints_of(folder.checkpoints) and not resume:
-        raise InputError(f"{folder.path}: already holds a run; add --resume to go on with it, or choose another --out")
+        raise InputError(f"{folder.path}: already holds a run; add --resume to continue it, or choose another --out")
     start = load_newest(folder.checkpoints)
     if start is not None:
         _check_same_config(cfg, start[1]["config"], start[0])
     elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
-        raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it goes on from by --from")
+        raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it fine-tunes from with --from")
     return start
 
 
@@ -245,7 +245,7 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
     elif method.needs_past:
         raise InputError(
             f"METHOD.NAME: {cfg.METHOD.NAME} needs more of the past than {before} holds, which is of {old}; "
-            f"go on with {old}, or with dwopp or retrace, which need the network alone"
+            f"continue with {old}, or with dwopp or retrace, which need the network alone"
         )
     elif method.keeps_teacher:
         method.teacher = method.frozen_network()

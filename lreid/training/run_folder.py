@@ -80,7 +80,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
         Args:
             config: YAML.
-            loggers: names of :data:`lreid.training.loggers.LOGGERS` that are told the figures as well.
+            loggers: names of :data:`lreid.training.loggers.LOGGERS` that receive the metrics as well.
             keys: of the config, for them.
 
         Raises:

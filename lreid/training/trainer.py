@@ -68,7 +68,7 @@ class Trainer:
 
     Attributes:
         at: the position.
-        observers: what looks on, named, so that a checkpoint can hold their states; add to them before :meth:`run`.
+        observers: observers by name, so that a checkpoint can hold their states; add to them before :meth:`run`.
         unfused: evaluate a network before its method does something to it after a task, too.
     """
 
@@ -242,7 +242,7 @@ class Trainer:
         return updates
 
     def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
-        """Observers begin with the task, or go on where they were within it."""
+        """Observers begin the task, or continue within it."""
         states = saved.get("observers", {})
         for name, observer in self.observers.items():
             if self.at.epoch == self.at.step == 0:
@@ -298,7 +298,7 @@ class Trainer:
         return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
 
     def _show_progress(self) -> None:
-        """Tells the log and the page how far the run is, once a step tells how long others take."""
+        """Report the progress to the log and the page, once the time per step is known."""
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return

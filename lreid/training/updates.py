@@ -31,7 +31,7 @@ class NotFinite(InputError):
 
 
 class Updates:
-    """Updates the parameters of a method by the gradient of its loss; made anew for every task.
+    """Updates the parameters of a method by the gradient of its loss; a new one for every task.
 
     Args:
         method: what is trained, where it works.

@@ -2,7 +2,7 @@
 
 An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``, or
 ``NAME.safetensors`` in entries of before, so that one rename, that of the card, replaces both. Those in
-``lreid/weights`` come with the package and need no network. Three environment variables make a zoo of one's own:
+``lreid/weights`` come with the package and need no network. Three environment variables configure a custom zoo:
 
     LREID_ZOO_CARDS    folder of further cards; their weights lie beside them or are downloaded from their ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder

@@ -69,7 +69,7 @@ class Card:
         licence: of the weights.
         sha256, bytes: of the weights' file.
         url, mirrors: where the weights can be had; empty where they lie beside the card.
-        verification: how two images are told to be of the same identity or not: ``threshold``, a cosine similarity that
+        verification: the decision whether two images show the same identity: ``threshold``, a cosine similarity that
             ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
             one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
         limits: what it does not know and must not be used for; empty on cards of before.
@@ -203,7 +203,7 @@ def find(name: str) -> Card | Published:
     """The card of a name (without ``zoo:``), or of a card's path ``….json``; or what others host by that name.
 
     Raises:
-        InputError: there is none; the nearest name is told.
+        InputError: there is none; the message names the nearest.
     """
     if name.endswith(".json"):
         return read_card(Path(name))

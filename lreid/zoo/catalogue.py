@@ -93,7 +93,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """What the page tells of published checkpoints of one origin."""
+    """The page's text about published checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -118,7 +118,7 @@ SHARED = ("feature", "licence", "terms")  # by all entries of a family
 
 
 def _published_facts(entry: Published) -> dict[str, str]:
-    known = {64: entry.sha256, 0: "told by nobody: remembered at the first download"}
+    known = {64: entry.sha256, 0: "not published: recorded at the first download"}
     told = {
         "use": _use(entry.start_only),
         "trained on": entry.data,
@@ -136,7 +136,7 @@ def _published_facts(entry: Published) -> dict[str, str]:
 
 
 def _section(card: Card) -> dict[str, Any]:
-    """What the page tells of a card."""
+    """The page's text about a card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (

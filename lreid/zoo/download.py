@@ -89,7 +89,7 @@ class Download:
         except OSError as error:
             reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
             raise InputError(
-                f"{file}: cannot be written ({reason}); free some space or mend the permissions, or name "
+                f"{file}: cannot be written ({reason}); free some space or fix the permissions, or name "
                 "another folder by LREID_ZOO_CACHE"
             ) from None
 
@@ -110,7 +110,7 @@ class Download:
                         break
         told = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
         raise InputError(
-            f"{file.name}: cannot be downloaded ({told}); try again, which goes on where it broke off, "
+            f"{file.name}: cannot be downloaded ({told}); try again, which continues where it stopped, "
             f"name a mirror by LREID_ZOO_MIRROR, or put the file at {file}"
         )
 

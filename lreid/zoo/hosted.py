@@ -1,7 +1,7 @@
 """Checkpoints that others host, by name: where they are, what they are, and under which terms.
 
 ``hosted.yaml`` holds them in families that share an origin. Nothing of theirs comes with lreid: a file is downloaded
-when it is first asked for, or put by hand where :func:`published_file` says.
+when it is first asked for, or placed manually where :func:`published_file` says.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Published:
         start_only: a network to start training from, not one to search with.
         imagenet: it was trained on ImageNet, or from weights that were.
         sha256: of the file, 64 hexadecimal digits; or those that it begins with; or empty, where nobody tells them.
-        bytes: size of the file, 0 where nobody tells it.
+        bytes: size of the file, 0 where it is unknown.
         remark: what else to know, or empty.
     """
 
@@ -115,7 +115,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
     Args:
         entry: which one.
-        folder: that keeps such files; one may be put there by hand.
+        folder: that keeps such files; users may put one there.
         download: how patient to be with the network.
 
     Raises:
@@ -153,5 +153,5 @@ def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bo
             file.unlink()
         raise InputError(f"{error}; {entry.url} should give zoo:{entry.name}: look at {entry.source}") from None
     write_text(memory, f"{digest}\n")
-    told = f"only that it begins with {entry.sha256}" if entry.sha256 else "by nobody"
-    logger.warning("%s: its SHA-256 is told %s; remembered from now on: %s", file, told, digest)
+    status = f"published only as far as {entry.sha256}" if entry.sha256 else "not published"
+    logger.warning("%s: its SHA-256 is %s; lreid recorded the one of this download: %s", file, status, digest)

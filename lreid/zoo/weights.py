@@ -99,7 +99,7 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """The tensors of an entry, on the CPU, and their card: a newer one where it is published anew in this moment.
+    """The tensors of an entry, on the CPU, and their card: a newer one if somebody publishes it at this moment.
 
     Raises:
         InputError: as :func:`weights_file` and :func:`read_safetensors`.

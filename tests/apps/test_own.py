@@ -255,9 +255,11 @@ def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None
         train(chosen.cfg, tmp_path / "c", before=chosen.before)
     assert not (tmp_path / "c").exists()
     chosen = plan(shop, [], [*FAST, "METHOD.NAME", "bot_ft"], run)
-    with pytest.raises(InputError, match="go on with dmml_ft, or with dwopp or retrace, which need the network alone"):
+    with pytest.raises(
+        InputError, match="continue with dmml_ft, or with dwopp or retrace, which need the network alone"
+    ):
         train(chosen.cfg, tmp_path / "c", before=chosen.before)
-    with pytest.raises(InputError, match="d: has no checkpoint yet; name the run that it goes on from by --from"):
+    with pytest.raises(InputError, match="d: has no checkpoint yet; name the run that it fine-tunes from with --from"):
         train(chosen.cfg, tmp_path / "d")
 
 

@@ -89,7 +89,7 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
         assert found["mAP"] != plain["mAP"]
     assert any(note.startswith("transductive") for note in everything["notes"])
     assert (
-        "plaza: 12 queries are too few for 1 % and 0.1 % false accepts; instead no impostor passes"
+        "plaza: 12 queries are too few for a false accept rate of 1 % and 0.1 %; instead no impostor passes"
         in everything["notes"]
     )
 

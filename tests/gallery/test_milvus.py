@@ -239,7 +239,7 @@ def test_addresses():
 
 
 def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or mend the address"):
+    with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or correct the address"):
         Gallery.load("milvus:http://127.0.0.1:1")
     with pytest.raises(InputError, match="there is no folder .*; make it first"):
         small(at=f"milvus:{tmp_path}/nowhere/people.db")

@@ -328,7 +328,7 @@ def test_a_start_that_was_given_other_images_is_told(
         caplog.clear()
         with caplog.at_level("WARNING", "lreid"):
             build_backbone("small", "zoo:grey", norm)
-        assert (f"zoo:grey: learned with norm batch+grey, and goes on with {norm}" in caplog.messages) == told
+        assert (f"zoo:grey: trained with norm batch+grey, and continues with {norm}" in caplog.messages) == told
 
 
 @pytest.mark.slow

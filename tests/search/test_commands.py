@@ -162,7 +162,7 @@ def test_too_few_images_for_a_rate_are_told(world: Path, gallery: Path, caplog: 
     for rate, count in ((0.5, 0), (0, 0), (0.02, 1)):
         search.calibrate(gallery, images, false_accept_rate=rate, device="cpu")
         assert len(caplog.messages) == count
-    assert "40 images are too few for 2 % false accepts; instead not one" in caplog.text
+    assert "40 images are too few for a false accept rate of 2 %; instead none" in caplog.text
 
 
 def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, gallery: Path) -> None:

@@ -44,9 +44,9 @@ def test_pairs_are_judged_by_the_threshold_of_the_card(images: list[Path]) -> No
         assert pair["same"] == (pair["score"] >= known["threshold"])
         words = "the same, " if pair["same"] else "not the same, or unknown, "
         assert said(pair, told).startswith(
-            f"{words}{pair['score']:.3f} (threshold {known['threshold']:.3f} for 1 % false"
+            f"{words}{pair['score']:.3f} (threshold {known['threshold']:.3f} at a false accept rate of 1 %"
         )
-    assert "plaza" in told["notes"][0] and "calibrate a gallery of yours" in told["notes"][0]
+    assert "plaza" in told["notes"][0] and "calibrate your gallery" in told["notes"][0]
 
 
 def test_every_model_that_comes_with_lreid_has_a_threshold(images: list[Path]) -> None:
@@ -78,7 +78,7 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
     calibrated = search.calibrate(where, search.list_images([folder], "query"), device="cpu")
     told = compare(images[:2], where=where, device="cpu")
     assert told["threshold"] == calibrated["threshold"] and told["true_positive_rate"] is None
-    caveat = "8 images are too few for 1 % false accepts; instead not one of them reaches the threshold."
+    caveat = "8 images are too few for a false accept rate of 1 %; instead none of them reaches the threshold."
     assert told["notes"][1] == caveat
     results = ask(where, images, tmp_path / "matches")
     assert results["calibrated_on"] == 8 and caveat in (tmp_path / "matches/matches.html").read_text()

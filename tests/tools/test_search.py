@@ -27,7 +27,7 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
     assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
     text = said("query", "life", "q", "--top", "2", "--out", "found")
-    assert text.count(" for 50 % false accepts\n") == 8 and (world / "found" / "matches.html").exists()
+    assert text.count(" (false accept rate 50 %)\n") == 8 and (world / "found" / "matches.html").exists()
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
         ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
         ("remove good.gallery", "good.gallery: nothing to remove; name images, or --identity NAME"),
-        ("build new.gallery g typo --checkpoint model.pt --skip-bad", "typo: no such folder or file; mend"),
+        ("build new.gallery g typo --checkpoint model.pt --skip-bad", "typo: no such folder or file; correct"),
         ("migrate good.gallery cut.gallery", "cut.gallery: is there already; choose another name"),
         ("migrate empty.gallery new.gallery", "empty.gallery: holds no images; add some"),
         ("query good.gallery q --top 0", "--top is 0; ask for at least one match"),

@@ -32,7 +32,7 @@ _BAG = ("", "spine01", "wrist.L", "wrist.R", "spine03")  # the bone that each ki
 
 
 class Drawn(NamedTuple):
-    """A mesh on the graphics device, and what is told to its program."""
+    """A mesh on the graphics device, and the uniforms of its program."""
 
     array: Any
     shadow: Any

@@ -5,7 +5,7 @@
     lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
     lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
 
-Goes on where it stopped: finished runs are not made again. A run that fails does not stop the others.
+Continues where it stopped: finished runs are not made again. A run that fails does not stop the others.
 """
 
 from __future__ import annotations

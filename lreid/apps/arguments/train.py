@@ -1,11 +1,11 @@
 """Train a lifelong re-identification method on a benchmark, task after task, or on images of your own.
 
 lreid train my/folder                                   # your own: a folder an identity, or a CSV file
-lreid train my/others --from runs/my-run                # goes on with others, without forgetting those
+lreid train my/others --from runs/my-run                # then learns others, without forgetting those
 lreid train                                             # DwoPP on the built-in benchmark
 lreid train --config configs/methods/dwpp.yaml          # another method on it
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
-lreid train --resume --out runs/my-run                  # goes on where it stopped
+lreid train --resume --out runs/my-run                  # continues where it stopped
 lreid train SEED 1 TRAIN.LR 1e-4                        # any key of the config, see docs/reference/configuration.md
 lreid train --options dwopp                             # the keys that are options of a method
 """
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option, (key, about) in SHORT.items():
         parser.add_argument(f"--{option}", metavar="VALUE", help=f"{about} ({key})")
     parser.add_argument(
-        "--from", dest="before", type=Path, metavar="RUN", help="finished run to go on from with images of your own"
+        "--from", dest="before", type=Path, metavar="RUN", help="finished run to fine-tune from, on your images"
     )
     parser.add_argument(
         "--out",
@@ -42,4 +42,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number behind it where that is taken)",
     )
     parser.add_argument("--options", metavar="METHOD", help="print the options of a method and train nothing")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
+    parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")

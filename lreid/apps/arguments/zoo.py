@@ -7,7 +7,7 @@ lreid zoo verify                        # evaluates each model on its benchmark,
 lreid zoo publish runs/my-run my-model --half --out my/zoo
 lreid zoo page                          # writes MODEL_ZOO.md
 
-lreid/zoo/__init__.py tells of LREID_ZOO_CARDS, LREID_ZOO_CACHE and LREID_ZOO_MIRROR.
+lreid/zoo/__init__.py explains LREID_ZOO_CARDS, LREID_ZOO_CACHE and LREID_ZOO_MIRROR.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def spec_of(name: str) -> Spec:
     """The data set of a name.
 
     Raises:
-        InputError: there is none; the nearest known name is told.
+        InputError: there is none; the message names the nearest.
     """
     if found := find(name):
         return found

@@ -14,9 +14,9 @@ are taken as they are. The two config files are from <https://github.com/zhunzho
 MATLAB files can be read, 7.3 and older (an older one is read as a whole: some GiB of memory).
 
 A file name has the pair of cameras, the person, the view (the camera number used here) and the number of the image.
-`detected` boxes are a detector's, `labeled` ones annotated by hand. The classic test sets take all images of 100 people
-as queries and gallery; the names with `_single_shot` are the original protocol, whose Rank-k is that of galleries with
-a single image a person, drawn at random.
+`detected` boxes are a detector's, `labeled` ones annotated manually. The classic test sets take all images of 100
+people as queries and gallery; the names with `_single_shot` are the original protocol, whose Rank-k is that of
+galleries with a single image a person, drawn at random.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
 
     Args:
         home: its folder.
-        boxes: found by a detector, or annotated by hand.
+        boxes: found by a detector, or annotated manually.
 
     Raises:
         InputError: the file of the protocol is no such file, or a split is empty.
@@ -83,7 +83,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
 
     Args:
         home: its folder.
-        boxes: found by a detector, or annotated by hand.
+        boxes: found by a detector, or annotated manually.
         single_shot: Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
         split: which published test set, 0 to 19.
         seed: not used, since the test sets come with the data set.

@@ -6,9 +6,9 @@
     ├── scen2/view1/ … view4/                  └── bounding_box_test/
     └── scen3/view1/ … view4/
 
-Half a million frames of 7694 tracks. Each scene numbers its people anew. Scenes 2 and 3 are trained on; view 2 of scene
-1 is the query, views 1 and 3 the gallery. The lifelong papers that replace DukeMTMC use LPW_s2, which its authors made
-of scene 2 in Market's layout.
+Half a million frames of 7694 tracks. Each scene numbers its people from 1. Scenes 2 and 3 are trained on; view 2 of
+scene 1 is the query, views 1 and 3 the gallery. The lifelong papers that replace DukeMTMC use LPW_s2, which its authors
+made of scene 2 in Market's layout.
 """
 
 from __future__ import annotations

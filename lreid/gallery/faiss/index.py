@@ -48,7 +48,7 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
 
     Args:
         index: of :func:`new_index`; changed where its kind can delete.
-        kind: its kind. A graph cannot delete and is built anew from the vectors that stay, which takes a while.
+        kind: its kind. A graph cannot delete and is rebuilt from the vectors that stay, which takes a while.
         keys: ``(N,)`` keys of all images, ascending.
         drop: ``(N,)`` bool, which to delete.
     """

@@ -53,7 +53,7 @@ class Connection:
             _require_free(uri)
         token = os.environ.get("MILVUS_TOKEN", "")
         options = {"grpc.use_local_subchannel_pool": 1}  # what failed before must not make this one wait
-        with self._told("cannot be reached; start the server, or mend the address"):
+        with self._told("cannot be reached; start the server, or correct the address"):
             self.client = self.pymilvus.MilvusClient(
                 uri, token=token, timeout=CONNECT, dedicated=True, grpc_options=options
             )
@@ -237,7 +237,7 @@ def connect(uri: str) -> Connection:
 
 
 def import_pymilvus() -> Any:
-    """The pymilvus module, which prints nothing of its own any more: errors are told in one line.
+    """The pymilvus module, which no longer prints by itself: errors become one line.
 
     Raises:
         InputError: it is not installed.

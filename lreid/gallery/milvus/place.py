@@ -100,7 +100,7 @@ class MilvusPlace:
             MilvusStore.drop(connection, self.name, collection)
 
     def others(self) -> list[MilvusPlace]:
-        """All versions but this one, told by the numbers of their collections."""
+        """All versions but this one, recognised by the numbers of their collections."""
         connection = connect(self.uri)
         current = self._current(connection)
         if current is None:

@@ -1,10 +1,10 @@
-"""Backbones by name: those of the files of this folder, and those that a script of one's own registers.
+"""Backbones by name: those of the files of this folder, and those that your script registers.
 
 Every file holds ``BACKBONES``: what builds the network of each name. A name with a ``:`` at its end stands for all that
 begin with it, and its builder is given the rest. A builder gives a module from (B, 3, H, W) float images to
 (B, dim, h, w) maps or (B, dim) vectors, with an attribute ``dim``. If it takes an argument ``imagenet`` or ``hub``, it
-is told whether ImageNet weights or those of its library's hub are wanted; if it takes ``size``, the height and width of
-the images.
+lreid passes whether ImageNet weights or those of its library's hub are wanted; if it takes ``size``, the height and
+width of the images.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def build_backbone(
         is the width of the features.
 
     Raises:
-        ArgumentError: an unknown name (the nearest is told), weights that cannot be had, or norms or images of a size
-            that it cannot have.
+        ArgumentError: an unknown name (the message names the nearest), weights that cannot be had, or norms or images
+            of a size that it cannot have.
         InputError: a file that does not fit.
     """
     family, colon, rest = name.partition(":")
