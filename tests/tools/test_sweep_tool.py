@@ -79,7 +79,7 @@ def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
         until((run / "checkpoints" / "last.pt").exists)
         process.terminate()
         _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143 and "stopped by SIGTERM; all is saved, give the same command" in told
+    assert process.returncode == 143 and "stopped by SIGTERM; all is saved" in told
     RunFolder(run).close()  # nobody holds it any more
 
 
