@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from lreid.errors import InputError
-from lreid.evaluation.test_set import ListedTest
+from lreid.evaluation.test_set import ListedTest, Split
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval import (
     Evaluation,
@@ -72,12 +73,9 @@ def score(
     """
     results = []
     for split, search in zip(test.splits, searches or [None] * len(test.splits), strict=True):
-        query, gallery = _parts(features, split.rows, split.columns)
-        scores: BlockScores
-        if gallery is None and search is not None:
-            scores = IndexScores(search, as_features(query, "query features", device), len(split.gallery))
-        else:
-            scores = scores_of(query, gallery, test.rules.metric, device=device, rerank=rerank, search=search)
+        scores = _scores_of(
+            features, split, search, device, partial(scores_of, metric=test.rules.metric, rerank=rerank)
+        )
         options: dict[str, Any] = {"ap": test.rules.ap, "max_rank": MAX_RANK}
         if split.tracks is not None:
             results.append(evaluate_image_to_track(scores, split.query, split.gallery, split.tracks, **options))
@@ -153,18 +151,23 @@ def _parts(features: Features, rows: Any, columns: Any) -> Features:
     return query[rows], None if gallery is None else gallery[columns]
 
 
+def _scores_of(
+    features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
+) -> BlockScores:
+    """Scores of a split: what a search finds where it alone knows the gallery, otherwise what ``compare`` gives."""
+    query, gallery = _parts(features, split.rows, split.columns)
+    if gallery is None and search is not None:
+        return IndexScores(search, as_features(query, "query features", device), len(split.gallery))
+    return compare(query, gallery, device=device, search=search)
+
+
 def _open_set(
     test: ListedTest, features: Features, searches: Searches, device: torch.device | None
 ) -> list[list[OpenSetRate]]:
     """The rates of every split; none where there is no impostor."""
     rates = []
     for split, search in zip(test.splits, searches, strict=True):
-        query, gallery = _parts(features, split.rows, split.columns)
-        scores: BlockScores
-        if gallery is None and search is not None:
-            scores = IndexScores(search, as_features(query, "query features", device), len(split.gallery))
-        else:
-            scores = cosines_of(query, gallery, device=device, search=search)
+        scores = _scores_of(features, split, search, device, cosines_of)
         try:
             rates.append(open_set_rates(scores, split.query, split.gallery))
         except InputError:  # the arguments are sound, they were ranked: there is no impostor

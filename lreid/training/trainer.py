@@ -125,7 +125,7 @@ class Trainer:
     def run(self) -> None:
         """Trains what is left of the benchmark."""
         left = self.benchmark.tasks[self.at.task :]
-        if not self.batching.data.SKIP_BAD_IMAGES:  # a file that is missing is told now, not tasks later
+        if not self.batching.data.SKIP_BAD_IMAGES:  # report a missing file now, not tasks later
             for task in left:
                 require_files(task.records)
         self.bar = self._progress()
