@@ -16,11 +16,12 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lreid.config_keys import KEYS, REMOVED, Config, Method, Section
+from lreid.config_keys import KEYS, REMOVED, RENAMED, Config, Method, Section
 from lreid.errors import InputError
 from lreid.reading import parse_yaml, read_text
 
@@ -117,7 +118,7 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
                 "%s: sets %s to %s and then to %s; leave out one of them", COMMAND_LINE, name, given[name], value
             )
         given[name] = value
-    return _without_removed(given, COMMAND_LINE)
+    return _current(given, COMMAND_LINE)
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
@@ -221,7 +222,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
         InputError: as :func:`load_config`.
     """
     cfg = Config()
-    _set_all(cfg, _without_removed(dict(leaves(_parsed(text, source))), source, of_run=True), source)
+    _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
     cfg.freeze()
     return cfg
@@ -292,21 +293,31 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         if recipe or RECIPE not in base:
             found = find_config(_with_recipe(base, recipe), file.parent)
             yield from _file_layers(found, recipe, (*seen, file.resolve()))
-    keys = _without_removed(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
+    keys = _current(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
     yield str(file), {name: _placed(name, value, file.parent) for name, value in keys.items()}
 
 
-def _without_removed(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """The keys of a source with those of earlier versions translated where a run wrote them.
+def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
+    """The keys of a source, with those of earlier versions translated.
 
     Raises:
-        InputError: there is such a key, and the source is the user's own.
+        InputError: a key was removed without another name, and the source is no run.
     """
+    for name in RENAMED.keys() & keys.keys():
+        value = keys.pop(name)
+        keys = dict.fromkeys(RENAMED[name], value) | keys
+        if not of_run:
+            _warn_of_old_name(source, name)
     for name in REMOVED.keys() & keys.keys():
         if not of_run:
             raise InputError(f"{source}: {name} was removed; write {REMOVED[name].instead} in its place")
         keys |= REMOVED[name].translate(keys.pop(name), keys)
     return keys
+
+
+@cache  # a source is read more than once
+def _warn_of_old_name(source: str, name: str) -> None:
+    logger.warning("%s: %s is now called %s; write that instead", source, name, " and ".join(RENAMED[name]))
 
 
 def _with_recipe(base: str, recipe: str) -> str:

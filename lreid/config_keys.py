@@ -102,31 +102,40 @@ _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
 class Benchmark(Section):
-    """What is learned, in which order, and what is tested."""
+    """What is trained, in which order, and what is tested."""
 
-    NAME = key("synthetic-10", "shown in tables", check=_folder_name)
+    NAME = key("synthetic-10", "name of the benchmark in tables and run folders", check=_folder_name)
     TRAIN = key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES)
     UNSEEN: list[str] = key([], "data sets that are only tested on", **_SOURCES)
-    LEARNED: list[str] = key([], "those learned before this run (lreid train --from): tested on again", **_SOURCES)
-    LEARNED_IDENTITIES = key(0, "identities learned before this run; they are its first task", least=0)
-    TASKS_PER_DATASET = key(10, "tasks that the identities of each set are cut into", least=1)
-    POOL = key(False, "merge the sets of TRAIN into one before cutting")
-    IDENTITIES = key(0, "at most so many training identities a set, 0 = all", least=0)
+    LEARNED: list[str] = key(
+        [], "data sets trained before this run (lreid train --from), whose test sets are evaluated again", **_SOURCES
+    )
+    LEARNED_IDENTITIES = key(0, "number of identities trained before this run, which count as its first task", least=0)
+    TASKS_PER_DATASET = key(10, "number of tasks into which the identities of each data set are split", least=1)
+    POOL = key(False, "merge the data sets of TRAIN into one before splitting it into tasks")
+    IDENTITIES = key(0, "largest number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
         "class-incremental",
-        "every task has identities of its own; domain-incremental: each set is a task, with the same classes",
+        "class-incremental: every task has its own identities; domain-incremental: each data set is a task, with the "
+        "same classes",
         choices=("class-incremental", "domain-incremental"),
     )
-    JOINT = key(False, "learn all tasks at once, as an upper bound")
-    ORDER = key("ascending", "order of identities", choices=("ascending", "random"))
-    ORDER_SEED = key(0, "seed of the random order", **_SEED)
+    JOINT = key(False, "train on all tasks at once, as an upper bound")
+    ORDER = key("ascending", "order in which identities are split into tasks", choices=("ascending", "random"))
+    ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
     UNSEEN_GALLERIES = key(
-        "separate", "unseen sets apart, merged into one (as AKA does), or both", choices=("separate", "merged", "both")
+        "separate",
+        "how unseen data sets are tested: separate, merged into one gallery (as AKA does), or both",
+        choices=("separate", "merged", "both"),
     )
-    SPLITS = key(1, "of unseen sets with 10 or 20 random splits average over so many, 0 = all", least=0)
+    SPLITS = key(
+        1, "number of random splits to average over, for unseen data sets that define 10 or 20; 0 = all", least=0
+    )
     SPLIT_SEED = key(0, "seed of the random splits", **_SEED)
     CAMERAS: Literal["apart", "same"] = key(
-        "apart", "of sets without cameras: apart (query 0, gallery 1) or same (both 0)", choices=("apart", "same")
+        "apart",
+        "camera numbers for data sets without cameras: apart (query 0, gallery 1) or same (both 0)",
+        choices=("apart", "same"),
     )
 
 
@@ -134,14 +143,19 @@ class Data(Section):
     """Where images come from, and how they are kept and loaded."""
 
     ROOT = key("datasets", "folder that holds the data sets", free=True)
-    CACHE_GIB = key(4.0, "decoded images of a task are kept in memory up to this size, GiB", least=0, free=True)
-    CACHE_DIR = key("", "folder on disk for those that do not fit; empty: decode them in every epoch", free=True)
-    CACHE_DIR_GIB = key(50.0, "size up to which it is filled, GiB", least=0, free=True)
+    CACHE_GIB = key(4.0, "largest size of the decoded images kept in memory, GiB", least=0, free=True)
+    CACHE_DIR = key(
+        "",
+        "folder on disk for decoded images that do not fit into memory; empty: decode them in every epoch",
+        free=True,
+    )
+    CACHE_DIR_GIB = key(50.0, "largest size of CACHE_DIR, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
-    WORKERS = key(0, "loader processes; 0 is fastest while the images fit in the cache", least=0, free=True)
+    WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)
     AUGMENT_ON = key(
         "auto",
-        "what flips, normalises and erases: cpu, or the device, which is then sent uint8; auto: a GPU does",
+        "where images are flipped, normalised and erased: cpu, or device, which then receives uint8 images; auto: on a "
+        "GPU where there is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -150,52 +164,61 @@ class Data(Section):
 class Synthetic(Section):
     """Size of the synthetic data sets, `synthetic:DOMAIN`."""
 
-    TRAIN_IDENTITIES = key(480, "identities to train on", least=0)
-    TEST_IDENTITIES = key(150, "identities to search for", least=0)
-    IMAGES_PER_IDENTITY = key(10, "images of each, under several cameras", least=3)
-    DISTRACTORS = key(300, "gallery images of identities without a query", least=0)
-    SEED = key(0, "another seed makes another population")
+    TRAIN_IDENTITIES = key(480, "number of training identities per domain", least=0)
+    TEST_IDENTITIES = key(150, "number of test identities per domain", least=0)
+    IMAGES_PER_IDENTITY = key(10, "number of images per identity, from several cameras", least=3)
+    DISTRACTORS = key(300, "number of gallery images of identities without a query", least=0)
+    SEED = key(0, "seed of the population: another seed draws other people")
 
 
 class Input(Section):
     """What the network is given."""
 
-    HEIGHT = key(64, "pixels", least=1, most=4096)
-    WIDTH = key(32, "pixels", least=1, most=4096)
-    MEAN = key([0.485, 0.456, 0.406], "of RGB in [0, 1]; trained weights may set it", check=_three_numbers)
-    STD = key([0.229, 0.224, 0.225], "of RGB in [0, 1]; trained weights may set it", check=_three_above_zero)
-    FLIP = key(0.5, "probability of a horizontal flip", least=0, most=1)
-    ERASING = key(False, "random erasing; by itself that of DMML, growing over a task's epochs")
-    ERASING_PROBABILITY = key(
-        0.0, "above 0, erasing is that of BoT: so often, 2 to 40 % of an image, filled with INPUT.MEAN", least=0, most=1
+    HEIGHT = key(64, "height of input images, pixels", least=1, most=4096)
+    WIDTH = key(32, "width of input images, pixels", least=1, most=4096)
+    MEAN = key([0.485, 0.456, 0.406], "mean of RGB in [0, 1]; trained weights may set it", check=_three_numbers)
+    STD = key(
+        [0.229, 0.224, 0.225],
+        "standard deviation of RGB in [0, 1]; trained weights may set it",
+        check=_three_above_zero,
     )
-    PAD = key(0, "black pixels on every side, of which a random crop is taken", least=0, most=4096)
-    PIPELINE = key("", "file of an albumentations pipeline that comes before flip and erasing", paths=("",))
+    FLIP = key(0.5, "probability of a horizontal flip", least=0, most=1)
+    ERASING = key(False, "random erasing; alone it is DMML's, whose area grows over the epochs of a task")
+    ERASING_PROBABILITY = key(
+        0.0,
+        "probability of BoT's random erasing (2 to 40 % of an image, filled with INPUT.MEAN); 0 = DMML's erasing",
+        least=0,
+        most=1,
+    )
+    PAD = key(0, "number of black pixels added on every side before a random crop", least=0, most=4096)
+    PIPELINE = key("", "file of an albumentations pipeline, applied before flip and erasing", paths=("",))
 
 
 class Episode(Section):
     """Batches of the methods that learn from episodes of support and query images."""
 
-    IDENTITIES = key(24, "identities an episode", least=1)
-    SUPPORT = key(4, "support images an identity", least=1)
-    QUERY = key(1, "query images an identity", least=1)
+    IDENTITIES = key(24, "number of identities per episode", least=1)
+    SUPPORT = key(4, "number of support images per identity", least=1)
+    QUERY = key(1, "number of query images per identity", least=1)
 
 
 class Batch(Section):
     """P x K batches, of all other methods."""
 
-    IDENTITIES = key(24, "identities a batch", least=1)
-    IMAGES = key(5, "images an identity", least=1)
-    OTHER_CAMERAS = key(False, "an identity's images are one and others by other cameras (LSTKC)")
-    NEIGHBOURS = key(1, "with these: identities come in groups of so many that the same cameras saw", least=1)
+    IDENTITIES = key(24, "number of identities per batch", least=1)
+    IMAGES = key(5, "number of images per identity", least=1)
+    OTHER_CAMERAS = key(False, "sample one image of an identity, and the others from other cameras (LSTKC)")
+    NEIGHBOURS = key(1, "size of groups of identities seen by the same cameras, from which a batch is filled", least=1)
 
 
 class Stream(Section):
     """A single pass over each task in place of epochs of batches."""
 
-    SEGMENT = key(0, "images a step; 0 = batches (a method that needs a stream: P x K images)", least=0)
-    CORRELATION = key(1, "images of an identity in a row", least=1)
-    ITERATIONS = key(1, "steps on every segment", least=1)
+    SEGMENT = key(
+        0, "number of images per step; 0 = epochs of batches (for methods that need a stream: P x K images)", least=0
+    )
+    CORRELATION = key(1, "number of consecutive images of one identity", least=1)
+    ITERATIONS = key(1, "number of optimiser steps per segment", least=1)
 
 
 class Model(Section):
@@ -203,14 +226,16 @@ class Model(Section):
 
     BACKBONE = key(
         "small",
-        "small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
+        "network: small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
         "torchreid:NAME, timm:NAME",
     )
-    WEIGHTS = key("none", "none, imagenet, hub (of timm), zoo:NAME, package:NAME, or a file", paths=("",))
+    WEIGHTS = key(
+        "none", "initial weights: none, imagenet, hub (timm's), zoo:NAME, package:NAME, or a file", paths=("",)
+    )
     POOLING = key(
         "avg",
-        "of the last map: mean, or generalised mean (GeM, p = 3); of a transformer, in place of its own: class token, "
-        "or mean of its patches",
+        "pooling of the last feature map: mean, or generalised mean (GeM, p = 3); of a transformer, instead of its "
+        "own: the class token, or the mean of its patches",
         choices=("avg", "gem", "class", "patches"),
     )
     NORM = key(
@@ -223,62 +248,66 @@ class Model(Section):
             for entry in ("", "+input", "+grey")
         ),
     )
-    SCALE = key(1.0, "features are multiplied by it; below 1 where those of the start are long", above=0)
+    SCALE = key(
+        1.0, "factor by which features are multiplied; below 1 where those of the initial model are long", above=0
+    )
 
 
 class Method(Section):
     """The lifelong method. All further keys are its options."""
 
-    NAME = key("dwopp", "a file of lreid/methods or configs/methods, or a registered name")
-    ALIAS = key("", "its name in results and tables where its options make another method of it")
-    RECIPE = key("dmml", "file of configs/recipes that benchmarks of real images train it by")
+    NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
+    ALIAS = key("", "name in results and tables, where the options make another method of it")
+    RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
 
 
 class Train(Section):
-    """The training of a task."""
+    """The training of each task."""
 
-    EPOCHS = key(30, "of a task", least=1)
-    FIRST_EPOCHS = key(0, "of the first task; 0 = as many as of the others", least=0)
-    EPOCH_OF = key(
+    EPOCHS = key(30, "number of epochs per task", least=1)
+    FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
+    EPOCH_COVERS = key(
         "identities",
-        "a look at every identity (DMML), or at about every image (BoT); in a stream always at every image",
+        "what an epoch shows once: every identity (DMML), or about every image (BoT); a stream shows every image",
         choices=("identities", "images"),
     )
-    EPOCH_STEPS = key(0, "batches an epoch, whatever the size of the task (AKA: 150); 0 = one look", least=0)
+    EPOCH_STEPS = key(
+        0, "number of batches per epoch, whatever the size of the task (AKA: 150); 0 = as EPOCH_COVERS says", least=0
+    )
     OPTIMIZER = key("adam", "optimiser of all parameters; each task starts with a new one", choices=("adam", "sgd"))
-    MOMENTUM = key(0.0, "of sgd", least=0, most=1)
-    LR = key(1e-3, "learning rate from random weights; from those of ImageNet 2e-4", above=0)
-    FROZEN_LAYERS = key(0, "of the backbone, from the images on, that stay as they begin", least=0)
+    MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
+    LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
+    FROZEN_LAYERS = key(0, "number of first layers of the backbone that are not trained", least=0)
     LAYER_DECAY = key(
-        1.0, "rate of a layer of the backbone, relative to that of the next one; the last one's to LR", above=0, most=1
+        1.0, "learning rate of a backbone layer, relative to the next layer; the last layer has LR", above=0, most=1
     )
-    BIAS_RATE = key(1.0, "rate of the biases of the network, relative to that of their layer", above=0)
-    WEIGHT_DECAY = key(1e-4, "L2, coupled", least=0)
-    SCHEDULE = key("exponential", "decay of the rate", choices=("exponential", "cosine", "steps"))
+    BIAS_RATE = key(1.0, "learning rate of biases, relative to that of their layer", above=0)
+    WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
+    SCHEDULE = key("exponential", "decay of the learning rate", choices=("exponential", "cosine", "steps"))
     RESTARTS = key(True, "restart the schedule with every task; False: one schedule spans all tasks (AKA's code)")
-    DECAY_START = key(0.5, "share of the epochs at the full rate; not of steps", least=0, most=1)
-    DECAY_FACTOR = key(
-        0.005,
-        "rate in the last epoch, relative to LR, 1 for a single pass; of steps: what each multiplies by",
-        above=0,
-        most=1,
+    DECAY_START = key(0.5, "fraction of the epochs at the full learning rate (exponential, cosine)", least=0, most=1)
+    END_FACTOR = key(
+        0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
-    MILESTONES: list[int] = key([], "epochs of the steps, by COUNT_FROM", check=_epoch_numbers)
-    COUNT_FROM = key(
+    STEP_FACTOR = key(0.1, "factor of the learning rate at each of MILESTONES (steps)", above=0, most=1)
+    MILESTONES: list[int] = key([], "epochs in which the learning rate falls (steps)", check=_epoch_numbers)
+    FIRST_EPOCH_NUMBER = key(
         1,
-        "number of the first epoch in MILESTONES and the warm-up of steps: 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
+        "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
         least=-1,
         most=1,
     )
-    WARMUP_EPOCHS = key(0, "the rate rises from a hundredth over so many epochs", least=0)
-    ACCUMULATE = key(1, "batches an update; their mean gradient is taken", least=1)
-    PRECISION = key("fp32", "of the network in training; tf32 is of GPUs", choices=_PRECISIONS)
+    WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
+    ACCUMULATE = key(1, "number of batches per update, which takes their mean gradient", least=1)
+    PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
     TEACHER_PRECISION = key(
-        "fp32", "of previous models that are distilled; others than fp32 change their targets", choices=_PRECISIONS
+        "fp32",
+        "precision of the distilled previous model; values other than fp32 change its targets",
+        choices=_PRECISIONS,
     )
-    DETERMINISTIC = key(False, "GPUs give the same figures from the same seed every time, more slowly")
-    CHECKPOINT_MINUTES = key(5.0, "time between checkpoints within a task, 0 = every epoch", least=0, free=True)
-    CHECKPOINT_STEPS = key(0, "a checkpoint after so many steps, too; 0 = by time alone", least=0, free=True)
+    DETERMINISTIC = key(False, "give the same figures for the same seed on a GPU, at lower speed")
+    CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
+    CHECKPOINT_STEPS = key(0, "number of steps between checkpoints, in addition; 0 = by time alone", least=0, free=True)
     LOGGERS: list[str] = key(
         [], "services that also receive the metrics during a run", choices=("tensorboard", "wandb", "mlflow"), free=True
     )
@@ -288,31 +317,37 @@ class Eval(Section):
     """The evaluation after every task."""
 
     BACKEND = key(
-        "exact", "what ranks: a comparison with every image, or an index of faiss", choices=("exact", "faiss")
+        "exact", "what ranks: exact comparison with every image, or an index of faiss", choices=("exact", "faiss")
     )
-    INDEX = key("flat", "of faiss: flat, hnsw, ivfpq, or for index_factory, as in IVF256,Flat;nprobe=16")
-    INDEX_DEPTH = key(1000, "images that a query asks it for; of flat it gets all", least=1)
-    METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance of features", choices=("cosine", "euclidean"))
+    INDEX = key(
+        "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
+    )
+    INDEX_DEPTH = key(1000, "number of images that a query requests from the index; flat returns all", least=1)
+    METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
     )
-    CAMERA_FILTER = key(True, "leave out gallery images of the query's identity and camera")
-    FLIP = key(False, "add the features of the flipped image")
+    CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
+    FLIP = key(False, "add the features of the horizontally flipped image")
     CROSS_MODEL = key(
-        False, "also search, after each task, the galleries of all earlier ones; keeps their features on disk"
+        False, "also search, after each task, the galleries of all earlier models; keeps their features on disk"
     )
-    UNFUSED = key(False, "also evaluate the network as it was trained, before it is averaged after a task")
-    DRIFT_STEPS = key(0, "after a task switch: how far old images move in so many steps; slow", least=0)
-    ACCURACY = key(False, "of classification, too; where classes are tested that were trained")
+    UNFUSED = key(False, "also evaluate the trained network before it is averaged with the previous one")
+    DRIFT_STEPS = key(
+        0, "number of steps after a task switch over which the drift of old features is measured; slow", least=0
+    )
+    ACCURACY = key(False, "also measure classification accuracy, where the tested classes were trained")
     CURVE_IMAGES = key(
-        0, "with ACCURACY, also within tasks: after every so many images of the stream; 0 = after tasks alone", least=0
+        0, "number of stream images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
     )
     PROBE_OPTIMIZER = key(
-        "sgd", "of the linear classifier on frozen features; adam keeps its rate", choices=("sgd", "adam")
+        "sgd",
+        "optimiser of the linear probe on frozen features; adam keeps a constant learning rate",
+        choices=("sgd", "adam"),
     )
-    PROBE_LR = key(1.0, "its learning rate", above=0)
-    PROBE_EPOCHS = key(100, "of it", least=1)
-    BATCH_SIZE = key(128, "images a forward pass", least=1)
+    PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
+    PROBE_EPOCHS = key(100, "number of epochs that train the linear probe", least=1)
+    BATCH_SIZE = key(128, "number of images per forward pass", least=1)
 
 
 class Config(Section):
@@ -349,7 +384,7 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 def is_key(word: str) -> bool:
     """Whether a word of a command line is a key of the config, or was one."""
-    return word in KEYS or word in REMOVED or word.startswith("METHOD.")
+    return word in KEYS or word in RENAMED or word in REMOVED or word.startswith("METHOD.")
 
 
 @dataclass(frozen=True)
@@ -365,6 +400,11 @@ class Removed:
     translate: Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 
+RENAMED = {  # keys of earlier versions, which still work, and the keys that take their value
+    "TRAIN.DECAY_FACTOR": ("TRAIN.END_FACTOR", "TRAIN.STEP_FACTOR"),
+    "TRAIN.EPOCH_OF": ("TRAIN.EPOCH_COVERS",),
+    "TRAIN.COUNT_FROM": ("TRAIN.FIRST_EPOCH_NUMBER",),
+}
 REMOVED = {
     "TRAIN.TENSORBOARD": Removed(
         "TRAIN.LOGGERS tensorboard",

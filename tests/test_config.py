@@ -361,3 +361,15 @@ def test_a_list_takes_a_single_value(tmp_path: Path) -> None:
     assert load_config([tmp_path / "one.yaml"]).BENCHMARK.UNSEEN == ["viper"]
     with pytest.raises(InputError, match=r"INPUT.MEAN is \[0.5\]; it must be three numbers"):
         check_values(load_config(overrides=["INPUT.MEAN", "0.5"]))
+
+
+def test_renamed_keys_still_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("TRAIN: {DECAY_FACTOR: 0.25, STEP_FACTOR: 0.5, EPOCH_OF: images, COUNT_FROM: -1}")
+    cfg = load_config([file])
+    assert (cfg.TRAIN.END_FACTOR, cfg.TRAIN.STEP_FACTOR) == (0.25, 0.5)  # the new name wins
+    assert (cfg.TRAIN.EPOCH_COVERS, cfg.TRAIN.FIRST_EPOCH_NUMBER) == ("images", -1)
+    assert len(caplog.messages) == 3
+    assert load_config([], ["TRAIN.DECAY_FACTOR", "0.3"]).TRAIN.STEP_FACTOR == 0.3
+    of_run = config_from_text("TRAIN: {EPOCH_OF: images}", "config.yaml")
+    assert of_run.TRAIN.EPOCH_COVERS == "images"

@@ -11,15 +11,15 @@ from lreid.config_keys import Train
 class Schedule:
     """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
 
-    With ``end`` for ``TRAIN.DECAY_FACTOR`` and S for ``TRAIN.DECAY_START * epochs``, ``TRAIN.SCHEDULE`` is
+    With ``end`` for ``TRAIN.END_FACTOR`` and S for ``TRAIN.DECAY_START * epochs``, ``TRAIN.SCHEDULE`` is
 
     * ``exponential``: that of DwoPP's official code, ``end ** ((e + 1 - S) / (epochs + 1 - S))`` in epoch e (from 1),
       which arrives at ``end`` in the last one; an only epoch is the last one. The paper prints a slightly slower decay.
     * ``cosine``: falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (there S = 0).
-    * ``steps``: multiplied by ``end`` in each of ``TRAIN.MILESTONES``, and stays there, as in BoT's official code.
-      Milestones and warm-up count from ``TRAIN.COUNT_FROM``. Official codes set the rate before an epoch (BoT's: 1;
-      with a warm-up of 10 the first epoch is at 0.109), after it (LSTKC's: 0), or after it for the epoch that is over
-      (AKA's: -1).
+    * ``steps``: multiplied by ``TRAIN.STEP_FACTOR`` in each of ``TRAIN.MILESTONES``, and stays there, as in BoT's
+      official code. Milestones and warm-up count from ``TRAIN.FIRST_EPOCH_NUMBER``. Official codes set the rate before
+      an epoch (BoT's: 1; with a warm-up of 10 the first epoch is at 0.109), after it (LSTKC's: 0), or after it for the
+      epoch that is over (AKA's: -1).
 
     The first ``TRAIN.WARMUP_EPOCHS`` rise linearly from a hundredth, as in BoT.
 
@@ -42,10 +42,10 @@ class Schedule:
 
     def factor(self, epoch: int, epochs: int) -> float:
         """What the base rate is multiplied by in an epoch, from 0, of so many: 1 at first, then a decay."""
-        train, end = self.train, self.train.DECAY_FACTOR
+        train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
-            number = max(epoch + train.COUNT_FROM, 0)
-            return self._rise(number) * end ** sum(milestone <= number for milestone in train.MILESTONES)
+            number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
+            return self._rise(number) * train.STEP_FACTOR ** sum(milestone <= number for milestone in train.MILESTONES)
         start = train.DECAY_START * epochs
         if epoch + 1 < start or train.DECAY_START == 1:
             return self._rise(epoch)

@@ -142,4 +142,4 @@ def test_a_saved_config_is_taken(tmp_path: Path) -> None:
 def test_the_page_of_keys_is_up_to_date(repository: Path) -> None:
     page = (repository / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert page == keys_page(), "python -m lreid.apps.options > docs/reference/configuration.md"
-    assert "| `TRAIN.DECAY_FACTOR` | `0.005` | float | > 0, ≤ 1 | rate in the last epoch" in page
+    assert "| `TRAIN.END_FACTOR` | `0.005` | float | > 0, ≤ 1 |" in page

@@ -12,8 +12,8 @@ from oracles import load_golden
 from lreid.config_keys import Train
 from lreid.training.schedule import Schedule
 
-STEPS = {"SCHEDULE": "steps", "DECAY_FACTOR": 0.1}
-COSINE = {"SCHEDULE": "cosine", "DECAY_START": 0.0, "DECAY_FACTOR": 1e-3}
+STEPS = {"SCHEDULE": "steps", "STEP_FACTOR": 0.1}
+COSINE = {"SCHEDULE": "cosine", "DECAY_START": 0.0, "END_FACTOR": 1e-3}
 
 
 def falling(**keys: object) -> Schedule:
@@ -28,19 +28,19 @@ def official(e: int) -> float:
 
 @pytest.mark.parametrize("epoch", [0, 1, 298, 299, 300, 450, 598, 599])
 def test_600_epochs(epoch: int) -> None:
-    assert falling(DECAY_START=0.5, DECAY_FACTOR=0.005).factor(epoch, 600) == pytest.approx(
+    assert falling(DECAY_START=0.5, END_FACTOR=0.005).factor(epoch, 600) == pytest.approx(
         official(epoch + 1), rel=1e-12
     )
 
 
 def test_it_falls_from_1_to_its_end() -> None:
-    rates = [falling(DECAY_START=0.5, DECAY_FACTOR=0.01).factor(epoch, 7) for epoch in range(7)]
+    rates = [falling(DECAY_START=0.5, END_FACTOR=0.01).factor(epoch, 7) for epoch in range(7)]
     assert rates[:3] == [1.0] * 3 and rates[3] < 1
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0.01)
     for shape in ("exponential", "cosine"):
-        assert falling(DECAY_START=1.0, DECAY_FACTOR=0.1, SCHEDULE=shape).factor(3, 4) == 1.0
-    assert falling(DECAY_START=0.5, DECAY_FACTOR=0.1).factor(0, 1) == pytest.approx(0.1)
+        assert falling(DECAY_START=1.0, END_FACTOR=0.1, SCHEDULE=shape).factor(3, 4) == 1.0
+    assert falling(DECAY_START=0.5, END_FACTOR=0.1).factor(0, 1) == pytest.approx(0.1)
 
 
 def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
@@ -72,19 +72,19 @@ def test_steps_are_those_of_bot() -> None:
 
 def test_one_schedule_may_go_over_all_tasks() -> None:
     """AKA's official code counts on: its milestone 25 lies in the first of tasks with 50 epochs."""
-    aka = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25], COUNT_FROM=-1, RESTARTS=False))
+    aka = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     rates = [aka.rate(task, epoch, [50] * 5) for task in range(5) for epoch in range(50)]
     assert rates == pytest.approx([3.5e-4] * 26 + [3.5e-5] * 224)
-    whole = falling(DECAY_START=0.5, DECAY_FACTOR=0.005, RESTARTS=False)
+    whole = falling(DECAY_START=0.5, END_FACTOR=0.005, RESTARTS=False)
     parts = [
         whole.rate(task, epoch, [100, 200, 300]) for task, count in enumerate((100, 200, 300)) for epoch in range(count)
     ]
-    assert parts == [falling(DECAY_START=0.5, DECAY_FACTOR=0.005).factor(epoch, 600) for epoch in range(600)]
+    assert parts == [falling(DECAY_START=0.5, END_FACTOR=0.005).factor(epoch, 600) for epoch in range(600)]
 
 
 def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> None:
     _, official = load_golden("patchkd_lr_schedule")  # five tasks of 50 epochs
-    schedule = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25, 35], COUNT_FROM=-1, RESTARTS=False))
+    schedule = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25, 35], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     epochs = [(task, epoch) for task in range(5) for epoch in range(50)]
     rates = [schedule.rate(task, epoch, [50] * 5) for task, epoch in epochs]
     assert rates == pytest.approx(official["tasknet"].tolist(), rel=1e-12)
@@ -94,7 +94,7 @@ def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> Non
 
 def test_lstkc_sets_the_rate_after_an_epoch() -> None:
     """Its WarmupMultiStepLR has counted 0 epochs in the first one."""
-    schedule = Schedule(Train(LR=0.008, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[30], COUNT_FROM=0))
+    schedule = Schedule(Train(LR=0.008, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[30], FIRST_EPOCH_NUMBER=0))
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.008)
 
     def official(counted: int) -> float:
