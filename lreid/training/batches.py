@@ -86,7 +86,7 @@ class Batching:
         }
         if self.stream.SEGMENT or method.batches == "stream":
             return self._stream(method, task, labels, common)
-        common |= {"task_name": task.name, "passes": self.train.EPOCH_OF}
+        common |= {"task_name": task.name, "passes": self.train.EPOCH_COVERS}
         sampler: IdentitySampler
         if method.batches == "episodes":
             keys = self.episode
