@@ -78,7 +78,5 @@ def test_nothing_is_cut_off_and_code_can_be_copied(site: Path, wide: int) -> Non
         assert page.locator("button.copy").count() == blocks.count() > 5
         page.locator("button.copy").first.click()
         page.get_by_role("button", name="copied").wait_for()
-        assert page.evaluate("navigator.clipboard.readText()").startswith(
-            "python tools/zoo.py list\npython tools/test.py"
-        )
+        assert page.evaluate("navigator.clipboard.readText()").startswith("lreid zoo list\nlreid test")
         browser.close()

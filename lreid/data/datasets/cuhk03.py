@@ -9,7 +9,7 @@
     ├── images_labeled/     1_001_1_01.png …   (14096)
     └── classic_test_sets.json
 
-Everything below the line is written by `python tools/datasets.py prepare cuhk03_detected`; images prepared by torchreid
+Everything below the line is written by `lreid data prepare cuhk03_detected`; images prepared by torchreid
 are taken as they are. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. Both kinds of
 MATLAB files can be read, 7.3 and older (an older one is read as a whole: some GiB of memory).
 

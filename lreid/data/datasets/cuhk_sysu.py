@@ -9,7 +9,7 @@
         └── gallery/
 
 It is a set for person search: scenes and boxes in them. It must be the release with `Train.mat` and `TestG50.mat` (one
-without identities exists as well). `python tools/datasets.py prepare cuhk_sysu` crops the boxes into `cuhksysu4reid/`,
+without identities exists as well). `lreid data prepare cuhk_sysu` crops the boxes into `cuhksysu4reid/`,
 named and compressed as AKA's code does. Crops of others in that layout work too, also in `cuhksysu4reid/` directly in
 the folder of all data sets.
 
