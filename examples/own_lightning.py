@@ -5,10 +5,12 @@
 Install lightning first, which lreid itself does not need: pip install lightning
 """
 
+import albumentations as A
 import lightning
 import torch
 from torch.utils.data import DataLoader
 
+from lreid.data.erasing import RandomErasing
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches
 from lreid.data.samplers import IdentitySampler
@@ -48,7 +50,7 @@ benchmark = build_benchmark("mine", train=["synthetic:plaza", "synthetic:station
 lightning.seed_everything(0)
 method = LwF(Embedder("small", height=32, width=16, neck=LwF.neck))
 mean, std = IMAGENET
-augment = Augment(flip=0.5, erasing=True, mean=mean, std=std)
+augment = Augment([A.HorizontalFlip(p=0.5), RandomErasing(fill=mean)], mean=mean, std=std)
 evaluator = Evaluator(load_tests(benchmark.tests, height=32, width=16))
 
 for task in benchmark:

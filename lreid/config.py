@@ -308,10 +308,11 @@ def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict
         keys = dict.fromkeys(RENAMED[name], value) | keys
         if not of_run:
             _warn_of_old_name(source, name)
-    for name in REMOVED.keys() & keys.keys():
-        if not of_run:
-            raise InputError(f"{source}: {name} was removed; write {REMOVED[name].instead} in its place")
-        keys |= REMOVED[name].translate(keys.pop(name), keys)
+    for removed in REMOVED:
+        values = {name: keys.pop(name) for name in removed.names if name in keys}
+        if values and not of_run:
+            raise InputError(f"{source}: {next(iter(values))} was removed; write {removed.instead} in its place")
+        keys |= removed.translate(values, keys) if values else {}
     return keys
 
 

@@ -91,6 +91,11 @@ def _data_sets(value: list[Any]) -> str:
     return "" if fits else "it must be a list of data sets, such as ['market1501']"
 
 
+def _files(value: list[Any]) -> str:
+    fits = all(type(name) is str for name in value)
+    return "" if fits else "it must be a list of files, such as ['flip', 'mine.yaml']"
+
+
 def _folder_name(value: str) -> str:
     fits = value not in (".", "..") and "/" not in value and value.isprintable()
     return "" if fits else "it names the run's folder, so it must be a name, not a path"
@@ -154,8 +159,8 @@ class Data(Section):
     WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)
     AUGMENT_ON = key(
         "auto",
-        "where images are flipped, normalised and erased: cpu, or device, which then receives uint8 images; auto: on a "
-        "GPU where there is one",
+        "where images are flipped, cropped, normalised and erased: cpu, or device, which then receives uint8 images; "
+        "auto: on a GPU where there is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -182,16 +187,12 @@ class Input(Section):
         "standard deviation of RGB in [0, 1]; trained weights may set it",
         check=_three_above_zero,
     )
-    FLIP = key(0.5, "probability of a horizontal flip", least=0, most=1)
-    ERASING = key(False, "random erasing; alone it is DMML's, whose area grows over the epochs of a task")
-    ERASING_PROBABILITY = key(
-        0.0,
-        "probability of BoT's random erasing (2 to 40 % of an image, filled with INPUT.MEAN); 0 = DMML's erasing",
-        least=0,
-        most=1,
+    PIPELINE = key(
+        ["configs/augmentations/flip.yaml"],
+        "files of albumentations pipelines that augment training images, one after the other; [] for none",
+        paths=("",),
+        check=_files,
     )
-    PAD = key(0, "number of black pixels added on every side before a random crop", least=0, most=4096)
-    PIPELINE = key("", "file of an albumentations pipeline, applied before flip and erasing", paths=("",))
 
 
 class Episode(Section):
@@ -384,20 +385,24 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 def is_key(word: str) -> bool:
     """Whether a word of a command line is a key of the config, or was one."""
-    return word in KEYS or word in RENAMED or word in REMOVED or word.startswith("METHOD.")
+    if word in KEYS or word in RENAMED or word.startswith("METHOD."):
+        return True
+    return any(word in removed.names for removed in REMOVED)
 
 
 @dataclass(frozen=True)
 class Removed:
-    """A key of earlier versions.
+    """Keys of earlier versions.
 
     Args:
-        instead: what to write in its place.
-        translate: the keys that stand for its value in the config of an old run, of that value and the run's keys.
+        names: of the keys.
+        instead: what to write in their place.
+        translate: the keys that stand for their values in the config of an old run, of these values and the run's keys.
     """
 
+    names: tuple[str, ...]
     instead: str
-    translate: Callable[[Any, Mapping[str, Any]], dict[str, Any]]
+    translate: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 
 
 RENAMED = {  # keys of earlier versions, which still work, and the keys that take their value
@@ -405,9 +410,37 @@ RENAMED = {  # keys of earlier versions, which still work, and the keys that tak
     "TRAIN.EPOCH_OF": ("TRAIN.EPOCH_COVERS",),
     "TRAIN.COUNT_FROM": ("TRAIN.FIRST_EPOCH_NUMBER",),
 }
-REMOVED = {
-    "TRAIN.TENSORBOARD": Removed(
-        "TRAIN.LOGGERS tensorboard",
-        lambda value, keys: {"TRAIN.LOGGERS": [*keys.get("TRAIN.LOGGERS", []), *["tensorboard"] * bool(value)]},
-    )
+
+
+def _loggers(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    loggers = [*keys.get("TRAIN.LOGGERS", []), *["tensorboard"] * bool(values["TRAIN.TENSORBOARD"])]
+    return {"TRAIN.LOGGERS": loggers}
+
+
+_AUGMENTATION = {"INPUT.FLIP": 0.5, "INPUT.PAD": 0, "INPUT.ERASING": False, "INPUT.ERASING_PROBABILITY": 0.0}
+_FILES = {  # that do what the keys above did
+    (0.0, 0, False): [],
+    (0.5, 0, False): ["flip"],
+    (0.5, 4, False): ["flip-crop4"],
+    (0.5, 0, "growing"): ["flip-erase-growing"],
+    (0.5, 8, 0.5): ["flip-crop8-erase"],
+    (0.5, 10, 0.5): ["flip-crop10-erase"],
 }
+
+
+def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The pipeline of a run by its old keys; other values than those of published recipes name a file to be written."""
+    flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
+    wanted = (flip, pad, erasing and (probability or "growing"))
+    names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])
+    before = keys.get("INPUT.PIPELINE") or []
+    before = [before] if isinstance(before, str) else before
+    return {"INPUT.PIPELINE": [*before, *(f"configs/augmentations/{name}.yaml" for name in names)]}
+
+
+REMOVED = (
+    Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
+    Removed(
+        (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline
+    ),
+)

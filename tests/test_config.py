@@ -105,7 +105,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     for file in ("exp/a.yaml", "top.yaml"):
         cfg = load_config([file])
-        found = [cfg.INPUT.PIPELINE, cfg.MODEL.WEIGHTS, *cfg.BENCHMARK.TRAIN]
+        found = [*cfg.INPUT.PIPELINE, cfg.MODEL.WEIGHTS, *cfg.BENCHMARK.TRAIN]
         exp = tmp_path / "exp"
         assert found[:2] == [f"{exp}/a.json", f"{exp}/w.pt"]
         assert found[2:5] == [f"csv:{exp}/x.csv", f"csv:{exp}/x.csv#street", f"csv:{exp}/x#y.csv"]
@@ -123,8 +123,8 @@ def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
     (tmp_path / "exp" / "a.yaml").write_text("INPUT: {PIPELINE: here.json}\nMODEL: {WEIGHTS: none}\n")
     (tmp_path / "here.json").touch()
     monkeypatch.chdir(tmp_path)
-    assert load_config(["exp/a.yaml"]).INPUT.PIPELINE == "here.json"  # found from the working directory
-    assert load_config([], ["INPUT.PIPELINE", "here.json"]).INPUT.PIPELINE == "here.json"
+    assert load_config(["exp/a.yaml"]).INPUT.PIPELINE == ["here.json"]  # found from the working directory
+    assert load_config([], ["INPUT.PIPELINE", "here.json"]).INPUT.PIPELINE == ["here.json"]
     assert load_config(["exp/a.yaml"]).MODEL.WEIGHTS == "none"
 
 
@@ -144,7 +144,7 @@ def test_others_are_told_no_folders(value: str, told: str) -> None:
     cfg = load_config([mine | {"BENCHMARK.TRAIN": [value, "own:/home/anna/a"]}])
     others = without_folders(cfg)
     assert [told, "own:a"] == others.BENCHMARK.TRAIN and [told] == others.BENCHMARK.UNSEEN
-    assert (others.MODEL.WEIGHTS, others.INPUT.PIPELINE) == ("net.pt", "own.yaml")
+    assert (others.MODEL.WEIGHTS, others.INPUT.PIPELINE) == ("net.pt", ["own.yaml"])
     assert "anna" not in others.dump() and cfg.MODEL.WEIGHTS == "/home/anna/net.pt"
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for file in ("recipes/contrast_scoring", repository / "configs" / "recipes" / "contrast_scoring.yaml"):
-        name = load_config([file]).INPUT.PIPELINE
+        (name,) = load_config([file]).INPUT.PIPELINE
         assert name == "configs/augmentations/simclr.yaml"
     assert find_config(name).samefile(repository / name)
 
@@ -343,7 +343,8 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     [
         (["TRAIN.EPOCHS", "0"], "TRAIN.EPOCHS is 0; it must be 1 or more"),
         (["TRAIN.LR", "0"], "TRAIN.LR is 0.0; it must be above 0"),
-        (["INPUT.FLIP", "1.5"], "INPUT.FLIP is 1.5; it must be 1 or less"),
+        (["MODEL.SCALE", "0"], "MODEL.SCALE is 0.0; it must be above 0"),
+        (["INPUT.PIPELINE", "[1]"], r"INPUT.PIPELINE is \[1\]; it must be a list of files"),
         (["EVAL.AP", "round"], "EVAL.AP is 'round'; it must be rectangular or trapezoidal"),
         (["INPUT.MEAN", "[1, 2]"], "INPUT.MEAN is .* three numbers"),
     ],

@@ -26,10 +26,7 @@ DMML = {
     "MODEL.WEIGHTS": "imagenet",
     "INPUT.HEIGHT": 256,
     "INPUT.WIDTH": 128,
-    "INPUT.FLIP": 0.5,
-    "INPUT.PAD": 0,
-    "INPUT.ERASING": True,
-    "INPUT.ERASING_PROBABILITY": 0.0,  # the growing one
+    "INPUT.PIPELINE": ["configs/augmentations/flip-erase-growing.yaml"],
     "EPISODE.IDENTITIES": 32,
     "EPISODE.SUPPORT": 5,
     "EPISODE.QUERY": 1,
@@ -46,16 +43,14 @@ DMML = {
     "TRAIN.END_FACTOR": 0.005,
     "TRAIN.WARMUP_EPOCHS": 0,
 }
+BOT_IMAGES = ["configs/augmentations/flip-crop10-erase.yaml"]
 # Bag of Tricks (2019), softmax_triplet.yml of its official code: for the methods on the softmax-triplet loss.
 BOT = {
     "MODEL.BACKBONE": "resnet50",
     "MODEL.WEIGHTS": "imagenet",
     "INPUT.HEIGHT": 256,
     "INPUT.WIDTH": 128,
-    "INPUT.FLIP": 0.5,
-    "INPUT.PAD": 10,
-    "INPUT.ERASING": True,
-    "INPUT.ERASING_PROBABILITY": 0.5,
+    "INPUT.PIPELINE": BOT_IMAGES,
     "BATCH.IDENTITIES": 16,
     "BATCH.IMAGES": 4,
     "TRAIN.EPOCHS": 120,
@@ -103,10 +98,7 @@ LSTKC = {
     "MODEL.POOLING": "gem",
     "INPUT.HEIGHT": 256,
     "INPUT.WIDTH": 128,
-    "INPUT.FLIP": 0.5,
-    "INPUT.PAD": 10,
-    "INPUT.ERASING": True,
-    "INPUT.ERASING_PROBABILITY": 0.5,
+    "INPUT.PIPELINE": BOT_IMAGES,
     "BATCH.IDENTITIES": 32,
     "BATCH.IMAGES": 4,
     "BATCH.OTHER_CAMERAS": True,
@@ -197,7 +189,7 @@ def resolved(cfg: Config) -> dict[str, object]:
 def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
     wanted = ONE_BY_ONE | ROWS[row] | {"EVAL.FLIP": True, "EVAL.AP": "trapezoidal", "BENCHMARK.NAME": benchmark}
     if benchmark in VEHICLES:  # only flipped
-        wanted |= {"INPUT.HEIGHT": 224, "INPUT.WIDTH": 224, "INPUT.ERASING": False, "INPUT.PAD": 0}
+        wanted |= {"INPUT.HEIGHT": 224, "INPUT.WIDTH": 224, "INPUT.PIPELINE": ["configs/augmentations/flip.yaml"]}
     for files, words in (
         ([f"configs/benchmarks/{benchmark}.yaml", f"configs/methods/{row}.yaml"], []),
         ([f"configs/methods/{row}.yaml", benchmark], []),  # in any order
@@ -265,8 +257,7 @@ def test_akas_own_schedule_can_be_had() -> None:
         "TRAIN.STEP_FACTOR": 0.1,
         "TRAIN.RESTARTS": False,
         "TRAIN.WARMUP_EPOCHS": 0,
-        "INPUT.PAD": 10,
-        "INPUT.ERASING_PROBABILITY": 0.5,
+        "INPUT.PIPELINE": BOT_IMAGES,
     }
     assert {key: found[key] for key in wanted} == wanted
 

@@ -28,7 +28,7 @@ TINY = {
     "BATCH.IMAGES": 3,
     "INPUT.HEIGHT": 32,
     "INPUT.WIDTH": 16,
-    "INPUT.ERASING": True,
+    "INPUT.PIPELINE": ["flip-erase-growing"],
     "TRAIN.EPOCHS": 3,
     "TRAIN.LR": 1e-3,
     "TRAIN.CHECKPOINT_MINUTES": 0,

@@ -43,6 +43,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
 
+from lreid.config import find_config
 from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, batch_loader
@@ -50,13 +51,14 @@ from lreid.data.records import Record
 from lreid.data.samplers import IdentitySampler
 from lreid.data.synthetic import draw as draw_image
 from lreid.data.synthetic import load_synthetic
-from lreid.data.transforms import Augment
+from lreid.data.transforms import Augment, load_pipeline
 
 HEIGHT, WIDTH = 256, 128
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IDENTITIES, IMAGES_EACH = 32, 6  # of a batch; an epoch is two of them
 BATCH = IDENTITIES * IMAGES_EACH
-PROGRESS = 0.5  # of a task: half of the images are hit by a rectangle of a quarter of their area
+PROGRESS = 0.5  # of a task
+RECIPE = "flip-crop10-erase"  # BoT's
 OFFICIAL_WORKERS = 24
 TASK_EPOCHS = 8
 
@@ -70,9 +72,11 @@ class Files(Dataset[torch.Tensor]):
             [
                 T.Resize((HEIGHT, WIDTH), interpolation=T.InterpolationMode.BICUBIC),
                 T.RandomHorizontalFlip(),
+                T.Pad(10),
+                T.RandomCrop((HEIGHT, WIDTH)),
                 T.ToTensor(),
                 T.Normalize(MEAN, STD),
-                T.RandomErasing(p=0.3 + 0.4 * PROGRESS, scale=2 * (0.1 + 0.3 * PROGRESS,), ratio=(0.3, 3.3)),
+                T.RandomErasing(p=0.5, scale=(0.02, 0.4), ratio=(0.3, 3.3)),
             ]
         )
 
@@ -104,6 +108,12 @@ def write_files(folder: Path, height: int, width: int) -> list[Record]:
     return records
 
 
+def steps_of(name: str) -> list[Any]:
+    """The steps of a pipeline that comes with lreid."""
+    values = {"INPUT.HEIGHT": HEIGHT, "INPUT.WIDTH": WIDTH, "INPUT.MEAN": list(MEAN)}
+    return load_pipeline(find_config(name), values)
+
+
 def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]) -> dict[str, Any]:
     """Seconds of every call: medians of rounds in which all take turns, every other round from behind."""
     taken: dict[str, list[Any]] = {name: [] for name in calls}
@@ -119,30 +129,32 @@ def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Calla
 
 def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
     """Prints images a second of a core from one batch of images."""
-    pipeline = folder / "pipeline.yaml"
-    hole = {"hole_height_range": (0.4, 0.6), "hole_width_range": (0.4, 0.6), "num_holes_range": (1, 1)}
-    A.save(A.Compose([A.HorizontalFlip(p=0.5), A.CoarseDropout(**hole, p=0.5)]), pipeline, data_format="yaml")
-    built_in = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
-    users = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD, pipeline=pipeline)
+    steps = steps_of(RECIPE)
+    augment = Augment(steps, mean=MEAN, std=STD)
+    *first, erasing = steps
+    library = A.Compose([*first, A.Normalize(mean=MEAN, std=STD, p=1.0), erasing])
     records = records[:BATCH]
     files = Files(records)
     options: dict[str, Any] = {"height": HEIGHT, "width": WIDTH, "cache_gib": 0.0}
     decoded, mapped = Images(records, **options), Images(records, **options, disk=DiskCache(folder))
     cached = Images(records, height=HEIGHT, width=WIDTH)
 
-    def augmented(augment: Augment, images: Images) -> Callable[[], np.ndarray]:
+    def ours(images: Images) -> Callable[[], np.ndarray]:
         return lambda: augment(list(images), seed=0, progress=PROGRESS)
+
+    def composed(images: Images) -> Callable[[], np.ndarray]:
+        return lambda: np.stack([library(image=image)["image"] for image in images])
 
     common = "files, PIL + torchvision v1"
     calls = {
         common: lambda: torch.stack([files[index] for index in range(BATCH)]),
-        "files, a pipeline of albumentations": augmented(users, decoded),
-        "files, built-in steps": augmented(built_in, decoded),
-        "cache, a pipeline of albumentations": augmented(users, cached),
-        "cache, built-in steps": augmented(built_in, cached),
-        "cache on disk, built-in steps": augmented(built_in, mapped),
+        "files, albumentations.Compose": composed(decoded),
+        "files, the same pipeline in lreid": ours(decoded),
+        "cache, albumentations.Compose": composed(cached),
+        "cache, the same pipeline in lreid": ours(cached),
+        "cache on disk, the pipeline in lreid": ours(mapped),
     }
-    wanted = {"cache, a pipeline of albumentations": 2, "cache, built-in steps": 8}
+    wanted = {"cache, the same pipeline in lreid": 8}
     seconds = medians(calls, rounds, time.process_time)
     for name, taken in seconds.items():
         ratio = seconds[common] / taken
@@ -153,7 +165,7 @@ def epochs(records: Sequence[Record], rounds: int, workers: int) -> None:
     """Prints what an epoch of two batches takes, in time and in CPU time of all processes."""
     cached = Images(records, height=HEIGHT, width=WIDTH)
     sampler = IdentitySampler(cached.pids, identities=IDENTITIES, images=IMAGES_EACH, seed=(0,))
-    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    augment = Augment(steps_of(RECIPE), mean=MEAN, std=STD)
     assert sampler.batches_per_epoch == 2
 
     def official() -> None:

@@ -1,11 +1,11 @@
-"""Training augmentation of whole batches."""
+"""Training augmentation of whole batches by pipelines of albumentations."""
 
 from __future__ import annotations
 
 import os
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,66 +18,13 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.reading import parse_yaml, read_text
 
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no look at the network on import
+albumentations = Extra("albumentations", "albumentations")
 cv2 = Extra("cv2", "opencv")
-
-ATTEMPTS = 100  # a tall rectangle may not fit into the image; then another ratio is tried
-
-
-class Erasing(NamedTuple):
-    """How often a rectangle of an image is erased, and what share of it: the same share, or one uniform in a range."""
-
-    probability: float
-    least: float
-    most: float
-
-    @classmethod
-    def growing(cls, progress: float) -> Erasing:
-        """More and more often, and larger, as a task goes on: the schedule of DMML's official code.
-
-        Args:
-            progress: share of the task's epochs that is done, in [0, 1]. With ``p = min(progress, 0.8)`` an image is
-                hit with probability ``0.3 + 0.4 p``, and the rectangle covers ``0.1 + 0.3 p`` of it.
-        """
-        progress = min(progress, 0.8)
-        area = 0.1 + 0.3 * progress
-        return cls(0.3 + 0.4 * progress, area, area)
-
-    @classmethod
-    def steady(cls, probability: float) -> Erasing:
-        """With one probability from 2 to 40 % of an image, as in BoT's official code (Zhong et al., AAAI 2020)."""
-        return cls(probability, 0.02, 0.4)
-
-
-def erased_box(height: int, width: int, erasing: Erasing, rng: random.Random) -> tuple[slice, slice] | None:
-    """Draws the rectangle that is erased from an image, of an aspect ratio (height to width) uniform in [0.3, 1/0.3].
-
-    Albumentations' own ``Erasing`` caps or fails on such areas (2.0.8).
-
-    Args:
-        height, width: of the image, in pixels.
-        erasing: how often, and how much.
-        rng: what is drawn from.
-
-    Returns:
-        Rows and columns of the rectangle; None where the image is left whole.
-    """
-    if rng.random() >= erasing.probability:
-        return None
-    share = erasing.least
-    for _ in range(ATTEMPTS):
-        if erasing.most > erasing.least:
-            share = rng.uniform(erasing.least, erasing.most)
-        area = share * height * width
-        aspect = rng.uniform(0.3, 1 / 0.3)
-        h, w = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
-        if h < height and w < width:
-            top, left = rng.randint(0, height - h), rng.randint(0, width - w)
-            return slice(top, top + h), slice(left, left + w)
-    return None
 
 
 class Changes(NamedTuple):
-    """What happens to the images of a batch; drawn on the CPU, so that it is the same wherever it is done.
+    """What the last steps of a pipeline do to the images of a batch, drawn on the CPU for whatever device does it.
 
     Attributes:
         flips: (n,) bool, which images are flipped.
@@ -92,48 +39,47 @@ class Changes(NamedTuple):
 
 
 class Augment:
-    """Flips, shifts, normalises and erases images of the input size, after a pipeline of albumentations if given.
+    """Augments and normalises images of the input size by the steps of an albumentations pipeline.
 
-    An image goes through each step while it is in the processor's cache, straight into its row of the batch: about
-    six times as fast as the same steps in albumentations, and equal to the last bit.
+    Of the last steps, flip, padding with a crop, and erasing, albumentations draws the parameters alone. They are
+    applied together with the normalisation, on the processor or the device. On the processor the pixels equal those of
+    albumentations to the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
 
     Args:
-        flip: probability of a horizontal flip.
-        erasing: whether rectangles are erased; by itself growing ones, set to 0, the mean (:meth:`Erasing.growing`).
-        erasing_probability: above 0, those of :meth:`Erasing.steady` instead. They are set to ``mean`` *after*
-            normalisation, as in BoT's official code.
-        pad: pixels by which an image is padded with black on every side before a crop of its size is taken.
+        steps: transforms of albumentations, from uint8 to uint8 of the same size, in their order; the last one may be
+            of :mod:`lreid.data.erasing`, which comes after the normalisation.
         mean, std: of RGB values in [0, 1], three each.
-        pipeline: a file that ``albumentations.save`` wrote, YAML or JSON; empty for none. It is given uint8 images and
-            must give uint8 images of the same size.
+        name: of the pipeline, for errors.
 
     Raises:
-        InputError: the file is missing or holds no pipeline.
+        InputError: erasing is not the last step.
     """
 
     def __init__(
-        self,
-        *,
-        flip: float,
-        erasing: bool,
-        mean: Sequence[float],
-        std: Sequence[float],
-        pipeline: str | Path = "",
-        erasing_probability: float = 0.0,
-        pad: int = 0,
+        self, steps: Iterable[Any] = (), *, mean: Sequence[float], std: Sequence[float], name: str = "the pipeline"
     ) -> None:
-        self.flip, self.erasing, self.path = flip, erasing, pipeline
-        self.erasing_probability, self.pad = erasing_probability, pad
-        self.fill = np.array(mean if erasing_probability else (0, 0, 0), np.float32)  # (3,) normalised
+        self.steps, self.name = list(steps), name
         self.mean = 255 * np.array(mean, np.float32)  # (3,)
         self.scale = np.reciprocal(255 * np.array(std, np.float32))  # (3,)
-        self.pipeline: Any = load_pipeline(pipeline) if pipeline else None
+        rest = self.steps.copy()
+        self.erasing = rest.pop() if rest and _is_erasing(rest[-1]) else None
+        self.fill = np.broadcast_to(np.float32(self.erasing.fill if self.erasing else 0), 3)  # normalised
+        self.crop = rest.pop() if len(rest) > 1 and _is_shift(*rest[-2:]) else None
+        self.pad = rest.pop().padding if self.crop else 0
+        self.flip = rest.pop() if rest and type(rest[-1]) is albumentations.HorizontalFlip else None
+        self.before = rest  # what albumentations applies itself
+        for step in _with_inner(rest):
+            if _is_erasing(step):
+                raise InputError(
+                    f"{name}: {type(step).__name__} is not the last step; move it to the end, since it erases after "
+                    "the normalisation"
+                )
         self._constants: dict[torch.device, tuple[Tensor, ...]] = {}  # mean, scale and fill, where they were needed
 
     def __call__(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> np.ndarray:
-        """A batch for training.
+        """Augment a batch for training.
 
         Args:
             images: n uint8 RGB images (H, W, 3), at least one.
@@ -145,62 +91,75 @@ class Augment:
             (n, 3, H, W) float32, of k rows that are wanted (k, 3, H, W).
 
         Raises:
-            InputError: the pipeline gives something else than uint8 images of the same size.
+            InputError: a step fails, or gives something else than uint8 images of the same size.
         """
-        shape = height, width, _ = images[0].shape
-        images = self.piped(images, seed=seed)
-        flips, shifts, boxes = self.draw(len(images), height, width, seed=seed, progress=progress)
+        height, width, _ = images[0].shape
+        images, changes = self.draw(images, seed=seed, progress=progress)
+        flips, shifts, boxes = (each.tolist() for each in changes)
         mean, scale = np.tile(self.mean, (height, width, 1)), np.tile(self.scale, (height, width, 1))
         wanted = range(len(images))[rows]
-        batch = np.empty((len(wanted), *shape), np.float32)  # (k, H, W, 3)
-        for number, row in zip(wanted, batch, strict=True):
+        batch = np.empty((len(wanted), height, width, 3), np.float32)
+        for number, row in zip(wanted, batch, strict=True):  # each step while the image is in the processor's cache
             image = images[number]
             flipped = cv2.flip(image, 1) if flips[number] else image
-            row[:] = _shifted(flipped, *shifts[number].tolist()) if self.pad else flipped
+            row[:] = _shifted(flipped, *shifts[number]) if self.crop else flipped
             row -= mean
             row *= scale
             top, bottom, left, right = boxes[number]
             row[top:bottom, left:right] = self.fill
         return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, which convolutions like
 
-    def draw(self, count: int, height: int, width: int, *, seed: int, progress: float) -> Changes:
-        """What happens to a batch of ``count`` images; arguments as in :meth:`__call__`."""
-        rng = random.Random(seed)
-        flips = [rng.random() < self.flip for _ in range(count)]
-        shifts = [[rng.randint(-self.pad, self.pad) if self.pad else 0 for _ in range(2)] for _ in range(count)]
-        boxes = np.zeros((count, 4), np.int64)
-        if self.erasing:
-            if self.erasing_probability:
-                erasing = Erasing.steady(self.erasing_probability)
-            else:  # from the same seed, as albumentations does: so the published figures were made
-                erasing, rng = Erasing.growing(progress), random.Random(seed)
-            for row in boxes:
-                box = erased_box(height, width, erasing, rng)
-                if box is not None:
-                    row[:] = box[0].start, box[0].stop, box[1].start, box[1].stop
-        return Changes(torch.tensor(flips, dtype=torch.bool), torch.tensor(shifts), torch.from_numpy(boxes))
+    def draw(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Sequence[np.ndarray], Changes]:
+        """Apply the first steps, and draw what the last ones do; arguments and errors as in :meth:`__call__`."""
+        generators = np.random.default_rng(seed), random.Random(seed)
+        for step in self.steps:
+            step.set_random_state(*generators)
+        drawn = np.zeros((len(images), 7), np.int64)
+        changed = []
+        for image, row in zip(images, drawn, strict=True):
+            changed.append(self._changed(image, self.before) if self.before else image)
+            self._draw_last(row, image.shape, progress)
+        flips, shifts, boxes = torch.from_numpy(drawn).split([1, 2, 4], 1)
+        return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
-    def piped(self, images: Sequence[np.ndarray], *, seed: int) -> Sequence[np.ndarray]:
-        """The images as the pipeline changes them; as they are where there is none."""
-        if self.pipeline is None:
-            return images
-        self.pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
-        return [self._piped(image) for image in images]
+    def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
+        """Fill a row (7,) with the flip, the shift and the box of an image."""
+        height, width, channels = shape
+        if self.flip:
+            row[0] = self.flip.should_apply()
+        if self.crop:
+            padded = height + 2 * self.pad, width + 2 * self.pad, channels
+            left, top, right, bottom = self.crop.get_params_dependent_on_data({"shape": padded}, {})["crop_coords"]
+            if (bottom - top, right - left) != (height, width):
+                raise self._misfit(f"uint8 {(bottom - top, right - left, channels)}", shape)
+            row[1:3] = self.pad - top, self.pad - left
+        if self.erasing and self.erasing.should_apply():
+            data = {"progress": progress}
+            row[3:] = self.erasing.get_params_dependent_on_data({"shape": shape}, data)["box"]
+
+    def check(self, height: int, width: int) -> None:
+        """Apply every step to a black image of the input size, whatever its probability.
+
+        Raises:
+            InputError: a step fails, or gives something else than a uint8 image of the same size.
+        """
+        black = np.zeros((height, width, 3), np.uint8)
+        for step in self.before:
+            self._changed(black, [step], force_apply=True)
+        self.draw([black], seed=0, progress=1.0)
 
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
         """What :meth:`on_device` makes the batch of :meth:`__call__` of; arguments and errors are those."""
-        images = self.piped(images, seed=seed)
-        changes = self.draw(len(images), *images[0].shape[:2], seed=seed, progress=progress)
+        images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
         """What :meth:`__call__` does, by the device on which the pixels are: the same up to rounding.
 
         Args:
-            pixels: (n, H, W, 3) uint8, through the pipeline already.
-            changes: of :meth:`draw`; both are those of :meth:`left_to_device`.
+            pixels, changes: (n, H, W, 3) uint8, and what is left to do to them; of :meth:`left_to_device`.
 
         Returns:
             (n, 3, H, W) float32, channels last in memory.
@@ -209,11 +168,11 @@ class Augment:
         flips, shifts, boxes = (each.to(device, non_blocking=True) for each in changes)
         if device not in self._constants:
             constants = (self.mean, self.scale, self.fill)
-            self._constants[device] = tuple(to_device(torch.from_numpy(each), device) for each in constants)
+            self._constants[device] = tuple(to_device(torch.tensor(each), device) for each in constants)
         mean, scale, fill = self._constants[device]  # (3,)
         rows, columns = (torch.arange(size, device=device) for size in pixels.shape[1:3])
         images = torch.where(flips[:, None, None, None], pixels.flip(2), pixels)
-        if self.pad:
+        if self.crop:
             images = _all_shifted(images, rows - shifts[:, :1], columns - shifts[:, 1:])
         images = (images.float() - mean) * scale  # (n, H, W, 3)
         top, bottom, left, right = boxes.T[..., None]  # (n, 1) each
@@ -222,14 +181,51 @@ class Augment:
         erased = inside_rows[:, :, None] & inside_columns[:, None, :]  # (n, H, W)
         return torch.where(erased[..., None], fill, images).permute(0, 3, 1, 2)
 
-    def _piped(self, image: np.ndarray) -> np.ndarray:
-        changed = self.pipeline(image=image.copy())["image"]  # a copy, as the images of a cache are read-only
-        if changed.dtype != np.uint8 or changed.shape != image.shape:
-            raise InputError(
-                f"{self.path}: the pipeline makes {changed.dtype} {tuple(changed.shape)} of an image uint8 "
-                f"{image.shape}; it must keep both: leave out Normalize and ToTensorV2, and resize after cropping"
-            )
+    def _changed(self, image: np.ndarray, steps: Iterable[Any], **options: Any) -> np.ndarray:
+        data: dict[str, Any] = {"image": image.copy()}  # a copy, as the images of a cache are read-only
+        for step in steps:
+            try:
+                data = step(**data, **options)
+            except Exception as error:
+                refuse_out_of_memory(error, self.name)
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                raise InputError(
+                    f"{self.name}: {type(step).__name__} fails on a uint8 image {image.shape} ({reason}); "
+                    "change or remove this step"
+                ) from None
+        changed = data["image"]
+        made = f"{getattr(changed, 'dtype', type(changed).__name__)} {np.shape(changed)}"
+        if made != f"uint8 {image.shape}":
+            raise self._misfit(made, image.shape)
         return changed
+
+    def _misfit(self, made: str, shape: tuple[int, ...]) -> InputError:
+        return InputError(
+            f"{self.name}: makes {made} of one uint8 image {shape}, and must keep number, type and size; "
+            "leave out Normalize and ToTensorV2, and crop to INPUT.HEIGHT x INPUT.WIDTH"
+        )
+
+
+def _is_erasing(step: Any) -> bool:
+    from lreid.data.erasing import Erasing  # which loads albumentations
+
+    return isinstance(step, Erasing)
+
+
+def _is_shift(pad: Any, crop: Any) -> bool:
+    """Whether two steps pad with black on every side and crop at random, which moves the image."""
+    return (
+        (type(pad), type(crop)) == (albumentations.Pad, albumentations.RandomCrop)
+        and isinstance(pad.padding, int)
+        and (pad.p, pad.border_mode, pad.fill) == (1.0, cv2.BORDER_CONSTANT, 0)
+        and (crop.p, crop.pad_if_needed) == (1.0, False)
+    )
+
+
+def _with_inner(steps: Iterable[Any]) -> Iterator[Any]:
+    for step in steps:
+        yield step
+        yield from _with_inner(getattr(step, "transforms", ()))
 
 
 def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
@@ -271,39 +267,55 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
     return changed
 
 
-def load_pipeline(path: str | Path) -> Any:
-    """Reads what ``albumentations.save`` wrote, YAML or JSON.
+def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
+    """Read the steps of a pipeline that ``albumentations.save`` wrote, YAML or JSON.
 
     Files of versions before 2 are read where they mean the same: of their arguments ``always_apply`` alone is replaced.
+
+    Args:
+        path: of the file.
+        values: by names that stand for them in the file, such as INPUT.HEIGHT.
 
     Raises:
         InputError: the file is missing, no pipeline, or holds a transform or argument that is unknown, or that another
             version had.
     """
-    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no look at the network on import
-    albumentations = Extra("albumentations", "albumentations").load()
+    library = albumentations.load()
+    import lreid.data.erasing  # noqa: F401  # so that files may name its steps
+
     version = ""
     try:
-        content = parse_yaml(read_text(path), aliases=True)  # JSON is YAML
+        content = _filled(parse_yaml(read_text(path), aliases=True), values or {})  # JSON is YAML
         version = str(content["__version__"]) if "__version__" in content else ""
         if version.startswith(("0.", "1.")):
             content["transform"] = _of_version_2(content["transform"])
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # an argument that it does not know
-            return albumentations.from_dict(content)
+            pipeline = library.from_dict(content)
+        return list(pipeline.transforms) if type(pipeline) is library.Compose and pipeline.p >= 1 else [pipeline]
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations looks nothing over before it builds
         refuse_out_of_memory(error, path)
-        reason = " ".join(str(error).split())
+        kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
+        reason = f"{kind}: {' '.join(str(error).split())}"
         if version.startswith(("0.", "1.")):
             raise InputError(
-                f"{path}: was written by albumentations {version}, and {albumentations.__version__} is installed, "
-                f"which differs ({type(error).__name__}: {reason}); write the pipeline for {albumentations.__version__}"
+                f"{path}: was written by albumentations {version}, and {library.__version__} is installed, "
+                f"which differs ({reason}); write the pipeline for {library.__version__}"
             ) from None
         raise InputError(
-            f"{path}: is no pipeline of albumentations ({type(error).__name__}: {reason}); "
+            f"{path}: is no pipeline of albumentations ({reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"
         ) from None
+
+
+def _filled(content: Any, values: Mapping[str, Any]) -> Any:
+    """The content of a file with the values of the names in it."""
+    if isinstance(content, dict):
+        return {key: _filled(value, values) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_filled(value, values) for value in content]
+    return values.get(content, content) if isinstance(content, str) else content

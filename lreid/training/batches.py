@@ -19,7 +19,7 @@ from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
-from lreid.data.transforms import Augment
+from lreid.data.transforms import Augment, load_pipeline
 from lreid.devices import to_device
 from lreid.errors import ArgumentError, counted
 from lreid.methods import Method
@@ -53,15 +53,11 @@ class Batching:
 
     def __post_init__(self) -> None:
         keys, where = self.input, self.data.AUGMENT_ON
-        self.augment = Augment(
-            flip=keys.FLIP,
-            erasing=keys.ERASING,
-            erasing_probability=keys.ERASING_PROBABILITY,
-            pad=keys.PAD,
-            mean=keys.MEAN,
-            std=keys.STD,
-            pipeline=keys.PIPELINE and find_config(keys.PIPELINE),
-        )
+        values = {f"INPUT.{name}": keys[name] for name in ("HEIGHT", "WIDTH", "MEAN")}
+        files = [find_config(name) for name in keys.PIPELINE if name]
+        steps = [step for file in files for step in load_pipeline(file, values)]
+        self.augment = Augment(steps, mean=keys.MEAN, std=keys.STD, name=", ".join(map(str, files)))
+        self.augment.check(keys.HEIGHT, keys.WIDTH)
         self.on_device = where == "device" or (where == "auto" and self.device.type == "cuda")
         self.disk = DiskCache(self.data.CACHE_DIR, self.data.CACHE_DIR_GIB)
 

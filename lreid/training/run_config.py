@@ -72,8 +72,6 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
                 yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
-        elif name == "INPUT.ERASING_PROBABILITY" and keys[name] and not keys.get("INPUT.ERASING", cfg.INPUT.ERASING):
-            yield name, "since INPUT.ERASING is False"
         elif (
             group == "METHOD"
             and last.lower() in cls.unused

@@ -65,10 +65,6 @@ def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -
             "METHOD.NAME er STREAM.SEGMENT 10 BATCH.IMAGES 4",
             "BATCH.IMAGES is ignored by er, which learns from a stream",
         ),
-        (
-            "INPUT.ERASING_PROBABILITY 0.5",
-            "INPUT.ERASING_PROBABILITY is ignored by dwopp, since INPUT.ERASING is False",
-        ),
     ],
 )
 def test_keys_that_a_file_may_have_are_refused_where_they_are_typed(overrides: str, reason: str) -> None:

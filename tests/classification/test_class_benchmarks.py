@@ -90,11 +90,7 @@ def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
     ("name", "files", "keys"),
     [
         ("seq-cifar10", ["methods/cclis", "recipes/cclis"], []),
-        (
-            "rotated-mnist",
-            ["methods/er", "recipes/online"],
-            ["INPUT.PIPELINE", "", "INPUT.FLIP", "0", "TRAIN.LR", "0.01"],
-        ),
+        ("rotated-mnist", ["methods/er", "recipes/online"], ["INPUT.PIPELINE", "[]", "TRAIN.LR", "0.01"]),
     ],
 )
 def test_other_methods_on_the_same_benchmark(name: str, files: list[str], keys: list[str], tmp_path: Path) -> None:
@@ -108,7 +104,7 @@ def test_a_file_names_itself_and_its_values_are_allowed(name: str) -> None:
     assert name == cfg.BENCHMARK.NAME
     assert len(cfg.BENCHMARK.TRAIN) * cfg.BENCHMARK.TASKS_PER_DATASET == BENCHMARKS[name][0]
     assert cfg.EVAL.ACCURACY and cfg.STREAM.SEGMENT
-    assert (cfg.INPUT.FLIP == 0) == ("online" in name)
+    assert (cfg.INPUT.PIPELINE == []) == ("online" in name)
 
 
 SGD = {"TRAIN.OPTIMIZER": "sgd", "TRAIN.MOMENTUM": 0.9, "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.SCHEDULE": "cosine"}
@@ -120,7 +116,7 @@ ONLINE = {
     "TRAIN.LR": 0.1,
     "TRAIN.EPOCHS": 1,
 }
-ONLINE |= {"STREAM.SEGMENT": 10, "STREAM.ITERATIONS": 1, "INPUT.FLIP": 0.0, "MODEL.BACKBONE": "resnet18_reduced"}
+ONLINE |= {"STREAM.SEGMENT": 10, "STREAM.ITERATIONS": 1, "INPUT.PIPELINE": [], "MODEL.BACKBONE": "resnet18_reduced"}
 STREAM = {"TRAIN.OPTIMIZER": "adam", "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.END_FACTOR": 1.0, "STREAM.SEGMENT": 256}
 STREAM |= {"EVAL.PROBE_OPTIMIZER": "adam", "EVAL.PROBE_LR": 3e-4, "EVAL.PROBE_EPOCHS": 500}
 PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A; Contrast Scoring, A.1

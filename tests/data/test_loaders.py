@@ -9,12 +9,14 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import albumentations as A
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from lreid.data.disk_cache import DiskCache
+from lreid.data.erasing import GrowingErasing
 from lreid.data.images import Images
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
 from lreid.data.records import Record
@@ -23,7 +25,8 @@ from lreid.data.synthetic import load_synthetic
 from lreid.data.transforms import Augment
 from lreid.errors import InputError
 
-AUGMENT = Augment(flip=0.5, erasing=True, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+STEPS = [A.HorizontalFlip(p=0.5), GrowingErasing()]
+AUGMENT = Augment(STEPS, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
         assert batch.labels.dtype == torch.int64 and batch.num_support == 2
         assert (batch.labels.view(3, 3) == batch.labels.view(3, 3)[:, :1]).all()
 
-    plain = Augment(flip=0.0, erasing=False, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+    plain = Augment(mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
     batch = TaskBatches(images, sampler, plain, epochs=1)[0]
     known = {

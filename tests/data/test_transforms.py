@@ -1,9 +1,11 @@
-"""Augmentation: what is kept, what is erased, and how often."""
+"""Augmentation: what is kept, what is erased, how often, and that it is what albumentations does."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from lreid.data.transforms import Augment, erased_box, load_pipeline
-from lreid.data.transforms import Erasing as Erased
+from lreid.config import find_config, load_config
+from lreid.data.erasing import GrowingErasing, RandomErasing
+from lreid.data.transforms import Augment, load_pipeline
 from lreid.errors import InputError
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -21,6 +24,22 @@ import albumentations as A
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(1, 256, (400, 64, 32, 3), dtype=np.uint8)
+FLIP = A.HorizontalFlip(p=0.5)
+RECIPES = ["flip", "flip-crop4", "flip-crop8-erase", "flip-crop10-erase", "flip-erase-growing"]
+
+
+def of(*steps: A.BasicTransform) -> Augment:
+    return Augment(steps, mean=MEAN, std=STD)
+
+
+def shifted(pad: int) -> list[A.BasicTransform]:
+    return [A.Pad(pad, p=1.0), A.RandomCrop(64, 32, p=1.0)]
+
+
+def steps_of(name: str, height: int = 64, width: int = 32, mean: Sequence[float] = MEAN) -> list[Any]:
+    return load_pipeline(
+        find_config(f"augmentations/{name}"), {"INPUT.HEIGHT": height, "INPUT.WIDTH": width, "INPUT.MEAN": list(mean)}
+    )
 
 
 def normalised(images: np.ndarray) -> np.ndarray:
@@ -28,24 +47,26 @@ def normalised(images: np.ndarray) -> np.ndarray:
 
 
 def test_without_augmentation_it_only_normalises() -> None:
-    batch = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD)(IMAGES[:5], seed=0, progress=0.0)
+    batch = of()(IMAGES[:5], seed=0, progress=0.0)
     assert batch.dtype == np.float32 and batch.shape == (5, 3, 64, 32)
     np.testing.assert_allclose(batch, normalised(IMAGES[:5]), atol=1e-5)
 
 
 def test_half_of_the_images_are_mirrored() -> None:
-    batch = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD)(IMAGES, seed=1, progress=0.0)
+    batch = of(FLIP)(IMAGES, seed=1, progress=0.0)
     plain, mirrored = normalised(IMAGES), normalised(IMAGES)[..., ::-1]
     is_plain = np.isclose(batch, plain, atol=1e-4).all((1, 2, 3))
     is_mirrored = np.isclose(batch, mirrored, atol=1e-4).all((1, 2, 3))
     assert (is_plain ^ is_mirrored).all()
     assert 160 < is_mirrored.sum() < 240  # 200 expected, deviation 10
+    rng = random.Random(1)  # so the published figures of the synthetic benchmarks were made
+    assert is_mirrored.tolist() == [rng.random() < 0.5 for _ in IMAGES]
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.5, 0.8, 1.0])
 def test_erasing_follows_its_schedule(progress: float) -> None:
     """Share of images hit, area and aspect of the rectangle: DMML's official schedule."""
-    batch = Augment(flip=0.0, erasing=True, mean=MEAN, std=STD)(IMAGES, seed=2, progress=progress)
+    batch = of(GrowingErasing())(IMAGES, seed=2, progress=progress)
     p = min(progress, 0.8)
     erased = (batch == 0).all(1) & (normalised(IMAGES) != 0).any(1)  # (B, H, W)
     hit = erased.any((1, 2))
@@ -66,47 +87,91 @@ def test_erasing_follows_its_schedule(progress: float) -> None:
 
 
 def test_a_batch_follows_from_its_seed() -> None:
-    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    augment = of(FLIP, *shifted(5), GrowingErasing())
     first = augment(IMAGES[:20], seed=5, progress=0.3)
     augment(IMAGES[:7], seed=6, progress=0.9)
     assert np.array_equal(first, augment(IMAGES[:20], seed=5, progress=0.3))
     assert not np.array_equal(first, augment(IMAGES[:20], seed=6, progress=0.3))
 
 
-class Erasing(A.ImageOnlyTransform):
-    """The erasing as a step of albumentations, which seeds and applies it."""
-
-    def __init__(self, progress: float) -> None:
-        super().__init__(p=1.0)
-        self.progress = progress
-
-    def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        height, width = params["shape"][:2]
-        return {"box": erased_box(height, width, Erased.growing(self.progress), self.py_random)}
-
-    def apply(self, img: np.ndarray, box: tuple[slice, slice] | None, **_: Any) -> np.ndarray:
-        img = img.copy()
-        if box is not None:
-            img[box] = 0
-        return img
+def by_albumentations(
+    steps: Sequence[Any], images: np.ndarray, *, seed: int, progress: float, mean: Sequence[float], std: Sequence[float]
+) -> np.ndarray:
+    """A batch made by the library's own transforms, one after the other, normalised before it is erased."""
+    place = len(steps) - isinstance(steps[-1], RandomErasing | GrowingErasing)
+    steps = [*steps[:place], A.Normalize(mean=mean, std=std, p=1.0), *steps[place:]]
+    generators = np.random.default_rng(seed), random.Random(seed)
+    for step in steps:
+        step.set_random_state(*generators)
+    batch = []
+    for image in images:
+        data = {"image": image, "progress": progress}
+        for step in steps:
+            data = step(**data)
+        batch.append(data["image"])
+    return np.stack(batch).transpose(0, 3, 1, 2)
 
 
 @pytest.mark.parametrize("shape", [(64, 32), (33, 47)])
-@pytest.mark.parametrize("flip", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize(("mean", "std"), [(MEAN, STD), ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))])
 def test_equal_to_albumentations_to_the_last_bit(
-    shape: tuple[int, int], flip: float, mean: tuple[float, ...], std: tuple[float, ...]
+    shape: tuple[int, int], name: str, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> None:
     images = RNG.integers(0, 256, (40, *shape, 3), dtype=np.uint8)
     images.flags.writeable = False
-    augment = Augment(flip=flip, erasing=True, mean=mean, std=std)
+    steps = steps_of(name, *shape, mean)
+    augment = Augment(steps, mean=mean, std=std)
+    assert not augment.before  # all of it is applied with the normalisation
     for seed, progress in ((0, 0.0), (7, 0.4), (2**32 - 1, 1.0)):
-        compose = A.Compose([A.HorizontalFlip(p=flip), A.Normalize(mean=mean, std=std), Erasing(progress)])
-        compose.set_random_seed(seed)
-        expected = np.stack([compose(image=image)["image"] for image in images]).transpose(0, 3, 1, 2)
+        expected = by_albumentations(steps, images, seed=seed, progress=progress, mean=mean, std=std)
         batch = augment(images, seed=seed, progress=progress)
-        assert batch.strides == expected.strides  # channels last
+        assert batch.transpose(0, 2, 3, 1).flags.c_contiguous  # channels last
         np.testing.assert_array_equal(batch, expected)
+
+
+def reference(draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draws of BoT's official code for images of 256 x 128, written down with numpy."""
+    taken = []
+    while len(taken) < draws:
+        area, ratio = rng.uniform(0.02, 0.4) * 256 * 128, rng.uniform(0.3, 1 / 0.3)
+        height, width = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if height < 256 and width < 128:
+            taken.append((height, width, rng.integers(0, 256 - height + 1), rng.integers(0, 128 - width + 1)))
+    height, width, top, left = np.array(taken).T
+    shifts = rng.integers(-10, 11, (2, draws))
+    return {"down": shifts[0], "right": shifts[1], "height": height, "width": width, "top": top, "left": left}
+
+
+def test_draws_are_those_of_bots_official_code() -> None:
+    """Moments and samples of 10^4 draws: rates within 4 deviations, distributions by Kolmogorov and Smirnov."""
+    draws = 10_000
+    black = [np.zeros((256, 128, 3), np.uint8)] * draws
+    _, changes = Augment(steps_of("flip-crop10-erase", 256, 128), mean=MEAN, std=STD).draw(black, seed=0, progress=0.0)
+    top, bottom, left, right = changes.boxes.numpy().T
+    hit = bottom > 0
+    for rate in (changes.flips.numpy(), hit):
+        assert abs(rate.mean() - 0.5) < 4 * 0.5 / draws**0.5
+    assert abs(np.corrcoef(np.stack([changes.flips, hit, *changes.shifts.T]))[np.triu_indices(4, 1)]).max() < 0.04
+    ours = {"down": changes.shifts[:, 0].numpy(), "right": changes.shifts[:, 1].numpy()}
+    ours |= {"height": (bottom - top)[hit], "width": (right - left)[hit], "top": top[hit], "left": left[hit]}
+    for name, theirs in reference(draws, np.random.default_rng(1)).items():
+        mine = ours[name]
+        deviation = theirs.std() * (1 / len(mine) + 1 / draws) ** 0.5
+        assert abs(mine.mean() - theirs.mean()) < 4 * deviation, name
+        assert abs(mine.std() / theirs.std() - 1) < 0.04, name
+        values = np.union1d(mine, theirs)
+        shares = [np.searchsorted(np.sort(each), values, side="right") / len(each) for each in (mine, theirs)]
+        assert np.abs(np.subtract(*shares)).max() < 2.2 * (1 / len(mine) + 1 / draws) ** 0.5, name  # p about 1e-4
+        assert set(np.unique(mine)) <= set(range(int(theirs.min()) - 8, int(theirs.max()) + 9)), name
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_file_is_saved_and_loaded_again(tmp_path: Path, name: str) -> None:
+    steps = steps_of(name)
+    saved(tmp_path, *steps)
+    again = [step.to_dict() for step in load_pipeline(tmp_path / "mine.yaml")]
+    assert again == [step.to_dict() for step in steps]
 
 
 def saved(folder: Path, *steps: A.BasicTransform, name: str = "mine.yaml") -> Path:
@@ -115,19 +180,17 @@ def saved(folder: Path, *steps: A.BasicTransform, name: str = "mine.yaml") -> Pa
 
 
 @pytest.mark.parametrize("name", ["mine.yaml", "mine.json"])
-def test_a_pipeline_comes_before_flip_and_erasing(tmp_path: Path, name: str) -> None:
+def test_first_steps_come_before_flip_and_erasing(tmp_path: Path, name: str) -> None:
     images = IMAGES[:20].copy()
     images.flags.writeable = False
-    path = saved(tmp_path, A.InvertImg(p=1.0), name=name)
-    options = {"flip": 0.5, "erasing": True, "mean": MEAN, "std": STD}
-    batch = Augment(**options, pipeline=path)(images, seed=3, progress=0.5)
-    np.testing.assert_array_equal(batch, Augment(**options)(255 - images, seed=3, progress=0.5))
+    steps = [A.InvertImg(p=1.0), FLIP, *shifted(5), RandomErasing(fill=MEAN)]
+    batch = of(*load_pipeline(saved(tmp_path, *steps, name=name)))(images, seed=3, progress=0.5)
+    np.testing.assert_array_equal(batch, of(*steps[1:])(255 - images, seed=3, progress=0.5))
     assert batch.transpose(0, 2, 3, 1).flags.c_contiguous
 
 
-def test_a_pipeline_follows_from_the_seed_and_its_steps_differ(tmp_path: Path) -> None:
-    path = saved(tmp_path, A.HorizontalFlip(p=0.5), A.VerticalFlip(p=0.5))
-    augment = Augment(flip=0.0, erasing=False, mean=(0, 0, 0), std=(1, 1, 1), pipeline=path)
+def test_a_pipeline_follows_from_the_seed_and_its_steps_differ() -> None:
+    augment = Augment([A.HorizontalFlip(p=0.5), A.VerticalFlip(p=0.5)], mean=(0, 0, 0), std=(1, 1, 1))
     first = augment(IMAGES, seed=5, progress=0.0)
     np.testing.assert_array_equal(first, augment(IMAGES, seed=5, progress=0.0))
     assert not np.array_equal(first, augment(IMAGES, seed=6, progress=0.0))
@@ -137,12 +200,27 @@ def test_a_pipeline_follows_from_the_seed_and_its_steps_differ(tmp_path: Path) -
     assert sum(counts) == 400 and min(counts) > 60  # of one coin for both, two kinds would be missing
 
 
+def test_a_pipeline_that_is_only_sometimes_applied_stays_whole(tmp_path: Path) -> None:
+    A.save(A.Compose([A.InvertImg(p=1.0), A.VerticalFlip(p=1.0)], p=0.5), tmp_path / "a.yaml", data_format="yaml")
+    batch = of(*load_pipeline(tmp_path / "a.yaml"))(IMAGES, seed=0, progress=0.0)
+    whole = [np.isclose(batch, normalised(each), atol=1e-4).all((1, 2, 3)) for each in (IMAGES, 255 - IMAGES[:, ::-1])]
+    assert (whole[0] ^ whole[1]).all() and 160 < whole[0].sum() < 240
+
+
 PIPELINES = {
     "empty": ("", "TypeError"),
-    "no pipeline": ("a: 1", "KeyError"),
-    "unknown transform": ("transform: {__class_fullname__: Nope, p: 1.0}", "Nope"),
+    "no pipeline": ("a: 1", "unknown or missing name"),
+    "unknown transform": ("transform: {__class_fullname__: Nope, p: 1.0}", "unknown or missing name: 'Nope'"),
     "unknown argument": ("transform: {__class_fullname__: Rotate, p: 1.0, limmit: 3}", "limmit"),
     "value out of range": ("transform: {__class_fullname__: Rotate, p: 5}", "less than or equal to 1"),
+    "erasing out of range": (
+        "transform: {__class_fullname__: lreid.data.erasing.RandomErasing, p: 0.5, scale: [1, 2]}",
+        "scale",
+    ),
+    "erasing with an unknown argument": (
+        "transform: {__class_fullname__: lreid.data.erasing.GrowingErasing, p: 0.5, scale: 1}",
+        "scale",
+    ),
     "broken": ("{{", "flow node"),
 }
 
@@ -152,7 +230,7 @@ def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
     content, reason = PIPELINES[how]
     (tmp_path / "mine.yaml").write_text(content)
     with pytest.raises(InputError, match=f"mine.yaml: is no pipeline.*{reason}") as error:
-        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
+        load_pipeline(tmp_path / "mine.yaml")
     assert "\n" not in str(error.value)
 
 
@@ -171,20 +249,18 @@ def test_a_pipeline_of_an_earlier_version_is_read_where_it_means_the_same(tmp_pa
     brightness = {"brightness_limit": [-0.2, 0.2], "contrast_limit": [-0.2, 0.2], "brightness_by_max": True}
     path.write_text(of_version_1({"__class_fullname__": "RandomBrightnessContrast", "p": 0.5} | brightness))
     images = list(IMAGES[:20])
-    options = {"flip": 0.0, "erasing": False, "mean": MEAN, "std": STD}
-    same = saved(tmp_path, A.RandomBrightnessContrast(p=0.5))
-    np.testing.assert_array_equal(
-        Augment(**options, pipeline=path)(images, seed=3, progress=0),
-        Augment(**options, pipeline=same)(images, seed=3, progress=0),
-    )
+
+    def changed() -> Sequence[np.ndarray]:
+        return of(*load_pipeline(path)).draw(images, seed=3, progress=0)[0]
+
+    same = of(A.RandomBrightnessContrast(p=0.5)).draw(images, seed=3, progress=0)[0]
+    np.testing.assert_array_equal(changed(), same)
     invert = {"__class_fullname__": "InvertImg", "always_apply": True, "p": 0.0}
     path.write_text(of_version_1(invert))  # always, whatever p
-    piped = Augment(**options, pipeline=path).piped(images, seed=0)
-    np.testing.assert_array_equal(piped, [255 - image for image in images])
+    np.testing.assert_array_equal(changed(), [255 - image for image in images])
     choice = [invert, {"__class_fullname__": "VerticalFlip", "p": 1.0}]  # the second always, as p is a weight
     path.write_text(of_version_1({"__class_fullname__": "OneOf", "transforms": choice}))
-    piped = Augment(**options, pipeline=path).piped(images, seed=0)
-    np.testing.assert_array_equal(piped, [image[::-1] for image in images])
+    np.testing.assert_array_equal(changed(), [image[::-1] for image in images])
 
 
 @pytest.mark.parametrize(
@@ -207,34 +283,74 @@ def test_what_differs_from_an_earlier_version_is_named(tmp_path: Path, step: dic
 def test_a_key_that_stands_twice_in_a_pipeline_is_refused_with_both_lines(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=r"mine.yaml: .*\bp .*line 2 .*line 3\b"):
-        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "mine.yaml")
+        load_pipeline(tmp_path / "mine.yaml")
 
 
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none.yaml: cannot be read as a pipeline"):
-        Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=tmp_path / "none.yaml")
+        load_pipeline(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize("step", [A.Normalize(p=1.0), A.CenterCrop(16, 16, p=1.0)])
-def test_a_pipeline_must_keep_size_and_kind(tmp_path: Path, step: A.BasicTransform) -> None:
-    augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pipeline=saved(tmp_path, step))
-    with pytest.raises(InputError, match=r"mine.yaml: the pipeline makes .* it must keep both"):
-        augment(IMAGES[:2], seed=0, progress=0.0)
+class Twice(A.ImageOnlyTransform):
+    def apply(self, img: np.ndarray, **_: Any) -> Any:
+        return np.stack([img, img])
+
+
+class Listed(A.ImageOnlyTransform):
+    def apply_with_params(self, params: dict[str, Any], **data: Any) -> dict[str, Any]:
+        return {"image": [data["image"]] * 2}
+
+
+@pytest.mark.parametrize("call", [lambda augment: augment(IMAGES[:2], seed=0, progress=0.0), lambda a: a.check(64, 32)])
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        ([A.Normalize(p=1.0)], r"makes float32 \(64, 32, 3\) of one"),
+        ([A.ToFloat(p=1.0), FLIP], r"makes float32 \(64, 32, 3\) of one"),
+        ([A.CenterCrop(16, 16, p=1.0)], r"makes uint8 \(16, 16, 3\) of one"),
+        ([A.Pad(3, p=1.0), A.RandomCrop(16, 16, p=1.0)], r"makes uint8 \(16, 16, 3\) of one"),
+        ([A.Pad(3, p=1.0)], r"makes uint8 \(70, 38, 3\) of one"),
+        ([A.ToGray(num_output_channels=1, p=1.0)], r"makes uint8 \(64, 32\) of one"),
+        ([Twice(p=1.0)], r"makes uint8 \(2, 64, 32, 3\) of one"),
+        ([Listed(p=1.0)], r"makes list \(2, 64, 32, 3\) of one"),
+        ([A.RandomCrop(512, 512, p=1.0)], "RandomCrop fails on .*exceeds image dimensions.*change or remove"),
+        ([A.Mosaic(p=1.0)], "Mosaic fails on .*mosaic_metadata"),
+    ],
+    ids=range(10),
+)
+def test_a_pipeline_must_keep_number_size_and_kind(
+    steps: list[A.BasicTransform], problem: str, call: Callable[[Augment], object]
+) -> None:
+    augment = Augment(steps, mean=MEAN, std=STD, name="mine.yaml")
+    with pytest.raises(InputError, match=f"^mine.yaml: {problem}") as error:
+        call(augment)
+    assert "\n" not in str(error.value)
+
+
+def test_a_check_finds_what_is_seldom_applied() -> None:
+    with pytest.raises(InputError, match="makes float32"):
+        of(A.ToFloat(p=1e-9), FLIP).check(64, 32)
+
+
+@pytest.mark.parametrize("steps", [[RandomErasing(), FLIP], [A.OneOf([GrowingErasing(), A.Blur()]), FLIP]])
+def test_erasing_must_be_the_last_step(steps: list[A.BasicTransform]) -> None:
+    with pytest.raises(InputError, match=r"^the pipeline: (Random|Growing)Erasing is not the last step; move it"):
+        of(*steps)
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.9])
 def test_a_device_makes_the_same_batch(progress: float) -> None:
-    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    augment = of(A.Transpose(p=0.0), FLIP, GrowingErasing())
     expected = augment(IMAGES, seed=7, progress=progress)
-    changes = augment.draw(len(IMAGES), *IMAGES[0].shape[:2], seed=7, progress=progress)
-    batch = augment.on_device(torch.from_numpy(np.stack(IMAGES)), changes)
+    pixels, changes = augment.left_to_device(IMAGES, seed=7, progress=progress)
+    batch = augment.on_device(pixels, changes)
     assert batch.shape == expected.shape and batch.is_contiguous(memory_format=torch.channels_last)
     np.testing.assert_allclose(batch.numpy(), expected, rtol=1e-6, atol=1e-6)
     assert changes.flips.any() and (changes.boxes[:, 1] > 0).any()
 
 
 def test_a_part_of_the_rows_is_that_of_the_whole() -> None:
-    augment = Augment(flip=0.5, erasing=True, mean=MEAN, std=STD)
+    augment = of(A.RandomGamma(p=0.5), FLIP, GrowingErasing())
     whole = augment(IMAGES, seed=7, progress=0.5)
     rows = slice(1, None, 3)
     np.testing.assert_array_equal(augment(IMAGES, seed=7, progress=0.5, rows=rows), whole[rows])
@@ -244,9 +360,9 @@ def test_a_part_of_the_rows_is_that_of_the_whole() -> None:
 
 def test_padding_and_a_crop_move_the_image() -> None:
     """Against the image with a border that is cut out where its first pixel went."""
-    augment = Augment(flip=0.5, erasing=False, mean=MEAN, std=STD, pad=5)
+    augment = of(FLIP, *shifted(5))
     batch = augment(IMAGES, seed=3, progress=0.0)
-    changes = augment.draw(len(IMAGES), 64, 32, seed=3, progress=0.0)
+    _, changes = augment.draw(IMAGES, seed=3, progress=0.0)
     assert changes.shifts.unique(dim=0).shape[0] > 100 and set(changes.shifts.unique().tolist()) == set(range(-5, 6))
     both = torch.stack([changes.flips, changes.shifts[:, 0] > 0], 1).float()
     assert abs(torch.corrcoef(both.T)[0, 1]) < 0.2  # drawn apart
@@ -257,9 +373,9 @@ def test_padding_and_a_crop_move_the_image() -> None:
 
 
 def test_an_image_may_be_moved_out_of_sight() -> None:
-    augment = Augment(flip=0.0, erasing=False, mean=MEAN, std=STD, pad=100)
+    augment = of(*shifted(100))
     batch = augment(IMAGES[:50], seed=0, progress=0.0)
-    gone = (augment.draw(50, 64, 32, seed=0, progress=0.0).shifts.abs() >= torch.tensor([64, 32])).any(1).numpy()
+    gone = (augment.draw(IMAGES[:50], seed=0, progress=0.0)[1].shifts.abs() >= torch.tensor([64, 32])).any(1).numpy()
     assert gone.any() and not gone.all()
     black = normalised(np.zeros((1, 64, 32, 3)))[0]
     assert [np.allclose(row, black, atol=1e-5) for row in batch] == gone.tolist()
@@ -267,7 +383,7 @@ def test_an_image_may_be_moved_out_of_sight() -> None:
 
 def test_steady_erasing_is_that_of_bot() -> None:
     """Half of the images, 2 to 40 % of each, with the mean values of RGB, written after normalisation."""
-    augment = Augment(flip=0.0, erasing=True, erasing_probability=0.5, mean=MEAN, std=STD)
+    augment = of(RandomErasing(fill=MEAN))
     for progress in (0.0, 1.0):
         batch = augment(IMAGES, seed=2, progress=progress)
         erased = ~np.isclose(batch, normalised(IMAGES), atol=1e-5).all(1)  # (B, H, W)
@@ -280,9 +396,44 @@ def test_steady_erasing_is_that_of_bot() -> None:
 
 @pytest.mark.parametrize("pad", [0, 10, 70])
 def test_a_device_pads_and_fills_as_the_processor_does(pad: int) -> None:
-    augment = Augment(flip=0.5, erasing=True, erasing_probability=0.5, pad=pad, mean=MEAN, std=STD)
+    augment = of(FLIP, *shifted(pad), RandomErasing(fill=MEAN))
     expected = augment(IMAGES, seed=7, progress=0.0)
-    changes = augment.draw(len(IMAGES), 64, 32, seed=7, progress=0.0)
-    batch = augment.on_device(torch.from_numpy(np.stack(IMAGES)), changes)
+    batch = augment.on_device(*augment.left_to_device(IMAGES, seed=7, progress=0.0))
     assert batch.shape == expected.shape and batch.is_contiguous(memory_format=torch.channels_last)
     np.testing.assert_allclose(batch.numpy(), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "files"),
+    [
+        ({"FLIP": 0.5, "ERASING": False, "PIPELINE": ""}, ["flip"]),  # of versions without PAD
+        ({"FLIP": 0.0, "PAD": 0, "ERASING": False, "ERASING_PROBABILITY": 0.0, "PIPELINE": ""}, []),
+        ({"FLIP": 0.5, "PAD": 0, "ERASING": True, "ERASING_PROBABILITY": 0.0, "PIPELINE": ""}, ["flip-erase-growing"]),
+        (
+            {"FLIP": 0.5, "PAD": 10, "ERASING": True, "ERASING_PROBABILITY": 0.5, "PIPELINE": "mine.yaml"},
+            ["mine.yaml", "flip-crop10-erase"],
+        ),
+    ],
+)
+def test_the_config_of_an_earlier_run_names_the_files_that_do_the_same(
+    tmp_path: Path, old: dict[str, Any], files: list[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(json.dumps({"INPUT": old}))
+    full = [name if "." in name else f"configs/augmentations/{name}.yaml" for name in files]
+    assert full == load_config([tmp_path / "config.yaml"]).INPUT.PIPELINE
+
+
+def test_other_old_values_load_and_name_the_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("INPUT: {FLIP: 0.3, PAD: 7, ERASING: True, ERASING_PROBABILITY: 0.2}")
+    (name,) = load_config([tmp_path / "config.yaml"]).INPUT.PIPELINE
+    with pytest.raises(InputError, match=r"flip 0.3, pad 7, erasing 0.2.yaml: no such config file"):
+        find_config(name)
+
+
+@pytest.mark.parametrize("name", ["FLIP", "PAD", "ERASING", "ERASING_PROBABILITY"])
+def test_a_removed_key_is_refused_with_what_to_write(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.yaml").write_text(f"INPUT: {{{name}: 1}}")
+    with pytest.raises(InputError, match=f"mine.yaml: INPUT.{name} was removed; write INPUT.PIPELINE with .* flip"):
+        load_config([tmp_path / "mine.yaml"])
+    with pytest.raises(InputError, match=f"command line: INPUT.{name} was removed"):
+        load_config([], [f"INPUT.{name}", "1"])

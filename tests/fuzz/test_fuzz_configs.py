@@ -15,7 +15,7 @@ from tiny import TINY
 
 from lreid.config import leaves
 from lreid.config_keys import Config
-from lreid.data.transforms import Augment
+from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError
 from lreid.training import run
 
@@ -183,5 +183,5 @@ def test_pipelines(content: str | bytes, tmp_path: Path) -> None:
         mock.patch.object(subprocess, "Popen", side_effect=AssertionError("code was run")),
         pytest.raises(InputError) as error,
     ):
-        Augment(flip=0.5, erasing=False, mean=[0, 0, 0], std=[1, 1, 1], pipeline=file)
+        load_pipeline(file)
     assert str(file) in str(error.value)

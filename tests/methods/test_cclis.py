@@ -6,6 +6,7 @@ import io
 import math
 from typing import Any
 
+import albumentations as A
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from drawn import drawn_task, learn_from, steps_of
 from family import model, train
 from torch import Tensor
 
+from lreid.data.erasing import GrowingErasing
 from lreid.data.images import Images, read_image
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader
 from lreid.data.samplers import IdentitySampler
@@ -23,7 +25,8 @@ from lreid.losses import prototype_relation_loss, relation_distillation_loss
 from lreid.methods import build_method
 from lreid.methods.cclis import CCLIS
 
-AUGMENT = Augment(flip=0.5, erasing=True, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+STEPS = [A.HorizontalFlip(p=0.5), GrowingErasing()]
+AUGMENT = Augment(STEPS, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
 
 def cclis(seed: int = 0, **options: object) -> CCLIS:
@@ -215,7 +218,7 @@ def test_batches_name_the_rows_of_exemplars() -> None:
     stored = Images(drawn_task(0).records, height=32, width=16)
     everything = WithExemplars(images, stored[:], stored.pids)
     sampler = IdentitySampler(images.pids, identities=3, images=2, seed=(0, 1), exemplars=stored.pids)
-    plain = Augment(flip=0.0, erasing=False, mean=(0, 0, 0), std=(1 / 255, 1 / 255, 1 / 255))
+    plain = Augment(mean=(0, 0, 0), std=(1 / 255, 1 / 255, 1 / 255))
     seen = set()
     for views in (1, 2):
         dataset = TaskBatches(everything, sampler, plain, epochs=12, views=views)

@@ -15,7 +15,7 @@ from torch.optim import SGD
 
 from lreid.config import check_values, load_config, method_options
 from lreid.data.loaders import Batch
-from lreid.data.transforms import Augment
+from lreid.data.transforms import Augment, load_pipeline
 from lreid.errors import ArgumentError
 from lreid.losses import nt_xent_loss
 from lreid.methods import build_method
@@ -254,7 +254,7 @@ def test_the_recipe_and_its_strong_augmentation(repository: Path, monkeypatch: p
     check_values(cfg)
     method = build_method(cfg.METHOD.NAME, model(), **method_options(cfg))
     assert method.batches == "stream" and method.temperature == 0.5
-    augment = Augment(flip=0.0, erasing=False, mean=(0, 0, 0), std=(1, 1, 1), pipeline=cfg.INPUT.PIPELINE)
+    augment = Augment(load_pipeline(*cfg.INPUT.PIPELINE), mean=(0, 0, 0), std=(1, 1, 1))
     for height, width in ((64, 32), (128, 128)):
         # Red grows downwards and green to the right: the share of each that is left tells the crop.
         ramps = np.meshgrid(np.linspace(50, 150, height), np.linspace(50, 150, width), indexing="ij")
@@ -265,7 +265,7 @@ def test_the_recipe_and_its_strong_augmentation(repository: Path, monkeypatch: p
         assert len(set(names(views))) == 300
         grey = np.ptp(views, axis=1).max((1, 2)) < 1e-6
         assert 35 < grey.sum() < 90  # 60 expected, deviation 7
-        crop = augment.pipeline.transforms[0]
+        crop = augment.before[0]
         shares = [np.ptp(crop(image=image)["image"].astype(int), axis=(0, 1)) / 100 for image in images]
         areas = [share[0] * share[1] for share in shares]
         assert 0.42 < np.mean(areas) < 0.58 and min(areas) > 0.12 and max(areas) > 0.75

@@ -23,7 +23,7 @@ from lreid.training.run import train
 
 @pytest.mark.slow
 def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
-    cfg = resolved(tiny_config(INPUT__FLIP=0.0, INPUT__ERASING=False, TRAIN__DECAY_START=1.0, DEVICE="cpu"))
+    cfg = resolved(tiny_config(INPUT__PIPELINE=[], TRAIN__DECAY_START=1.0, DEVICE="cpu"))
     results = train(cfg, tmp_path)
 
     synthetic = {key.lower(): value for key, value in cfg.SYNTHETIC.items()}
@@ -31,7 +31,7 @@ def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
     torch.manual_seed(cfg.SEED)
     method = method_of(cfg, torch.device("cpu"), pretrained=False)
     evaluator = Evaluator(load_tests(benchmark.tests, height=32, width=16), flip=cfg.EVAL.FLIP)
-    normalise = Augment(flip=0, erasing=False, mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD)
+    normalise = Augment(mean=cfg.INPUT.MEAN, std=cfg.INPUT.STD)
     for task in benchmark:
         images = Images(task.records, height=32, width=16)
         data = TensorDataset(torch.tensor(images[:]), torch.tensor(images.pids))

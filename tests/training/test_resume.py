@@ -229,8 +229,7 @@ def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
         TRAIN__MILESTONES=[2, 6],
         TRAIN__STEP_FACTOR=0.1,
         TRAIN__RESTARTS=False,
-        INPUT__PAD=2,
-        INPUT__ERASING_PROBABILITY=0.5,
+        INPUT__PIPELINE=["photographs", "flip-crop10-erase"],
     )
     whole = train(cfg, tmp_path / "whole")
     assert whole["steps_trained"] == (4 + 2 + 2) * 3
