@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -119,9 +120,18 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 
+def naming_index_keys() -> AbstractContextManager[None]:
+    """Put around what makes or tries the index of a config: its errors name the keys."""
+    return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
+
+
 def index_of(cfg: Config) -> FaissIndex | None:
     """The index that galleries are searched through, if a config says so."""
-    return FaissIndex(cfg.EVAL.INDEX, cfg.EVAL.INDEX_DEPTH) if cfg.EVAL.BACKEND == "faiss" else None
+    evaluation = cfg.EVAL
+    if evaluation.BACKEND == "exact":
+        return None
+    with naming_index_keys():
+        return FaissIndex(evaluation.INDEX, evaluation.INDEX_DEPTH, evaluation.INDEX_DEVICE, evaluation.INDEX_FLOAT16)
 
 
 def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGalleries | None = None) -> Evaluator:
@@ -135,7 +145,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGall
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
-    with naming_keys("EVAL"):
+    with naming_index_keys():
         rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER)
         tests = load_tests(benchmark.tests, rules, **size)
         evaluator = Evaluator(tests, flip=evaluation.FLIP, batch_size=batch_size, index=index_of(cfg), past=past)

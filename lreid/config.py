@@ -40,6 +40,8 @@ ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for 
     "camera_filter": "EVAL.CAMERA_FILTER",
     "cameras": "BENCHMARK.CAMERAS",
     "device": "DEVICE",
+    "index_device": "EVAL.INDEX_DEVICE",
+    "index_float16": "EVAL.INDEX_FLOAT16",
     "folder": "DATA.CACHE_DIR",
     "resume": "--resume",
     "skip_bad": "DATA.SKIP_BAD_IMAGES",

@@ -318,12 +318,16 @@ class Eval(Section):
     """The evaluation after every task."""
 
     BACKEND = key(
-        "exact", "what ranks: exact comparison with every image, or an index of faiss", choices=("exact", "faiss")
+        "faiss", "what ranks: an index of faiss, or exact comparison with every image", choices=("exact", "faiss")
     )
     INDEX = key(
         "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
     )
     INDEX_DEPTH = key(1000, "number of images that a query requests from the index; flat returns all", least=1)
+    INDEX_DEVICE = key(
+        "auto", "where faiss searches: cpu, cuda (the gallery in shards on all GPUs), cuda:N; auto uses a GPU if it can"
+    )
+    INDEX_FLOAT16 = key(False, "store the vectors of an index on GPUs in 16 bits; flat figures then are not exact")
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")

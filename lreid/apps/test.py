@@ -158,9 +158,9 @@ def score_checkpoints(
         The content of ``test.json``; all in per cent:
 
         * ``rows``: figures of :func:`lreid.evaluation.scoring.row_of` for each ``checkpoint``, ``test`` and ``variant``
-          (``plain``, which is exact; ``index NAME`` with ``EVAL.BACKEND faiss``; ``expanded queries``, ``re-ranked``,
-          ``adapt-norm gallery`` …); ``transductive`` marks those that look at all queries together or adapt to the
-          gallery's images;
+          (``plain``, which is exact, by itself or through ``EVAL.INDEX flat``; ``index NAME`` with another index;
+          ``expanded queries``, ``re-ranked``, ``adapt-norm gallery`` …); ``transductive`` marks those that look at all
+          queries together or adapt to the gallery's images;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
         * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
@@ -285,20 +285,22 @@ def _rows(
     suite: _Suite, model: Embedder, test: TestSet, features: Features, variants: Variants
 ) -> list[dict[str, Any]]:
     """Figures of every wanted way to compare, the plain one first."""
+    flat = suite.index if suite.index and suite.index.index == "flat" else None  # figures are those of no index
+    plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
     def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
-        figures = row_of(test, both, device=suite.device, **options)
+        figures = row_of(test, both, **(plain | options))
         return {"variant": variant, "transductive": transductive} | figures
 
     rows = [row("plain", False, test, features)]
-    if suite.index:
-        rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index))
+    if suite.index and not flat:
+        rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index, cost=True))
     if variants.expand:
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
     if variants.rerank:
-        rows.append(row("re-ranked", True, test, features, rerank=KReciprocal()))
+        rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
     cameras = test.query.camids, test.gallery.camids
     if variants.adapt_norm == "features":
         of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate(cameras))

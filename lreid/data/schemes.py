@@ -24,8 +24,10 @@ MODULES = {  # each holds a Scheme as SCHEME
     "synthetic": "lreid.data.synthetic",
     "rendered": "lreid.data.rendered_set",
     "rotated": "lreid.classification.rotated",
+    "torchreid": "lreid.data.torchreid_set",
 }
 EXAMPLES = ("csv:PATH", "folder:PATH", "own:PATH", "synthetic:DOMAIN", "rendered:DOMAIN", "rotated:DEGREES:NAME")
+EXAMPLES += ("torchreid:NAME",)
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ def row_of(
     features: Features,
     index: Index | None = None,
     *,
+    cost: bool = True,
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
@@ -108,6 +109,7 @@ def row_of(
         test: the test set. Where it has splits, figures are means over them and counts are sums.
         features: of its queries and gallery images.
         index: search the gallery through it; None compares with every image.
+        cost: measure what the index costs.
         rerank, device: of :func:`score`.
 
     Returns:
@@ -115,8 +117,8 @@ def row_of(
         ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
         a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
         no query can serve as an impostor, and of re-ranked galleries. It compares images by cosine similarity,
-        whatever the metric is and whether tracks are ranked or not. With an index also ``index``: its name, ``depth``,
-        and what :class:`lreid.retrieval.IndexCost` measures.
+        whatever the metric is and whether tracks are ranked or not. With ``cost`` also ``index``, of an index: its
+        name, ``depth``, and what :class:`lreid.retrieval.IndexCost` measures.
 
     Raises:
         InputError: no query has a match.
@@ -141,7 +143,7 @@ def row_of(
             if split_rates
         ],
     }
-    if index and features[1] is not None:
+    if index and cost and features[1] is not None:
         row["index"] = _cost(test, features, searches, index)
     return row
 

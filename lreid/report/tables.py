@@ -92,7 +92,7 @@ def task_table(results: Results) -> str:
         f"{results['method']} on {results['benchmark']}, seed {results['seed']}: "
         f"{done} of {counted(len(results['tasks']), 'task')}"
     )
-    index = f", faiss {config['EVAL.INDEX']}" if config.get("EVAL.BACKEND") == "faiss" else ""
+    index = f", ranked by faiss-{config['EVAL.INDEX']}" if config.get("EVAL.BACKEND") == "faiss" else ""
     convention = f"mAP / Rank-1 in per cent, {results['ap']} AP{index}"
     if not done:
         return f"{head}\n{convention}"

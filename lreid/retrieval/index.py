@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.extras import Extra
 from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
+from lreid.retrieval.faiss_module import MOST_ON_GPU, copies_on_gpu, gpus_of, import_faiss, reason_of, sharded_on_gpus
 from lreid.retrieval.scores import ExactScores, Metric, blocks
 
 KINDS = ("flat", "hnsw", "ivfpq")
@@ -26,15 +26,6 @@ IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 co
 ROUNDING = 2**-18  # 32 roundings of float32: scores that are no further apart, relative to the vectors, are equal
 PAIRS = 2**22  # found at a time: 50 MB
 TIMED = 1000  # queries at most by which a search is timed
-
-
-def import_faiss() -> Any:
-    """The faiss module.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    return Extra("faiss", "cpu").load()  # or lreid[gpu]; both ship the same module
 
 
 def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
@@ -101,11 +92,6 @@ def _parts(index: Any) -> Iterator[Any]:
             yield from _parts(import_faiss().downcast_index(getattr(index, name)))
 
 
-def reason_of(error: RuntimeError) -> str:
-    """What an error of faiss says, without the place in its source."""
-    return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
-
-
 class Search(Protocol):
     """Finds gallery images for queries."""
 
@@ -113,11 +99,11 @@ class Search(Protocol):
     def found(self) -> int:
         """So many images at most are found for a query."""
 
-    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """Scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
 
         Scores are those of :class:`lreid.retrieval.scores.Scorer` as the index sees them, in any order. Where fewer
-        images were found the row is -1.
+        images were found the row is -1. The rows are None where all images were found and stand in the gallery's order.
         """
 
 
@@ -146,6 +132,9 @@ class FaissIndex:
     Attributes:
         index: see :func:`new_index`.
         depth: images that a query asks for; of a ``flat`` index it gets all.
+        device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
+            ``auto`` uses the CPU for what no GPU can do: graphs, and a depth above 2048.
+        float16: store vectors on the GPU in 16 bits. Their scores then differ from the exact ones.
 
     Raises:
         ArgumentError: ``depth`` is below 1.
@@ -153,6 +142,8 @@ class FaissIndex:
 
     index: str = "flat"
     depth: int = 1000
+    device: str = "auto"
+    float16: bool = False
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -168,12 +159,49 @@ class FaissIndex:
         Raises:
             InputError: as :func:`new_index`.
         """
+        gpus = self.gpus()
+        if self.index == "flat":  # takes any images
+            return
         random = np.random.default_rng(0).standard_normal((count, width), dtype=np.float32)
         index = new_index(self.index, random)
+        if gpus and self.device != "auto":
+            _require_gpu_copy(index)
         try:
             index.add(random[:1])
         except RuntimeError as error:
             raise ArgumentError("index", f"is {self.index!r}, which takes no images: {reason_of(error)}") from None
+
+    def gpus(self) -> list[int]:
+        """The GPUs that search; none where the CPU does.
+
+        Raises:
+            ArgumentError: of ``index_device`` or ``depth``: a GPU is not there, or does not find so many images.
+        """
+        if self.float16 and self.device == "cpu":
+            raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")
+        gpus = gpus_of(self.device)
+        if gpus and self.index != "flat" and self.depth > MOST_ON_GPU:
+            if self.device == "auto":
+                return []
+            raise ArgumentError(
+                "depth", f"is {self.depth}, but a GPU finds {MOST_ON_GPU} images at most; lower it, or search on cpu"
+            )
+        return gpus
+
+
+def _has_gpu_copy(index: Any) -> bool:
+    """Whether faiss has such an index on GPUs."""
+    faiss = import_faiss()
+    kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
+    return isinstance(index, kinds)
+
+
+def _require_gpu_copy(index: Any) -> None:
+    if not _has_gpu_copy(index):
+        raise ArgumentError(
+            "index_device",
+            f"is a GPU, but {type(index).__name__} is searched by the processor; use cpu, or a flat or ivfpq index",
+        )
 
 
 class FaissSearch:
@@ -208,30 +236,64 @@ class FaissSearch:
         with _one_thread() if "hnsw" in kind.index.lower() else nullcontext():
             self.index = new_index(kind.index, vectors, euclidean=self.euclidean)
             self.index.add(vectors)
-        self.seconds = time.perf_counter() - start
         self.exhaustive = isinstance(self.index, import_faiss().IndexFlat)
+        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors)  # first row and index of each; none for the CPU
+        self.seconds = time.perf_counter() - start
+
+    def _on_gpus(self, vectors: np.ndarray) -> list[tuple[int, Any]]:
+        """A flat index in pieces, of which a GPU finds all images; any other as it is, or sharded."""
+        gpus, float16 = self.kind.gpus(), self.kind.float16
+        if not gpus or (self.kind.device == "auto" and not _has_gpu_copy(self.index)):
+            return []
+        _require_gpu_copy(self.index)
+        if self.exhaustive:
+            pieces = []
+            for start in range(0, len(vectors), MOST_ON_GPU):
+                pieces.append(new_index("flat", vectors, euclidean=self.euclidean))
+                pieces[-1].add(vectors[start : start + MOST_ON_GPU])
+            copies = copies_on_gpu(pieces, gpus, "index_device", float16=float16)
+            return [(MOST_ON_GPU * number, copy) for number, copy in enumerate(copies)]
+        if len(gpus) == 1:
+            return [(0, *copies_on_gpu([self.index], gpus, "index_device", float16=float16))]
+        return [(0, sharded_on_gpus(self.index, gpus, "index_device", float16=float16))]
 
     @property
     def found(self) -> int:
         """So many images at most are found for a query: ``depth``, or all."""
         return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
 
-    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """See :class:`Search`."""
         vectors, size = self._vectors(queries)
-        if self.exhaustive:  # in no order: to put all of them in order takes longer than to score them
+        rows: np.ndarray | None = None
+        if self.exhaustive and not self.copies:  # to put all of them in order takes longer than to score them
             _, scores, rows = self.index.range_search(vectors, np.inf if self.euclidean else -np.inf)
             scores, rows = (each.reshape(len(vectors), self.found) for each in (scores, rows))
+            if (rows == np.arange(self.found)).all():
+                rows = None
         else:
-            scores, rows = self.index.search(vectors, self.found)
+            scores, rows = self._search(vectors, self.found)
         found = torch.from_numpy(scores)
-        if self.euclidean:
-            return (size - found.double() * self.scale**2) / 2, torch.from_numpy(rows)
-        return found * size, torch.from_numpy(rows)
+        found = (size - found.double() * self.scale**2) / 2 if self.euclidean else found * size
+        return found, None if rows is None else torch.from_numpy(rows)
+
+    def _search(self, vectors: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and rows ``(B, k)`` of up to ``depth`` images of each piece of the gallery."""
+        parts = []
+        for first, index in self.copies or [(0, self.index)]:
+            scores, rows = index.search(vectors, min(depth, index.ntotal))
+            parts.append((scores, np.where(rows < 0, rows, rows + first)))
+        scores, rows = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        return scores, rows
 
     def nearest(self, queries: Tensor) -> np.ndarray:
         """Rows ``(B, k)`` of the ``depth`` nearest images, nearest first; -1 where fewer were found."""
-        return self.index.search(self._vectors(queries)[0], min(self.kind.depth, self.index.ntotal))[1]
+        depth = min(self.kind.depth, self.index.ntotal)
+        scores, rows = self._search(self._vectors(queries)[0], depth)
+        if len(self.copies) > 1:
+            order = np.argsort(scores if self.euclidean else -scores, axis=1, kind="stable")[:, :depth]
+            rows = np.take_along_axis(rows, order, axis=1)
+        return rows
 
     @property
     def megabytes(self) -> float:
@@ -284,12 +346,18 @@ class IndexScores:
         exact = self.exact(here) if self.exact else None  # (B, G)
         scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # the last is of no image
         for part in blocks(len(queries), 1, max(1, PAIRS // self.search.found)):
-            found, rows = (each.to(queries.device) for each in self.search(queries[part]))  # (b, k)
+            found, rows = self.search(queries[part])  # (b, k)
+            found = found.to(queries.device)
+            rows = None if rows is None else rows.to(queries.device)
             if self.exact is not None and exact is not None:
-                right = exact[part].gather(1, rows.clamp(min=0))  # (b, k)
-                apart = ROUNDING * self.exact.sizes(queries[part], rows.clamp(min=0))
-                found = torch.where((found - right).abs() <= apart, right, found.to(right.dtype))
-            scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), found.to(scores.dtype))
+                columns = slice(None) if rows is None else rows.clamp(min=0)
+                right = exact[part] if rows is None else exact[part].gather(1, rows.clamp(min=0))  # (b, k)
+                wrong = (found - right).abs_() > ROUNDING * self.exact.sizes(queries[part], columns)
+                found = torch.where(wrong, found.to(right.dtype), right) if wrong.any() else right
+            if rows is None:
+                scores[part, :num_gallery] = found
+            else:
+                scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), found.to(scores.dtype))
         return scores[:, :num_gallery]
 
 

@@ -46,8 +46,11 @@ class ExactScores(BlockScores, Protocol):
 
     queries: Tensor
 
-    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
-        """What rounding is relative to, in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each."""
+    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
+        """What rounding is relative to, in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each.
+
+        A slice of columns names the same images for all queries.
+        """
 
 
 class Cosines:
@@ -67,7 +70,7 @@ class Cosines:
         with full_precision():
             return self.queries[here] @ self.gallery.T
 
-    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
         """See :class:`ExactScores`."""
         return queries.norm(dim=1, keepdim=True)
 
@@ -122,7 +125,7 @@ class Scorer:
             scores[:, self.repeats] = scores[:, self.originals]
         return scores
 
-    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
         """See :class:`ExactScores`: the lengths of the queries, or the sums of both squared lengths."""
         if self.term is None:
             return queries.norm(dim=1, keepdim=True)

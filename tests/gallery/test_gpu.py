@@ -13,36 +13,13 @@ from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
 
 faiss = pytest.importorskip("faiss")
-
-
-class OnGpu:
-    """A copy of an index that counts its searches, and has what faiss's GPU indexes have: no filters, 2048 images."""
-
-    searches = 0
-
-    def __init__(self, index: Any) -> None:
-        self.index = faiss.clone_index(index)
-
-    def search(self, queries: np.ndarray, k: int) -> Any:
-        assert k <= 2048
-        OnGpu.searches += 1
-        return self.index.search(queries, k)
+from faiss_gpus import OnGpu, pretend_gpus  # noqa: E402
 
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of the GPUs to which an index was copied, of two."""
-    copied: list[int] = []
-
-    def copy(resources: Any, gpu: int, index: Any) -> OnGpu:
-        copied.append(gpu)
-        return OnGpu(index)
-
-    monkeypatch.setattr(OnGpu, "searches", 0)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
-    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
-    monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
-    return copied
+    return pretend_gpus(monkeypatch, 2)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -106,6 +106,7 @@ def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: 
     for index in ("flat", "hnsw", "IVF4,Flat;nprobe=4"):
         search = FaissIndex(index).over(gallery, metric)
         found, rows = search(scorer.queries)
+        rows = torch.arange(300).expand(40, -1) if rows is None else rows  # all, in order
         assert rows.shape == (40, 300) and (rows >= 0).float().mean() > 0.8
         there, columns = rows >= 0, rows.clamp(min=0)
         apart = (found - exact.gather(1, columns)).abs() / scorer.sizes(scorer.queries, columns)

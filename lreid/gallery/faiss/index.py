@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.retrieval.index import KINDS, import_faiss, reason_of
+from lreid.retrieval.faiss_module import copies_on_gpu, import_faiss, require_gpu
+from lreid.retrieval.index import KINDS
 from lreid.retrieval.index import new_index as empty_index
 
-MOST_ON_GPU = 2048  # images that a GPU finds for a query
 FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
 
 
@@ -72,17 +72,10 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     Raises:
         ArgumentError: of ``device``: this faiss or this machine has no such GPU, or there is no copy of such an index.
     """
-    faiss = import_faiss()
-    count = faiss.get_num_gpus()
-    if gpu >= count:
-        told = f"is GPU {gpu}, but faiss sees {count} GPUs" if count else "is a GPU, but faiss sees none"
-        raise ArgumentError("device", f"{told}; install lreid[gpu] on a machine that has it, or use cpu")
+    require_gpu(gpu, "device")
     if kind == "hnsw":
         raise ArgumentError("device", "is a GPU, but a graph is searched by the processor; use cpu, or a flat gallery")
-    try:
-        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), gpu, index)
-    except RuntimeError as error:  # codes of some lengths, or too little memory
-        raise ArgumentError("device", f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
+    return copies_on_gpu([index], [gpu], "device")[0]
 
 
 def require_kind(index: Any, kind: str) -> None:

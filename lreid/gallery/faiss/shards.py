@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError
-from lreid.gallery.faiss.index import MOST_ON_GPU, gpu_copy, nearest, new_index, stored_vectors, without
+from lreid.gallery.faiss.index import gpu_copy, nearest, new_index, stored_vectors, without
+from lreid.retrieval.faiss_module import MOST_ON_GPU
 
 
 class Shards:

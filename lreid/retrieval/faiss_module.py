@@ -1,0 +1,111 @@
+"""Load the faiss package, read its errors and use its GPUs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from lreid.errors import ArgumentError
+from lreid.extras import Extra
+
+MOST_ON_GPU = 2048  # images that a GPU finds per query: GpuIndex.cu of faiss selects no more
+
+
+def import_faiss() -> Any:
+    """The faiss module.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    return Extra("faiss", "cpu").load()  # or lreid[gpu]; both ship the same module
+
+
+def reason_of(error: RuntimeError) -> str:
+    """What an error of faiss says, without the place in its source."""
+    return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
+
+
+def gpus_of(device: str) -> list[int]:
+    """The GPUs that search.
+
+    Args:
+        device: ``cpu``: none; ``cuda``: all that faiss sees; ``cuda:1``: that one; ``auto``: torch's current GPU if
+            faiss sees one, otherwise none.
+
+    Returns:
+        Their numbers; empty for the CPU.
+
+    Raises:
+        ArgumentError: of ``index_device``: it is none of these, or faiss does not see that GPU.
+    """
+    count = import_faiss().get_num_gpus()
+    if device == "auto":
+        current = torch.cuda.current_device() if torch.cuda.is_available() else 0
+        return [current] if current < count else []
+    if device == "cpu":
+        return []
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ArgumentError("index_device", f"is {device!r}; use auto, cpu, cuda or cuda:1")
+    if device == "cuda" and count:
+        return list(range(count))
+    gpu = int(device[5:] or 0)
+    require_gpu(gpu, "index_device")
+    return [gpu]
+
+
+def require_gpu(gpu: int, argument: str) -> None:
+    """Refuses a GPU that faiss does not see.
+
+    Raises:
+        ArgumentError: of ``argument``.
+    """
+    count = import_faiss().get_num_gpus()
+    if gpu >= count:
+        fault = f"is GPU {gpu}, but faiss sees {count} GPUs" if count else "is a GPU, but faiss sees none"
+        raise ArgumentError(argument, f"{fault}; install lreid[gpu] on a machine that has it, or use cpu")
+
+
+def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
+    """Copies of indexes in the memory of GPUs, which take turns.
+
+    Args:
+        indexes: of faiss.
+        gpus: numbers of the GPUs.
+        argument: what an error names.
+        float16: store whole vectors, and the tables of codes, in 16 bits: half the memory, three digits.
+
+    Raises:
+        ArgumentError: faiss has no such index on a GPU, or the memory of a GPU does not suffice.
+    """
+    faiss = import_faiss()
+    resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one each: it holds up to 1.5 GB for its searches
+    options = []
+    if float16:
+        options = [faiss.GpuClonerOptions()]
+        options[0].useFloat16 = True
+    try:
+        return [
+            faiss.index_cpu_to_gpu(resources[gpu], gpu, index, *options)
+            for number, index in enumerate(indexes)
+            for gpu in [gpus[number % len(gpus)]]
+        ]
+    except RuntimeError as error:  # codes of some lengths, or too little memory
+        raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
+
+
+def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool = False) -> Any:
+    """A copy of an index that several GPUs share, each with a part of the images; arguments of :func:`copies_on_gpu`.
+
+    Raises:
+        ArgumentError: as :func:`copies_on_gpu`.
+    """
+    faiss = import_faiss()
+    options = faiss.GpuMultipleClonerOptions()
+    options.shard, options.useFloat16 = True, float16
+    try:
+        resources = [faiss.StandardGpuResources() for _ in gpus]
+        return faiss.index_cpu_to_gpu_multiple_py(resources, index, options, gpus)
+    except RuntimeError as error:
+        raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None

@@ -1,0 +1,26 @@
+"""Rank features on a GPU through a flat index, on the GPU and on the CPU: ``python index.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from faiss_gpus import OnGpu, pretend_gpus
+from simulated import SimulatedCUDA
+
+from lreid.retrieval import FaissIndex, evaluate
+
+rng = np.random.default_rng(0)
+features = [torch.from_numpy(rng.integers(-2, 3, (count, 8)).astype(np.float32)) for count in (10, 2500)]
+labels = [rng.integers(-1, 9, count) for count in (10, 2500)] + [rng.integers(0, 3, count) for count in (10, 2500)]
+
+with SimulatedCUDA(), pytest.MonkeyPatch.context() as patch:
+    copied = pretend_gpus(patch, 1)
+    placed = [each.to("cuda") for each in features]
+    for metric in ("cosine", "euclidean"):
+        exact = evaluate(*placed, *labels, metric=metric)
+        for device in ("auto", "cpu"):
+            found = evaluate(*placed, *labels, metric=metric, search=FaissIndex(device=device).over(placed[1], metric))
+            assert found.mAP == exact.mAP and (found.cmc == exact.cmc).all(), (metric, device)
+            np.testing.assert_array_equal(found.ap, exact.ap)
+    assert copied == 4 * [0] and OnGpu.searches == 4, (copied, OnGpu.searches)

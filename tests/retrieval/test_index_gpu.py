@@ -1,0 +1,142 @@
+"""Figures from an index on GPUs, on a machine that pretends to have some."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import simulated
+import torch
+from processes import PATIENCE
+
+from lreid.build import index_of, naming_index_keys
+from lreid.config import load_config
+from lreid.errors import InputError
+from lreid.retrieval import FaissIndex, cost_of, evaluate
+from lreid.retrieval.scores import Scorer
+
+faiss = pytest.importorskip("faiss")
+from faiss_gpus import OnGpu, pretend_gpus  # noqa: E402
+
+
+def problem(num_gallery: int, width: int = 8) -> tuple[np.ndarray, ...]:
+    """Features of a coarse grid, so that many scores are equal; with junk and cameras."""
+    rng = np.random.default_rng(num_gallery)
+    counts = 12, num_gallery
+    features = [rng.integers(-2, 3, (count, width)).astype(np.float32) for count in counts]
+    return *features, *(rng.integers(-1, 9, n) for n in counts), *(rng.integers(0, 3, n) for n in counts)
+
+
+def same(found: Any, exact: Any) -> None:
+    for name, value in vars(exact).items():
+        np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize(
+    ("device", "num_gallery", "gpus"),
+    [("auto", 300, [0]), ("cuda:1", 300, [1]), ("cuda", 5000, [0, 1, 0]), ("auto", 2048, [0]), ("cuda", 2049, [0, 1])],
+)
+def test_a_flat_index_on_gpus_gives_the_exact_figures(
+    monkeypatch: pytest.MonkeyPatch, device: str, num_gallery: int, gpus: list[int], metric: Any
+) -> None:
+    """A GPU finds 2048 images per query, so a larger gallery is divided, also among GPUs."""
+    copied = pretend_gpus(monkeypatch, 2)
+    images = problem(num_gallery)
+    search = FaissIndex(device=device).over(images[1], metric)
+    same(evaluate(*images, metric=metric, search=search), evaluate(*images, metric=metric))
+    assert copied == gpus and OnGpu.searches == len(gpus)
+    scorer = Scorer(torch.from_numpy(images[0]), torch.from_numpy(images[1]), metric)
+    assert cost_of(search, scorer).recall == {1: 1, 10: 1, 100: 1}
+
+
+def test_other_indexes_are_copied_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One GPU gets the index, several get shards; a graph stays where it is, as does too great a depth."""
+    images = problem(600)
+    for index, device, depth, gpus in [
+        ("IVF4,Flat;nprobe=4", "cuda:1", 600, [1]),
+        ("IVF4,Flat;nprobe=4", "cuda", 600, [0, 1]),
+        ("IVF4,Flat;nprobe=4", "auto", 2049, []),
+        ("hnsw", "auto", 600, []),
+        ("flat", "cpu", 600, []),
+    ]:
+        copied = pretend_gpus(monkeypatch, 2)
+        same(
+            evaluate(*images, search=FaissIndex(index, depth, device).over(images[1], "cosine")),
+            evaluate(*images, search=FaissIndex(index, depth, "cpu").over(images[1], "cosine")),
+        )
+        assert copied == gpus and OnGpu.searches == bool(gpus)
+
+
+def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 2)
+    rng = np.random.default_rng(0)
+    images = (rng.standard_normal((20, 64)), 40 + rng.standard_normal((500, 64)), *problem(500)[2:])
+    images = (*images[:2], rng.integers(0, 9, 20), *images[3:4], rng.integers(0, 3, 20), *images[5:])
+    half = FaissIndex(device="cuda", float16=True).over(images[1], "cosine")
+    units = images[1] / np.linalg.norm(images[1], axis=1, keepdims=True)
+    rounded = units.astype(np.float32).astype(np.float16).astype(np.float64)
+    queries = images[0] / np.linalg.norm(images[0], axis=1, keepdims=True)
+    scores, rows = half(torch.from_numpy(queries))
+    assert rows is not None
+    expected = np.take_along_axis(queries @ rounded.T, rows.numpy(), axis=1)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert np.abs(expected - np.take_along_axis(queries @ units.T, rows.numpy(), axis=1)).max() > 1e-5
+    assert evaluate(*images, search=half).mAP == pytest.approx(evaluate(*images).mAP, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "keys", "told"),
+    [
+        (0, {"INDEX_DEVICE": "cuda"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none; install lreid.gpu."),
+        (0, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none"),
+        (2, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is GPU 3, but faiss sees 2 GPUs"),
+        (2, {"INDEX_DEVICE": "gpu"}, "EVAL.INDEX_DEVICE is 'gpu'; use auto, cpu, cuda or cuda:1"),
+        (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat is searched by"),
+        (
+            2,
+            {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049"},
+            "EVAL.INDEX_DEPTH is 2049, but a GPU finds 2048 images at most",
+        ),
+        (2, {"INDEX_DEVICE": "cpu", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True, but the CPU stores 32 bits"),
+    ],
+)
+def test_what_a_gpu_cannot_do_is_refused_before_training(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, keys: dict[str, str], told: str
+) -> None:
+    pretend_gpus(monkeypatch, gpus)
+    cfg = load_config((), [word for key, value in keys.items() for word in (f"EVAL.{key}", value)], report=False)
+    with pytest.raises(InputError, match=f"^{told}") as error, naming_index_keys():
+        index = index_of(cfg)
+        assert index is not None
+        index.check(200, 8)
+    assert "\n" not in str(error.value)
+
+
+def test_what_faiss_cannot_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 2)
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
+
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
+    with pytest.raises(InputError, match="^index_device is a GPU, to which faiss cannot copy the index: out of memory"):
+        FaissIndex(device="cuda:1").over(problem(50)[1], "cosine")
+
+
+@pytest.mark.slow
+def test_features_on_a_gpu_are_ranked_through_the_index(tmp_path: Path) -> None:
+    """On the simulated device of torch, where tensors on a wrong device are errors."""
+    try:
+        environment = simulated.environment(tmp_path)
+    except LookupError as missing:
+        pytest.skip(f"no simulated device: {missing}")
+    script = Path(simulated.__file__).with_name("index.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
