@@ -39,6 +39,7 @@ from lreid.training.run import recorded_config
 from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import Published, published
+from lreid.zoo.hub import hub_of, upload
 from lreid.zoo.weights import weights_file, weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
@@ -102,7 +103,13 @@ def _verify(args: argparse.Namespace) -> None:
 
 def _publish(args: argparse.Namespace) -> None:
     statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
-    print(describe(publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)))
+    if args.hub and not args.out:
+        raise InputError("--hub: needs --out DIR, the folder that keeps the entry as it is uploaded")
+    hub = hub_of(args.hub) if args.hub else None  # before the work
+    card = publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)
+    print(describe(card))
+    if args.hub:
+        print(f"uploaded: {upload(card, args.hub, hub)}")
 
 
 def _page(args: argparse.Namespace) -> None:

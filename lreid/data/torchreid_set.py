@@ -24,8 +24,9 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     """Reads a data set by torchreid.
 
     Its folder is that of torchreid, below ``sources.root``, and must be there: torchreid would download some sets.
-    Records are sorted by path. torchreid numbers training identities from 0; they are moved behind the test identities,
-    which keep their authors' numbers. Junk (-1) is dropped, distractors (0) stay in the gallery.
+    Records are sorted by path. Training identities, which torchreid numbers in the order of a ``set``, are numbered by
+    their first path, behind the test identities; these keep their authors' numbers. Junk (-1) is dropped, distractors
+    (0) stay in the gallery.
 
     Args:
         name: of one of torchreid's image data sets.
@@ -51,7 +52,8 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
         for part in SPLITS
     }
     behind = 1 + max(record.pid for record in (*splits["query"], *splits["gallery"]))
-    splits["train"] = tuple(record._replace(pid=record.pid + behind) for record in splits["train"])
+    numbers = {pid: behind + place for place, pid in enumerate(dict.fromkeys(each.pid for each in splits["train"]))}
+    splits["train"] = tuple(record._replace(pid=numbers[record.pid]) for record in splits["train"])
     return [DataSet(f"torchreid:{name}", **splits)]
 
 
@@ -66,9 +68,7 @@ def _reader(name: str) -> Any:
         datasets = Extra("torchreid.reid.data.datasets", "torchreid").load()
     readers: dict[str, Any] = vars(datasets)["__image_datasets"]
     if name not in readers:
-        raise InputError(
-            f"torchreid:{name}: torchreid has no such image data set; use one of {', '.join(sorted(readers))}"
-        )
+        raise InputError(f"torchreid:{name}: torchreid has no such image data set; use {', '.join(sorted(readers))}")
     return readers[name]
 
 

@@ -156,6 +156,20 @@ def _section(card: Card) -> dict[str, Any]:
     return {"name": card.name, "title": card.title, "table": table, "facts": facts, "command": card.command}
 
 
+def hub_text(card: Card, repository: str) -> str:
+    """The text of a repository ``OWNER/NAME`` of the hub that holds an entry."""
+    section = _section(card)
+    facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
+    return (
+        f"# {card.name}\n\n{card.title}.\n\n"
+        "```python\n"
+        f'import lreid  # pip install "lreid[cpu,hub]"\n\nmodel = lreid.load_model("hub:{repository}")\n'
+        'features = model.extract(["a.jpg", "b.jpg"])\n'
+        "```\n\n"
+        f"mAP and Rank-k in per cent.\n\n{section['table']}\n\n{facts}\n\nTrained by\n\n```\n{card.command}\n```\n"
+    )
+
+
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
     """A table whose first ``left`` columns are flush left, the others flush right."""
     return tabulate(rows, heads, tablefmt="pipe", stralign="right", colalign=left * ["left"], disable_numparse=True)

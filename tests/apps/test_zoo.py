@@ -7,15 +7,18 @@ import dataclasses
 import itertools
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from PIL import Image
 from tiny import TINY
 
 import lreid
 from lreid import zoo
+from lreid.apps.arguments.zoo import add_arguments
 from lreid.apps.zoo import ImagesElsewhere, Statement, TestSets, from_imagenet, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
@@ -201,3 +204,90 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
     refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     refused("task-03.pt: no such file")
+
+
+class Hub:
+    """What is used of huggingface_hub, with repositories in folders.
+
+    Args:
+        folder: of the repositories.
+        token: of the user, if there is one.
+        fault: what an upload ends with, if anything.
+    """
+
+    def __init__(self, folder: Path, token: str | None = "hf_x", fault: str = "") -> None:
+        self.folder, self.token, self.fault = folder, token, fault
+
+    def get_token(self) -> str | None:
+        return self.token
+
+    def HfApi(self) -> Hub:
+        return self
+
+    def create_repo(self, repository: str, *, exist_ok: bool) -> None:
+        (self.folder / repository).mkdir(parents=True, exist_ok=exist_ok)
+
+    def upload_folder(
+        self, *, repo_id: str, folder_path: Path, allow_patterns: list[str], delete_patterns: list[str], **_: str
+    ) -> argparse.Namespace:
+        if self.fault:
+            raise OSError(self.fault)
+        for pattern in delete_patterns:
+            for path in (self.folder / repo_id).glob(pattern):
+                path.unlink()
+        for pattern in allow_patterns:
+            for path in folder_path.glob(pattern):
+                shutil.copy(path, self.folder / repo_id)
+        return argparse.Namespace(commit_url=f"https://hub/{repo_id}/commit/1")
+
+    def snapshot_download(self, repository: str, **_: object) -> str:
+        return str(self.folder / repository)
+
+
+def publish_arguments(run: Path, folder: Path, hub: str, **more: object) -> argparse.Namespace:
+    top = argparse.ArgumentParser()
+    add_arguments(top)
+    words = ["publish", str(run), "mine", "--out", str(folder), "--hub", hub]
+    return top.parse_args(words + [word for key, value in more.items() for word in (f"--{key}", str(value))])
+
+
+def test_an_entry_goes_to_the_hub_and_comes_back(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(tmp_path / "hub"))  # type: ignore[arg-type]
+    zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine", licence="CC-BY-4.0", limits="drawings"))
+    assert "https://hub/me/mine/commit/1" in capsys.readouterr().out
+    model = lreid.load_model("hub:me/mine")
+    assert fingerprint(model) == fingerprint(lreid.load_model(tmp_path / "zoo"))
+    card = zoo.read_card(tmp_path / "hub" / "me" / "mine" / "mine.json")
+    _, matter, text = (tmp_path / "hub" / "me" / "mine" / "README.md").read_text().split("---\n", 2)
+    front = yaml.safe_load(matter)
+    assert front["license"] == "cc-by-4.0" and front["library_name"] == "lreid"
+    for told in (card.trained_on, "drawings", card.sha256, card.command, "hub:me/mine", *card.figures):
+        assert told in text
+    # Another version takes the place of the first, so that one model stays in the repository.
+    zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine", licence="own terms"))
+    (weights,) = (tmp_path / "hub" / "me" / "mine").glob("*.safetensors")
+    assert card.sha256[:12] in weights.name
+    front = yaml.safe_load((tmp_path / "hub" / "me" / "mine" / "README.md").read_text().split("---\n", 2)[1])
+    assert (front["license"], front["license_name"]) == ("other", "own terms")
+
+
+def test_what_the_hub_refuses_is_one_line(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the work where it can be known before."""
+    for hub, name, told in [
+        (None, "me/mine", r"^huggingface_hub cannot be imported .*pip install 'lreid\[hub\]'$"),
+        (
+            Hub(tmp_path, token=None),
+            "me/mine",
+            "^--hub me/mine: there is no token of the hub; run hf auth login, or set",
+        ),
+        (Hub(tmp_path), "mine", "^--hub mine: is no repository; name it as OWNER/NAME$"),
+    ]:
+        monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=told) as error:
+            zoo_command(publish_arguments(run, tmp_path / "zoo", name))
+        assert "\n" not in str(error.value) and not (tmp_path / "zoo").exists()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(tmp_path, fault="403\nForbidden"))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^--hub me/mine: cannot be uploaded \(403 Forbidden\); .* holds the entry$"):
+        zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine"))

@@ -5,6 +5,7 @@ lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # gets the weights where they are not here, says where they are
 lreid zoo verify                        # evaluates each model on its benchmark, compares with its card
 lreid zoo publish runs/my-run my-model --half --out my/zoo
+lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # then hub:OWNER/NAME loads it
 lreid zoo page                          # writes MODEL_ZOO.md
 
 lreid/zoo/__init__.py explains LREID_ZOO_CARDS, LREID_ZOO_CACHE and LREID_ZOO_MIRROR.
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--licence", default="MIT", help="of the weights (default: MIT)")
     sub.add_argument("--url", action="append", default=[], help="address of the weights; more are mirrors")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder of the entry (default: lreid/weights)")
+    sub.add_argument("--hub", metavar="OWNER/NAME", help="also upload the entry to Hugging Face's hub; needs --out")
     sub = command("page", "write MODEL_ZOO.md")
     sub.add_argument(
         "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="the page (default: MODEL_ZOO.md)"

@@ -1,0 +1,83 @@
+"""Put an entry of the zoo on Hugging Face's hub: weights, card, and a page for people."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from lreid.errors import InputError
+from lreid.extras import Extra
+from lreid.files import write_text
+from lreid.zoo.card import Card
+from lreid.zoo.catalogue import hub_text
+from lreid.zoo.weights import weights_name
+
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0")  # of the hub
+
+
+def hub_of(repository: str) -> Any:
+    """The client of the hub, for one who may write there.
+
+    Args:
+        repository: ``OWNER/NAME``.
+
+    Raises:
+        InputError: the name is none, huggingface_hub is not installed, or there is no token.
+    """
+    if not REPOSITORY.fullmatch(repository):
+        raise InputError(f"--hub {repository}: is no repository; name it as OWNER/NAME")
+    hub = Extra("huggingface_hub", "hub").load()
+    if not hub.get_token():
+        raise InputError(f"--hub {repository}: there is no token of the hub; run hf auth login, or set HF_TOKEN")
+    return hub.HfApi()
+
+
+def upload(card: Card, repository: str, hub: Any) -> str:
+    """Uploads an entry in one commit, in the place of an earlier version of it; ``hub:OWNER/NAME`` loads it.
+
+    Args:
+        card: of the entry; its weights lie beside it.
+        repository: ``OWNER/NAME``; it is made if it does not exist.
+        hub: of :func:`hub_of`.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        InputError: the hub refuses it, or cannot be reached.
+    """
+    write_text(card.file.with_name("README.md"), page(card, repository))
+    files = ["README.md", card.file.name, weights_name(card)]
+    try:
+        hub.create_repo(repository, exist_ok=True)
+        commit = hub.upload_folder(
+            repo_id=repository,
+            folder_path=card.file.parent,
+            allow_patterns=files,
+            delete_patterns=[f"{card.name}-*.safetensors"],
+            commit_message=f"{card.name}, lreid {card.version}",
+        )
+    except Exception as error:  # of the network, of names, of rights
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(
+            f"--hub {repository}: cannot be uploaded ({reason}); {card.file.parent} holds the entry"
+        ) from None
+    return str(commit.commit_url)
+
+
+def page(card: Card, repository: str) -> str:
+    """The page of a repository: front matter that the hub reads, then what the card tells."""
+    licence = card.licence.lower()
+    front: dict[str, Any] = (
+        {"license": licence} if licence in LICENCES else {"license": "other", "license_name": licence}
+    )
+    front |= {
+        "library_name": "lreid",
+        "pipeline_tag": "image-feature-extraction",
+        "tags": ["re-identification", "lifelong-learning", card.method],
+    }
+    matter = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    return f"---\n{matter}---\n\n{hub_text(card, repository)}"
