@@ -22,7 +22,6 @@ setup(
         "lreid": [
             "configs/*/*.yaml",
             "weights/*",
-            "data/*.html",
             "data/*.zip",
             "report/templates/*",
             "report/static/*",

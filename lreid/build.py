@@ -11,7 +11,6 @@ import torch
 
 from lreid.config import method_options
 from lreid.config_keys import Config
-from lreid.data.disk_cache import DiskCache
 from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
@@ -175,7 +174,6 @@ def _test_images(cfg: Config) -> dict[str, Any]:
         "height": cfg.INPUT.HEIGHT,
         "width": cfg.INPUT.WIDTH,
         "cache_gib": cfg.DATA.CACHE_GIB,
-        "disk": DiskCache(cfg.DATA.CACHE_DIR, cfg.DATA.CACHE_DIR_GIB, keep=True),
         "skip_bad": cfg.DATA.SKIP_BAD_IMAGES,
         "batch_size": cfg.EVAL.BATCH_SIZE,
     }

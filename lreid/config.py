@@ -42,7 +42,6 @@ ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for 
     "device": "DEVICE",
     "index_device": "EVAL.INDEX_DEVICE",
     "index_float16": "EVAL.INDEX_FLOAT16",
-    "folder": "DATA.CACHE_DIR",
     "resume": "--resume",
     "skip_bad": "DATA.SKIP_BAD_IMAGES",
     "workers": "DATA.WORKERS",

@@ -149,12 +149,6 @@ class Data(Section):
 
     ROOT = key("datasets", "folder that holds the data sets", free=True)
     CACHE_GIB = key(4.0, "largest size of the decoded images kept in memory, GiB", least=0, free=True)
-    CACHE_DIR = key(
-        "",
-        "folder on disk for decoded images that do not fit into memory; empty: decode them in every epoch",
-        free=True,
-    )
-    CACHE_DIR_GIB = key(50.0, "largest size of CACHE_DIR, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
     WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)
     AUGMENT_ON = key(
@@ -421,6 +415,10 @@ def _loggers(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
     return {"TRAIN.LOGGERS": loggers}
 
 
+def _nothing(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {}
+
+
 _AUGMENTATION = {"INPUT.FLIP": 0.5, "INPUT.PAD": 0, "INPUT.ERASING": False, "INPUT.ERASING_PROBABILITY": 0.0}
 _FILES = {  # that do what the keys above did
     (0.0, 0, False): [],
@@ -444,6 +442,7 @@ def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, A
 
 REMOVED = (
     Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
+    Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
     Removed(
         (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline
     ),

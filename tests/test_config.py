@@ -282,6 +282,9 @@ def test_a_removed_key_is_translated_in_the_config_of_a_run_and_refused_elsewher
     for files, words in (([tmp_path / "mine.yaml"], []), ([], ["TRAIN.TENSORBOARD", "True"])):
         with pytest.raises(InputError, match="TRAIN.TENSORBOARD was removed; write TRAIN.LOGGERS tensorboard in its"):
             load_config(files, words)
+    assert config_from_text("DATA: {CACHE_DIR: /fast, CACHE_GIB: 2.0}", "task-01.pt").DATA.CACHE_GIB == 2.0
+    with pytest.raises(InputError, match="DATA.CACHE_DIR was removed; write a larger DATA.CACHE_GIB in its place"):
+        load_config([], ["DATA.CACHE_DIR", "/fast"])
 
 
 def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ ABOUT_CONFIGS = {
         ("a.png: damaged; set skip_bad=True", "a.png: damaged; set DATA.SKIP_BAD_IMAGES True"),
         ("set cameras='apart', or workers=0", "set BENCHMARK.CAMERAS apart, or DATA.WORKERS 0"),
         ("continue with resume=True", "continue with --resume"),
-        ("keep folder=''", "keep DATA.CACHE_DIR "),
         ("my_skip_bad=True, other=1, workers", "my_skip_bad=True, other=1, workers"),
     ],
 )

@@ -44,7 +44,6 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
 
 from lreid.config import find_config
-from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, batch_loader
 from lreid.data.records import Record
@@ -135,8 +134,7 @@ def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
     library = A.Compose([*first, A.Normalize(mean=MEAN, std=STD, p=1.0), erasing])
     records = records[:BATCH]
     files = Files(records)
-    options: dict[str, Any] = {"height": HEIGHT, "width": WIDTH, "cache_gib": 0.0}
-    decoded, mapped = Images(records, **options), Images(records, **options, disk=DiskCache(folder))
+    decoded = Images(records, height=HEIGHT, width=WIDTH, cache_gib=0.0)
     cached = Images(records, height=HEIGHT, width=WIDTH)
 
     def ours(images: Images) -> Callable[[], np.ndarray]:
@@ -152,7 +150,6 @@ def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
         "files, the same pipeline in lreid": ours(decoded),
         "cache, albumentations.Compose": composed(cached),
         "cache, the same pipeline in lreid": ours(cached),
-        "cache on disk, the pipeline in lreid": ours(mapped),
     }
     wanted = {"cache, the same pipeline in lreid": 8}
     seconds = medians(calls, rounds, time.process_time)

@@ -125,7 +125,7 @@ def tools(runs: Path, checkout: Path) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)
     images = out / "images"
     call(checkout, "test.py", "--checkpoint", run, "--out", out / "test", "--rerank", "--expand", "--cross-model")
-    call(checkout, "test.py", "--checkpoint", run, "--out", out / "adapted", "--adapt-norm", "camera")
+    call(checkout, "test.py", "--checkpoint", run, "--out", out / "adapted", "--adapt-norm", "features")
     images.mkdir(parents=True)
     for number, file in enumerate(sorted((checkout / "docs").glob("*.jpg")) * 2):
         (images / f"person{number}").mkdir()

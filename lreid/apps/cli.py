@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,11 +31,16 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "export": "write a model as one file for other programs",
 }
 REMOVED = {  # words of a command line by command, and what takes their place
+    ("data", "--sheet"): "check prints every fault; open the folder to look at its images",
     ("data", "render"): "python tools/render of a source checkout renders people",
     ("search", "--share"): "reindex extracts a gallery's images with another model",
     ("search", "--through"): "reindex extracts a gallery's images with another model",
+    ("search", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
+    ("search", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
     ("zoo", "threshold"): "publish measures a model's threshold",
     ("test", "--transfer"): "--cross-model searches the old galleries as they are",
+    ("test", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
+    ("test", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
 }
 HELP = f"""usage: lreid COMMAND ...
 
@@ -84,7 +90,8 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         Exit status, see :func:`run_tool`.
     """
     words = sys.argv[1:] if words is None else words
-    for word in [*words[:1], *(each.partition("=")[0] for each in words if each.startswith("--"))]:
+    options = [word for each in words for word in (each.split("=", 1) if each.startswith("--") else [each])]
+    for word in [*words[:1], *filter(lambda each: each.startswith("--"), options), *map(" ".join, pairwise(options))]:
         if instead := REMOVED.get((name, word)):
             print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
             return 2

@@ -44,7 +44,7 @@ def _build(args: argparse.Namespace) -> None:
         images,
         kind=args.kind,
         shards=args.shards,
-        adapt_norm=args.adapt_norm,
+        adapt_norm=args.adapt_norm is not None,
         skip_bad=args.skip_bad,
         device=args.device,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.files import require_writable, write_text
 from lreid.gallery.places import SCHEME
 from lreid.loading import load_model, model_config
-from lreid.models.adapt import AdaptedNorm
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
             config=args.config,
             overrides=overrides,
             images=(args.query, Path(args.gallery)) if args.query else args.csv,
-            variants=Variants(args.adapt_norm, args.rerank, args.expand),
+            variants=Variants(args.adapt_norm is not None, args.rerank, args.expand),
             cross_model=args.cross_model,
             blur=args.blur,
         )
@@ -103,13 +102,12 @@ class Variants:
     """Other ways to compare images than the plain one, each for a row of its own.
 
     Attributes:
-        adapt_norm: with BatchNorm statistics of the gallery or of each of its cameras, or with features standardised by
-            camera.
+        adapt_norm: with features standardised by camera.
         rerank: with k-reciprocal re-ranking.
         expand: with expanded queries.
     """
 
-    adapt_norm: Literal["gallery", "camera", "features"] | None = None
+    adapt_norm: bool = False
     rerank: bool = False
     expand: bool = False
 
@@ -120,10 +118,8 @@ class Variants:
             InputError: they are not.
         """
         lacking = [test.name for test in tests if not test.has_cameras]
-        if self.adapt_norm in ("camera", "features") and lacking:
-            raise InputError(
-                f"--adapt-norm {self.adapt_norm}: the cameras of {lacking[0]} are not known; use --adapt-norm gallery"
-            )
+        if self.adapt_norm and lacking:
+            raise InputError(f"--adapt-norm: the cameras of {lacking[0]} are not known; leave the option out")
 
 
 @naming_keys(**ARGUMENTS)
@@ -159,7 +155,7 @@ def score_checkpoints(
 
         * ``rows``: figures of :func:`lreid.evaluation.scoring.row_of` for each ``checkpoint``, ``test`` and ``variant``
           (``plain``, which is exact, by itself or through ``EVAL.INDEX flat``; ``index NAME`` with another index;
-          ``expanded queries``, ``re-ranked``, ``adapt-norm gallery`` …); ``transductive`` marks those that look at all
+          ``expanded queries``, ``re-ranked``, ``adapt-norm features``); ``transductive`` marks those that look at all
           queries together or adapt to the gallery's images;
         * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
         * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
@@ -184,7 +180,7 @@ def score_checkpoints(
     hardest, sections, last = {}, [], list(checkpoints)[-1]
     for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
         of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
-        found = _rows(suite, model, test, features, variants)
+        found = _rows(suite, test, features, variants)
         rows += [of | row for row in found]
         logger.info("%s on %s: mAP %s", name, test.name, number(found[0]["mAP"]))
         columns[test.name].append(_column(test, of_all, features[1]))
@@ -281,9 +277,7 @@ def _extracted(
             yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
 
 
-def _rows(
-    suite: _Suite, model: Embedder, test: TestSet, features: Features, variants: Variants
-) -> list[dict[str, Any]]:
+def _rows(suite: _Suite, test: TestSet, features: Features, variants: Variants) -> list[dict[str, Any]]:
     """Figures of every wanted way to compare, the plain one first."""
     flat = suite.index if suite.index and suite.index.index == "flat" else None  # figures are those of no index
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
@@ -301,30 +295,12 @@ def _rows(
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
     if variants.rerank:
         rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
-    cameras = test.query.camids, test.gallery.camids
-    if variants.adapt_norm == "features":
+    if variants.adapt_norm:
+        cameras = test.query.camids, test.gallery.camids
         of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate(cameras))
         query, gallery = (of_cameras(part, each) for part, each in zip(features, cameras, strict=True))
         rows.append(row("adapt-norm features", True, test.by("cosine"), (query, gallery)))
-    elif variants.adapt_norm:
-        extraction = suite.evaluator(model).extraction
-        by_camera = variants.adapt_norm == "camera"
-        norm = _adapted_norm(model, test, by_camera=by_camera, batch_size=extraction["batch_size"])
-        both = zip((test.query, test.gallery), cameras, strict=True)
-        query, gallery = (norm.extract(model, images, each, **extraction) for images, each in both)
-        rows.append(row(f"adapt-norm {variants.adapt_norm}", True, test, (query, gallery)))
     return rows
-
-
-def _adapted_norm(model: Embedder, test: TestSet, *, by_camera: bool, batch_size: int) -> AdaptedNorm:
-    """Statistics of the gallery; those of cameras that it has no images of are of the queries."""
-    query, gallery = test.query, test.gallery
-    norm = AdaptedNorm.estimate(model, gallery, gallery.camids if by_camera else None, batch_size=batch_size)
-    elsewhere = ~np.isin(query.camids, gallery.camids)
-    if not by_camera or not elsewhere.any():
-        return norm
-    of_queries = AdaptedNorm.estimate(model, query, np.where(elsewhere, query.camids, -1), batch_size=batch_size)
-    return AdaptedNorm(norm.whole, norm.cameras | of_queries.cameras)
 
 
 def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:

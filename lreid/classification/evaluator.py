@@ -13,7 +13,6 @@ from torch import Tensor
 from lreid.classification.accuracy import scores_of_classes, task_accuracies
 from lreid.classification.alignment import buffer_alignment
 from lreid.classification.probe import knn_scores, linear_probe_scores, nearest_mean_scores
-from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import Task
 from lreid.errors import InputError
@@ -49,7 +48,6 @@ class AccuracyEvaluator:
         skip_bad: leave out images that cannot be read.
         batch_size: images a forward pass.
         probe: options of :func:`linear_probe_scores`.
-        disk: where those images are kept that do not fit into memory.
 
     Raises:
         InputError: a task has no held-out images, or one cannot be read.
@@ -65,7 +63,6 @@ class AccuracyEvaluator:
         skip_bad: bool,
         batch_size: int,
         probe: Mapping[str, Any] = MappingProxyType({}),
-        disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
     ) -> None:
         self.batch_size, self.probe = batch_size, probe
         self.shared_classes = tasks[0].shared_classes
@@ -77,9 +74,7 @@ class AccuracyEvaluator:
                     f"{task.name}: has no test images of the classes that it trains, as no re-identification set has; "
                     "train on folder:PATH, or set accuracy=False"
                 )
-            images = Images(
-                task.held_out, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad
-            )
+            images = Images(task.held_out, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
             self.images.append(images)
 

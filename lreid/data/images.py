@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from lreid.data.disk_cache import DiskCache, Mapped
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
@@ -81,17 +80,15 @@ def require_files(records: Iterable[Record]) -> None:
 class Images(Sequence[np.ndarray]):
     """The images of a list of records, decoded and resized.
 
-    They are decoded once, by threads, into one array where that fits in ``cache_gib``, and else into a file of
-    ``disk`` that is mapped into memory. Without room or a folder for that, each image is decoded whenever it is
-    needed. Then the files are only checked to exist beforehand; with ``skip_bad`` all of them are decoded once, to
-    know which to leave out. Cached images are read-only, so that no augmentation can change them, and shared by all
+    Threads decode them once into one array where that fits in ``cache_gib``. Otherwise each image is decoded whenever
+    it is needed. Then the files are only checked to exist beforehand; with ``skip_bad`` all of them are decoded once,
+    to know which to leave out. Cached images are read-only, so that no augmentation can change them, and shared by all
     processes that are forked from this one. A file that changes later is not read again.
 
     Args:
         records: what to read.
         height, width: size in pixels that every image gets.
         cache_gib: size up to which the images are kept in memory, in GiB.
-        disk: where they are kept if they do not fit.
         skip_bad: leave out missing, empty and damaged files instead of raising.
         workers: decoding threads; None means one for every core.
 
@@ -112,17 +109,14 @@ class Images(Sequence[np.ndarray]):
         height: int,
         width: int,
         cache_gib: float = 4.0,
-        disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
         skip_bad: bool = False,
         workers: int | None = None,
     ) -> None:
         self.height, self.width = height, width
         self._cache: np.ndarray | None = None  # (n, H, W, 3) uint8
-        self._mapped: Mapped | None = None  # the file that they are in
         self.cached_gib = 0.0
-        size = {"height": height, "width": width}
         shape = (len(records), height, width, 3)
-        decoded = _decoded(records, **size, skip_bad=skip_bad, workers=workers)
+        decoded = _decoded(records, height=height, width=width, skip_bad=skip_bad, workers=workers)
         if math.prod(shape) <= cache_gib * 2**30:
             kept: list[int] = []
             self._cache = np.empty(shape, np.uint8)
@@ -132,11 +126,6 @@ class Images(Sequence[np.ndarray]):
             self._cache = self._cache[: len(kept)]
             self._cache.flags.writeable = False
             self.cached_gib = self._cache.nbytes / 2**30
-        elif (found := disk.find(records, **size)) is not None and (skip_bad or len(found.kept) == len(records)):
-            self._mapped, self._cache, kept = found, found.images, found.kept
-        elif disk.has_room(math.prod(shape)):
-            self._mapped = disk.store(decoded, records, **size)
-            self._cache, kept = self._mapped.images, self._mapped.kept
         elif skip_bad:
             kept = [index for index, _ in decoded]
         else:
@@ -161,7 +150,7 @@ class Images(Sequence[np.ndarray]):
 
     def __getitem__(self, index: int | slice) -> np.ndarray:
         """The image of ``records[index]``, (H, W, 3) uint8, RGB; (n, H, W, 3) for a slice."""
-        if self._cache is not None and (self._mapped is None or self._mapped.is_whole(index)):
+        if self._cache is not None:
             return self._cache[index]
         if isinstance(index, slice):
             rows = range(len(self))[index]

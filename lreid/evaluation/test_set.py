@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
@@ -166,7 +165,6 @@ def load_tests(
     width: int,
     cache_gib: float = 4.0,
     skip_bad: bool = False,
-    disk: DiskCache = DiskCache(),  # noqa: B008 (frozen)
 ) -> list[TestSet]:
     """Test sets with their images.
 
@@ -176,7 +174,6 @@ def load_tests(
         height, width: input size of the models.
         cache_gib: decoded images are kept in memory up to this size in all.
         skip_bad: leave out images that cannot be read.
-        disk: where those images are kept that do not fit into memory.
 
     Raises:
         InputError: an image cannot be read, or not one query of a test set has a match.
@@ -185,7 +182,7 @@ def load_tests(
     for test in tests:
         pair: list[Images] = []
         for records in (test.query, test.gallery):
-            images = Images(records, height=height, width=width, cache_gib=cache_gib, disk=disk, skip_bad=skip_bad)
+            images = Images(records, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
             pair.append(images)
         loaded.append(TestSet(test, pair[0], pair[1], rules))

@@ -16,7 +16,7 @@ from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses.fusion import linear_combination, lstkc_alpha
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models.adapt import norm_statistics, with_statistics
+from lreid.models.adapt import norm_statistics
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
 from lreid.models.eval_mode import evaluating
@@ -114,8 +114,8 @@ class FusedFineTuning(BoTFineTuning):
             self.fuse_with(self.old_network(task), task)
         if self.adapt_norm:
             paths = [record.path for record in task.records]
-            adapted = with_statistics(self.model, norm_statistics(self.model, paths))
-            self.model.load_state_dict(adapted.state_dict())
+            statistics = norm_statistics(self.model, paths)
+            self.model.load_state_dict({k: torch.from_numpy(array) for k, array in statistics.items()}, strict=False)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
         """What the network is fused with after a task: the network that it began with."""

@@ -23,9 +23,8 @@ from lreid.identities import UNKNOWN
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.retrieval import CameraNorm
 from lreid.search.findings import findings, threshold_text, too_few
-from lreid.search.named_gallery import NamedGallery, NormKind, estimate_norm, extract, flips, kind_of
+from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 from lreid.search.own_images import OwnImage, absolute, columns, list_queries, read_images, require_some
 
 logger = logging.getLogger("lreid")
@@ -39,7 +38,7 @@ def build(
     *,
     kind: str = "flat",
     shards: int = 1,
-    adapt_norm: NormKind | None = None,
+    adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
 ) -> NamedGallery:
@@ -51,8 +50,7 @@ def build(
         images: of :func:`list_images`.
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
         shards: parts of a file that are searched side by side.
-        adapt_norm: normalise with statistics of these images, which are kept, see
-            :func:`lreid.search.named_gallery.estimate_norm`.
+        adapt_norm: standardise features by camera, with statistics of these images, which are kept.
         skip_bad: leave out images that cannot be read.
         device: of :func:`lreid.devices.pick_device`.
 
@@ -64,13 +62,13 @@ def build(
         raise InputError(f"{where}: is there already; add images to it, or choose another name")
     if isinstance(place, FilePlace):
         require_writable(place.path)
-    if adapt_norm in ("camera", "features") and all(image.camera is None for image in images):
-        raise ArgumentError("adapt_norm", f"is {adapt_norm}, but the cameras are not known; use gallery")
+    if adapt_norm and all(image.camera is None for image in images):
+        raise ArgumentError("adapt_norm", "is given, but the cameras are not known; leave it out")
     model = load_model(checkpoint).to(pick_device(device))
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
     flip = flips(checkpoint)
-    norm, features = estimate_norm(adapt_norm, model, pixels, flip)
+    norm, features = estimate_norm(model, pixels, flip) if adapt_norm else (None, extract(model, pixels, flip))
     gallery = Gallery.build(
         features,
         *columns(images),
@@ -327,16 +325,13 @@ def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: 
         if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
             logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
         return named.extract(model, pixels)
-    # How the gallery's features are made is up to its own model; standardising is a matter of the features there.
-    same = named.norm if isinstance(named.norm, CameraNorm) else None
-    return extract(model, pixels, flips(checkpoint or named.checkpoint), same)
+    return extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
 
 
 def describe(where: Where) -> dict[str, Any]:
     """What a gallery holds, by name of the property, in words for people."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
-    norms = {"gallery": "of the gallery", "camera": "by camera", "features": "of features, by camera", None: "none"}
     place = place_of(where)
     size = place.bytes()
     caveat = too_few(about.calibrated_on, about.false_accept_rate)
@@ -350,7 +345,7 @@ def describe(where: Where) -> dict[str, Any]:
         "model": about.model,
         "checkpoint": str(named.checkpoint),
         "flipped images": "added" if named.flip else "no",
-        "adapted normalisation": norms[kind_of(named.norm)],
+        "adapted normalisation": "of features, by camera" if named.norm else "none",
         "threshold": "none; see calibrate"
         if about.threshold is None or about.false_accept_rate is None
         else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,11 @@ from lreid.gallery import Gallery
 from lreid.gallery.store import Place
 from lreid.identities import UNKNOWN
 from lreid.loading import lasting_name, load_model, model_config
-from lreid.models.adapt import AdaptedNorm
 from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
 from lreid.search.own_images import OwnImage, columns
-
-Norm = AdaptedNorm | CameraNorm
-NormKind = Literal["gallery", "camera", "features"]
 
 
 @dataclass
@@ -44,7 +40,7 @@ class NamedGallery:
     where: str
     checkpoint: Path
     flip: bool
-    norm: Norm | None
+    norm: CameraNorm | None
 
     @property
     def identities(self) -> dict[int, str]:
@@ -88,10 +84,15 @@ class NamedGallery:
             raise InputError(f"{where}: does not say how its features were made; build it with lreid search")
         checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
         statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
+        if any(not name.startswith("norm/features/") for name in statistics):
+            raise InputError(
+                f"{where}: is of an earlier version, with BatchNorm statistics of its images; build it again, with "
+                "--adapt-norm features where the cameras are known"
+            )
         try:
             if any(array.dtype.kind != "f" for array in statistics.values()):
                 raise ValueError("not numbers")
-            norm = CameraNorm.from_arrays(statistics, gallery.width) or AdaptedNorm.from_arrays(statistics)
+            norm = CameraNorm.from_arrays(statistics, gallery.width)
         except (KeyError, ValueError):
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
@@ -107,7 +108,7 @@ class NamedGallery:
         self.gallery.save()
 
     @staticmethod
-    def extras(checkpoint: Path, flip: bool, norm: Norm | None) -> dict[str, np.ndarray]:
+    def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
         """What travels with a gallery for :meth:`load`."""
         kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return kept | (norm.to_arrays() if norm else {})
@@ -148,40 +149,20 @@ def name_of(label: Any) -> str | None:
     return None if label is None or label == UNKNOWN else str(label)
 
 
-def estimate_norm(kind: NormKind | None, model: Embedder, images: Images, flip: bool) -> tuple[Norm | None, np.ndarray]:
-    """Statistics to normalise features of a gallery by, and its features (n, D) so normalised.
-
-    Args:
-        kind: ``gallery`` for BatchNorm statistics of the images as a whole, ``camera`` for those of each camera,
-            ``features`` for features that are standardised by camera; None for neither.
-        model, images, flip: of :func:`extract`.
-    """
-    if kind == "features":
-        features = extract(model, images, flip)
-        standard = CameraNorm.estimate(features, images.camids)
-        return standard, standard(features, images.camids)
-    norm = AdaptedNorm.estimate(model, images, images.camids if kind == "camera" else None) if kind else None
-    return norm, extract(model, images, flip, norm)
+def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
+    """Statistics to standardise features of a gallery by, and its features (n, D) so standardised."""
+    features = extract(model, images, flip)
+    norm = CameraNorm.estimate(features, images.camids)
+    return norm, norm(features, images.camids)
 
 
-def kind_of(norm: Norm | None) -> NormKind | None:
-    """The kind of :func:`estimate_norm` that statistics are of."""
-    if norm is None:
-        return None
-    if isinstance(norm, CameraNorm):
-        return "features"
-    return "camera" if norm.cameras else "gallery"
-
-
-def extract(model: Embedder, images: Images, flip: bool, norm: Norm | None = None) -> np.ndarray:
-    """Features (n, D), with the statistics of each image's camera where there are adapted ones.
+def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
+    """Features (n, D), standardised by each image's camera where there are statistics.
 
     Raises:
         InputError: memory runs out.
     """
     try:
-        if isinstance(norm, AdaptedNorm):
-            return norm.extract(model, images, images.camids, flip=flip)
         features = model.extract(images, flip=flip)
     except OutOfMemory as error:  # its message names the size of a batch, which nobody chooses here
         reason = str(error).partition(": ")[2].rpartition("; ")[0]

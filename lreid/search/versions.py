@@ -19,7 +19,7 @@ from lreid.gallery.store import Labels, Place
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips, kind_of
+from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 from lreid.search.own_images import OwnImage, columns, read_images, require_some
 
 logger = logging.getLogger("lreid")
@@ -104,7 +104,7 @@ class _Reindexing:
         if old.norm:
             everything = self._read(images, names)[1]
             require_some(everything)
-            norm, _ = estimate_norm(kind_of(old.norm), self.model, everything, flip)
+            norm, _ = estimate_norm(self.model, everything, flip)
         batches = (self._read(part, names) for part in _parts(images))
         first, pixels = next((batch for batch in batches if batch[0]), ([], None))
         if pixels is None:

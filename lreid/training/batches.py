@@ -14,7 +14,6 @@ from lreid import distributed
 from lreid.config import find_config
 from lreid.config_keys import Batch as BatchKeys
 from lreid.config_keys import Data, Episode, Input, Stream, Train
-from lreid.data.disk_cache import DiskCache
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
@@ -35,7 +34,6 @@ class Batching:
         train, data, input, episode, batch, stream: sections of a config.
         augment: what is done to the images.
         on_device: whether the device does it, by ``DATA.AUGMENT_ON``.
-        disk: where decoded images are kept that do not fit into memory.
     """
 
     device: torch.device
@@ -49,7 +47,6 @@ class Batching:
 
     augment: Augment = field(init=False)
     on_device: bool = field(init=False)
-    disk: DiskCache = field(init=False)
 
     def __post_init__(self) -> None:
         keys, where = self.input, self.data.AUGMENT_ON
@@ -59,7 +56,6 @@ class Batching:
         self.augment = Augment(steps, mean=keys.MEAN, std=keys.STD, name=", ".join(map(str, files)))
         self.augment.check(keys.HEIGHT, keys.WIDTH)
         self.on_device = where == "device" or (where == "auto" and self.device.type == "cuda")
-        self.disk = DiskCache(self.data.CACHE_DIR, self.data.CACHE_DIR_GIB)
 
     def epochs_of(self, task: int) -> int:
         """Epochs of a task, from 0."""
@@ -163,7 +159,6 @@ class Batching:
             height=self.input.HEIGHT,
             width=self.input.WIDTH,
             cache_gib=self.data.CACHE_GIB,
-            disk=self.disk,
             skip_bad=self.data.SKIP_BAD_IMAGES,
         )
         memory = method.memory if method.exemplar_share is not None else None

@@ -242,6 +242,9 @@ def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed
     ("name", "words", "instead"),
     [
         ("data", ["render", "people"], "tools/render"),
+        ("data", ["check", "viper", "--sheet", "page.html"], "check prints"),
+        ("search", ["build", "g", "images", "--adapt-norm", "camera"], "--adapt-norm features"),
+        ("test", ["--checkpoint", "run", "--adapt-norm=gallery"], "--adapt-norm features"),
         ("zoo", ["threshold"], "publish"),
         ("test", ["--checkpoint", "run", "--cross-model", "--transfer=0.5"], "--cross-model"),
         ("search", ["migrate", "a", "b", "--checkpoint", "c.pt", "--through", "d"], "reindex"),

@@ -13,11 +13,9 @@ from lreid.apps.test import Variants, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
-from lreid.data.images import read_image
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.loading import load_model
-from lreid.models.adapt import AdaptedNorm, norm_statistics, with_statistics
 from lreid.models.fingerprint import fingerprint
 from lreid.report.page import links_in
 from lreid.retrieval import CameraNorm, evaluate
@@ -35,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(run: Path) -> dict:
-    return score_checkpoints([run], variants=Variants("camera", True, True), cross_model=True)
+    return score_checkpoints([run], variants=Variants(True, True, True), cross_model=True)
 
 
 def features(run: Path, task: int) -> tuple:
@@ -78,9 +76,9 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
         "expanded queries": (evaluate(expand_queries(query, gallery), gallery, *labels(images)), False),
         "re-ranked": (evaluate(query, gallery, *labels(images), rerank=KReciprocal()), True),
     }
-    norm = AdaptedNorm.estimate(model, images[1], images[1].camids)
-    adapted = [norm.extract(model, each, each.camids) for each in images]
-    wanted["adapt-norm camera"] = evaluate(*adapted, *labels(images)), True
+    norm = CameraNorm.estimate(np.concatenate([query, gallery]), np.concatenate([each.camids for each in images]))
+    standard = [norm(part, each.camids) for part, each in zip((query, gallery), images, strict=True)]
+    wanted["adapt-norm features"] = evaluate(*standard, *labels(images)), True
     plain = row(everything, "task-02", "plain")
     for variant, (result, transductive) in wanted.items():
         found = row(everything, "task-02", variant)
@@ -94,33 +92,10 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
     )
 
 
-def test_cameras_without_a_gallery_have_the_statistics_of_their_queries(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lreid.models.adapt.FEWEST", 4)
-    drawn = load_synthetic("plaza", train_identities=1, test_identities=8, images_per_identity=6, distractors=0, seed=2)
-    everybody = [*drawn.query, *drawn.gallery]
-    paths = write_images(tmp_path / "images", everybody)
-    lines = [
-        f"{path},{record.pid},{record.camid % 2},{('query', 'gallery')[record.camid % 2]}"
-        for path, record in zip(paths, everybody, strict=True)
-    ]
-    (tmp_path / "index.csv").write_text("\n".join(["path,pid,camid,split", *lines]) + "\n")
-    path = run / "checkpoints" / "task-01.pt"
-    results = score_checkpoints([path], tmp_path / "out", images=tmp_path / "index.csv", variants=Variants("camera"))
-    model, parts = load_model(path), []
-    for camera in (0, 1):
-        rows = [(path, record.pid) for path, record in zip(paths, everybody, strict=True) if record.camid % 2 == camera]
-        images = [read_image(str(path), height=model.height, width=model.width) for path, _ in rows]
-        own = with_statistics(model, norm_statistics(model, images)).extract(np.stack(images))
-        parts.append((own, np.array([pid for _, pid in rows])))
-    (query, query_ids), (gallery, gallery_ids) = parts
-    wanted = evaluate(query, gallery, query_ids, gallery_ids, camera_filter=False)
-    assert row(results, "task-01", "adapt-norm camera")["mAP"] == pytest.approx(100 * wanted.mAP)
-
-
 def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
-    results = score_checkpoints([run], tmp_path, variants=Variants("features"), overrides=["EVAL.METRIC", "euclidean"])
+    results = score_checkpoints(
+        [run], tmp_path, variants=Variants(adapt_norm=True), overrides=["EVAL.METRIC", "euclidean"]
+    )
     model, _, images = features(run, 2)
     parts = [model.extract(each) for each in images]
     norm = CameraNorm.estimate(np.concatenate(parts), np.concatenate([each.camids for each in images]))
@@ -193,9 +168,8 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     page = (tmp_path / "ranked.html").read_text()
     assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
-    for kind in ("camera", "features"):
-        with pytest.raises(InputError, match=f"--adapt-norm {kind}: the cameras of g are not known"):
-            score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, variants=Variants(kind))
+    with pytest.raises(InputError, match="--adapt-norm: the cameras of g are not known"):
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, variants=Variants(True))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.io
 
-from lreid.data.contact_sheet import contact_sheet
 from lreid.data.datasets import spec_of, specs
 from lreid.data.inventory import counts, differences, faults, look, table
 from lreid.data.own import look_at
@@ -83,7 +82,6 @@ def test_cameras_that_nobody_told_are_not_counted(camera, tmp_path):
     assert counts(finding.data_set)["cameras"] == (2 if camera else 0)
     row = table([finding]).splitlines()[-1].split()
     assert row[-1] == ("2" if camera else "none")
-    assert ("camera " in contact_sheet([finding.data_set])) == bool(camera)
 
 
 @pytest.mark.parametrize(("names", "cameras"), [("01_{}.png", 0), ("c{}_1.png", 2)])

@@ -35,8 +35,8 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
 
 
 def test_commands_are_found_in_both_forms() -> None:
-    page = "`python tools/test.py --rerank`, `lreid data check --sheet s.html`, lreid sweeps --no; lreid train is all"
-    assert commands(page) == [("tools/test.py", ["--rerank"]), ("tools/datasets.py", ["check", "--sheet", "s.html"])]
+    page = "`python tools/test.py --rerank`, `lreid data check --root there`, lreid sweeps --no; lreid train is all"
+    assert commands(page) == [("tools/test.py", ["--rerank"]), ("tools/datasets.py", ["check", "--root", "there"])]
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from lreid.errors import InputError
 from lreid.models import Embedder
-from lreid.models.adapt import FEWEST, AdaptedNorm, norm_statistics, with_statistics
+from lreid.models.adapt import norm_statistics
 
 
 class TwoLayers(nn.Module):
@@ -83,21 +83,16 @@ def test_a_neck_sees_no_batch_of_one() -> None:
     assert statistics["neck.running_var"].shape == (model.dim,)
 
 
-def test_the_model_stays_as_it_was_and_the_copy_differs_in_its_statistics_only() -> None:
+def test_the_model_stays_as_it_was() -> None:
     model, images = embedder().train(), noise_images(6)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     features = model.extract(images)
     statistics = norm_statistics(model, images)
-    adapted = with_statistics(model, statistics)
-    assert model.training and not adapted.training
+    assert model.training
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name]), name
-        if name in statistics:
-            assert np.array_equal(adapted.state_dict()[name], statistics[name])
-        else:
-            assert torch.equal(adapted.state_dict()[name], tensor), name
+        assert (name in statistics) == name.endswith(("running_mean", "running_var"))
     assert np.array_equal(model.extract(images), features)
-    assert not np.allclose(adapted.extract(images), features)
 
 
 def test_frozen_layers_keep_their_statistics() -> None:
@@ -112,49 +107,10 @@ def test_frozen_layers_keep_their_statistics() -> None:
         assert np.array_equal(found, own[name].numpy()) == (name.rpartition(".")[0] in frozen), name
 
 
-def test_a_change_of_light_is_taken_away() -> None:
-    """The reason for it all: after a change of contrast and brightness the features are as before."""
-    model, images = embedder(), noise_images(8) // 2
-    brighter = images + 60  # a shift of every channel, which the first BatchNorm layer removes
-    plain = AdaptedNorm.estimate(model, images).extract(model, images)
-    assert AdaptedNorm.estimate(model, brighter).extract(model, brighter) == pytest.approx(plain, abs=1e-4)
-    assert not np.allclose(model.extract(brighter), model.extract(images), atol=0.1)
-
-
-def test_every_camera_has_its_own_statistics_and_small_or_new_ones_those_of_all() -> None:
-    model = embedder()
-    cameras = np.array([1, 2] * FEWEST + [3, -1])
-    images = noise_images(len(cameras))
-    norm = AdaptedNorm.estimate(model, images, cameras)
-    assert norm.cameras.keys() == {1, 2}
-    asked = np.array([2, 1, 3, -1, 9, 1])
-    features = norm.extract(model, images[:6], asked)
-    for row, camera in enumerate(asked):
-        statistics = (
-            norm_statistics(model, images[cameras == camera]) if camera in (1, 2) else norm_statistics(model, images)
-        )
-        single = with_statistics(model, statistics).extract(images[row : row + 1])[0]
-        assert features[row] == pytest.approx(single, abs=1e-5)
-    whole = with_statistics(model, norm_statistics(model, images)).extract(images[:6])
-    assert norm.extract(model, images[:6]) == pytest.approx(whole, abs=1e-5)
-
-
-def test_through_arrays_and_back() -> None:
-    model, images = embedder(), noise_images(2 * FEWEST)
-    norm = AdaptedNorm.estimate(model, images, np.repeat([4, 5], FEWEST))
-    back = AdaptedNorm.from_arrays(norm.to_arrays() | {"names": np.array(["a"])})
-    assert back is not None and back.cameras.keys() == {4, 5}
-    cameras = np.arange(2 * FEWEST) % 3 + 4
-    assert np.array_equal(back.extract(model, images, cameras), norm.extract(model, images, cameras))
-    assert AdaptedNorm.from_arrays({"names": np.array(["a"])}) is None
-
-
 def test_what_cannot_be_adapted() -> None:
     model = embedder()
     with pytest.raises(InputError, match="two images or more"):
         norm_statistics(model, noise_images(1))
-    with pytest.raises(InputError, match="not of a small network"):
-        with_statistics(Embedder("small", height=4, width=2), norm_statistics(model, noise_images(3)))
     model.backbone = nn.Conv2d(3, 4, 1)
     with pytest.raises(InputError, match="no BatchNorm"):
         norm_statistics(model, noise_images(3))

@@ -19,7 +19,6 @@ from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError, OutOfMemory
 from lreid.loading import load_model
 from lreid.models import Embedder
-from lreid.models.adapt import AdaptedNorm
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.open_set import threshold_for
@@ -290,7 +289,7 @@ def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path)
 def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) -> None:
     file = tmp_path / "standard.gallery"
     images = search.list_images([world / "gallery"], "gallery")
-    search.build(file, world / "model.pt", images[:-4], adapt_norm="features", device="cpu")
+    search.build(file, world / "model.pt", images[:-4], adapt_norm=True, device="cpu")
     model = load_model(world / "model.pt")
     cameras = np.array([int(image.camera) for image in images])
     gallery = model.extract(_read([image.path for image in images]))
@@ -310,34 +309,6 @@ def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) ->
     asked = unit(norm(load_model(other).extract(_read([str(query)])), [own]))[0] @ unit(norm(gallery, cameras)).T
     found = ask(file, [query], tmp_path / "out", checkpoint=other, cross_model=True)
     assert found["queries"][0]["matches"][0]["score"] == pytest.approx(asked.max(), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_the_adapted_normalisation_travels_with_the_gallery(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lreid.models.adapt.FEWEST", 20)
-    file = tmp_path / "adapted.gallery"
-    images = search.list_images([world / "gallery"], "gallery")
-    search.build(file, world / "model.pt", images, adapt_norm="camera", device="cpu")
-    model = load_model(world / "model.pt")
-    cameras = np.array([int(image.camera) for image in images])
-    paths = [image.path for image in images]
-    norm = AdaptedNorm.estimate(model, _read(paths), cameras)
-    assert 1 < len(norm.cameras) < 6
-    query = sorted((world / "query").iterdir())[0]
-    nameless = tmp_path / "somebody.png"
-    nameless.write_bytes(query.read_bytes())
-    own = int(MARKET_NAME.match(query.name)["camera"])
-    assert search.describe(file)["adapted normalisation"] == "by camera"
-    gallery = unit(norm.extract(model, _read(paths), cameras))
-    asked = [(nameless, None, None), (query, None, own), *((query, str(n), n) for n in range(1, 7))]
-    for image, option, camera in asked:
-        cams = None if camera is None else np.array([camera])
-        scores = unit(norm.extract(model, _read([str(query)]), cams))[0] @ gallery.T
-        found = ask(file, [image], tmp_path / "out", top=3, camera=option)
-        best = [match["score"] for match in found["queries"][0]["matches"]]
-        assert best == pytest.approx(np.sort(scores)[::-1][:3], abs=1e-4)
 
 
 def _read(paths: list[str]) -> list[np.ndarray]:
@@ -437,7 +408,7 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
         )
     with pytest.raises(InputError, match="cameras are not known"):
         images = search.list_images([world / "people"], "")
-        search.build(tmp_path / "new", world / "model.pt", images, adapt_norm="camera", device="cpu")
+        search.build(tmp_path / "new", world / "model.pt", images, adapt_norm=True, device="cpu")
     assert gallery.read_bytes() == before
     assert not (tmp_path / "out").exists() and not (tmp_path / "new").exists()
     cut = tmp_path / "cut.gallery"

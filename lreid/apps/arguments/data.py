@@ -2,7 +2,7 @@
 
     lreid data list                                     # all of them, and where each is expected
     lreid data check market1501 viper                   # every difference from the published counts
-    lreid data check csv:shop/index.csv --sheet shop.html      # with images of some identities
+    lreid data check csv:shop/index.csv                 # every fault of your own list
     lreid data check my/folder                          # images of your own, a folder a person
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video and a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     data_sets = "data sets, as in BENCHMARK.TRAIN"
     command("list", "all data sets, and where each is expected", "NAME", f"{data_sets} (default: all)")
-    check = command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
-    check.add_argument("--sheet", type=Path, metavar="FILE", help="write an HTML page with some identities")
-    check.add_argument("--identities", type=int, default=12, metavar="N", help="identities on the page (default: 12)")
+    command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
     prepare = command("prepare", "unpack archives, and convert where that is needed", "NAME", data_sets)
     prepare.add_argument(
         "--archive",

@@ -59,9 +59,7 @@ def _add_indexing(commands: Any) -> None:
         "--shards", type=int, default=1, metavar="N", help="parts that are searched side by side (default: 1)"
     )
     build.add_argument(
-        "--adapt-norm",
-        choices=("gallery", "camera", "features"),
-        help="normalise with BatchNorm statistics of these images, as a whole or by camera, or features by camera",
+        "--adapt-norm", choices=("features",), help="standardise features by camera, with statistics of these images"
     )
     add = _command(commands, "add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):

@@ -6,7 +6,7 @@ lreid test --checkpoint zoo:dwopp-synthetic-10                         # a model
 lreid test --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
 lreid test --checkpoint task-10.pt --query my/queries --gallery my/gallery
 lreid test --gallery people.gallery --query my/labelled                # what a saved gallery finds
-lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm camera --rerank
+lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm features --rerank
 lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # any key of the config
 """
 
@@ -39,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
     parser.add_argument("--expand", action="store_true", help="also with query expansion")
-    parser.add_argument(
-        "--adapt-norm",
-        choices=("gallery", "camera", "features"),
-        help="also with BatchNorm statistics of the gallery's own images, as a whole or by camera; features: also "
-        "with features standardised by camera",
-    )
+    parser.add_argument("--adapt-norm", choices=("features",), help="also with features standardised by camera")
     parser.add_argument(
         "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
     )
