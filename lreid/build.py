@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,16 +17,17 @@ from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
-from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.test_set import Rules, load_tests
 from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models.backbones import normalisation
-from lreid.models.embedder import Embedder
-from lreid.models.packages import IMAGENET
+from lreid.models.embedder import IMAGENET, Embedder
 from lreid.models.precision import set_precision
 from lreid.results import Results
-from lreid.retrieval import FaissIndex
+from lreid.retrieval.index import FaissIndex
+
+if TYPE_CHECKING:
+    from lreid.evaluation.past import PastGalleries
 
 
 def resolved(cfg: Config) -> Config:

@@ -228,6 +228,14 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
     return ranked & ~(same(query.ids, gallery.ids) & same(query.cameras, gallery.cameras))
 
 
+def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
+    """Each name's position in ascending order: as numbers where all are integers, else as text."""
+    distinct = sorted(set(names))
+    if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
+        distinct.sort(key=int)
+    return {name: rank for rank, name in enumerate(distinct)}
+
+
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
     """Warns once, in a line, of text labels that are different but the same number, as ``007`` and ``7`` are.
 

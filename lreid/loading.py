@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from torch import nn
@@ -18,8 +18,9 @@ from lreid.errors import InputError, naming_keys
 from lreid.extras import Extra
 from lreid.files import list_folder
 from lreid.models.embedder import Embedder
-from lreid.models.exported import OnnxEmbedder
-from lreid.models.weights import load_neck
+
+if TYPE_CHECKING:
+    from lreid.models.exported import OnnxEmbedder
 
 HUB = "hub:"  # before the name of a repository
 
@@ -38,9 +39,9 @@ def load_model(source: str | Path) -> Embedder:
     """
     source = single_file(source)
     if _is_onnx(source):
-        return OnnxEmbedder(source).eval()
+        return _onnx_model(source)
     entry = _entry(source)
-    if isinstance(entry, zoo.Published):
+    if entry is not None and isinstance(entry, zoo.Published):
         return _published_model(entry)
     state = read_checkpoint(source)
     cfg = config_from_text(state["config"], str(source))
@@ -54,12 +55,20 @@ def load_model(source: str | Path) -> Embedder:
     return model.eval()
 
 
+def _onnx_model(source: str | Path) -> OnnxEmbedder:
+    from lreid.models.exported import OnnxEmbedder
+
+    return OnnxEmbedder(source).eval()
+
+
 def _published_model(entry: zoo.Published) -> Embedder:
     """A network with a checkpoint that others host: backbone and, where their features pass one, neck."""
     weights = f"{zoo.PREFIX}{entry.name}"
     cfg = config_from_text(yaml.safe_dump(entry.config), weights)
     model = network_of(cfg, weights=weights, neck=entry.neck)
     if isinstance(model.neck, nn.BatchNorm1d):
+        from lreid.models.weights import load_neck
+
         load_neck(model.neck, weights)
     return model.eval()
 
@@ -100,7 +109,7 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
         InputError: as :func:`load_model`, or an override does not fit.
     """
     source = single_file(source)
-    config = OnnxEmbedder(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
+    config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
     return config_from_text(config, str(source), overrides)
 
 
@@ -117,7 +126,7 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     """
     source = single_file(source)
     entry = _entry(source)
-    if isinstance(entry, zoo.Published):
+    if entry is not None and isinstance(entry, zoo.Published):
         return {"model": _published_model(entry).state_dict(), "config": yaml.safe_dump(entry.config)}
     if entry is None:
         state = load_checkpoint(Path(source))

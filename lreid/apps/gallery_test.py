@@ -36,7 +36,7 @@ def score_gallery(
     """Scores what a gallery finds for labelled queries, and writes ``test.json``.
 
     Args:
-        where: of the gallery, see :func:`lreid.gallery.places.place_of`.
+        where: of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
         checkpoint: of the gallery's model, if it is not where it was.
         out: folder to write to.

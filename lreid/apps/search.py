@@ -8,8 +8,7 @@ from lreid.errors import counted, naming_keys
 from lreid.files import require_writable
 from lreid.gallery import Filter
 from lreid.reading import escaped
-from lreid.search import commands, versions
-from lreid.search.comparison import compare, said
+from lreid.search import commands
 from lreid.search.findings import too_few, verdict, write_findings
 from lreid.search.own_images import list_images, who
 
@@ -112,6 +111,8 @@ def _query(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    from lreid.search.comparison import compare, said
+
     told = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
     for pair in told["pairs"]:
         print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, told)}")
@@ -125,6 +126,8 @@ def _info(args: argparse.Namespace) -> None:
 
 
 def _reindex(args: argparse.Namespace) -> None:
+    from lreid.search import versions
+
     told = versions.reindex(
         args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
     )
@@ -135,9 +138,13 @@ def _reindex(args: argparse.Namespace) -> None:
 
 
 def _rollback(args: argparse.Namespace) -> None:
+    from lreid.search import versions
+
     print(f"{args.gallery}: model {versions.roll_back(args.gallery)} is in use again")
 
 
 def _migrate(args: argparse.Namespace) -> None:
+    from lreid.search import versions
+
     images, same = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
     print(f"{args.to}: {counted(images, 'image')}, {100 * same:.1f} % of sampled matches as in {args.gallery}")

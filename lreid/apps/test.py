@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.apps.gallery_test import score_gallery
 from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
@@ -30,14 +29,14 @@ from lreid.evaluation.hardest import Ranking, hardest_rankings
 from lreid.evaluation.scoring import described, notes_on, row_of, score
 from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.files import require_writable, write_text
-from lreid.gallery.places import SCHEME
+from lreid.gallery.store import SCHEME
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
 from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.results import figures_of
-from lreid.retrieval import CameraNorm, KReciprocal, average_evaluations, expand_queries
+from lreid.retrieval.protocols import average_evaluations
 from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")
@@ -84,6 +83,8 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
             )
     if len(checkpoints) > 1:
         raise InputError(f"--checkpoint: {args.gallery} is of one model; name one, or none for the one it knows")
+    from lreid.apps.gallery_test import score_gallery
+
     checkpoint = checkpoints[0] if checkpoints else None
     out = args.out or Path(f"{args.gallery.removeprefix(SCHEME).strip('/').split('/')[-1]}-test")
     _print(score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides))
@@ -290,12 +291,18 @@ def _rows(suite: _Suite, test: TestSet, features: Features, variants: Variants) 
     if suite.index and not flat:
         rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index, cost=True))
     if variants.expand:
+        from lreid.retrieval.rerank import expand_queries
+
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
     if variants.rerank:
+        from lreid.retrieval.rerank import KReciprocal
+
         rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
     if variants.adapt_norm:
+        from lreid.retrieval.camera_norm import CameraNorm
+
         cameras = test.query.camids, test.gallery.camids
         of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate(cameras))
         query, gallery = (of_cameras(part, each) for part, each in zip(features, cameras, strict=True))

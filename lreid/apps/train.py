@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lreid import distributed
-from lreid.apps import own
 from lreid.apps.arguments.train import SHORT
-from lreid.apps.options import options_text
 from lreid.config_keys import is_key
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
@@ -21,6 +19,8 @@ from lreid.training.signals import end_with_parent
 def run(args: argparse.Namespace) -> None:
     """Trains, or resumes a run, whose own config is taken where none is named."""
     if args.options:
+        from lreid.apps.options import options_text
+
         print(options_text(args.options), end="")
         return
     end_with_parent()
@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"--from {args.before}: fine-tunes on your images; name their folder as well")
         cfg, before = load_run_config(files, overrides), None
     else:
+        from lreid.apps import own
+
         plan = own.plan(images, files, overrides, args.before)
         cfg, before = plan.cfg, plan.before
         if distributed.speaks():
@@ -47,6 +49,8 @@ def run(args: argparse.Namespace) -> None:
     if not distributed.speaks():
         return
     if cfg.BENCHMARK.LEARNED_IDENTITIES:
+        from lreid.apps import own
+
         print(own.aftermath(results))
 
 

@@ -35,8 +35,8 @@ from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, panel
 from lreid.report.table_sections import HARDEST, finished, hardest_identities
 from lreid.results import figures_of
-from lreid.retrieval import average_evaluations
 from lreid.retrieval.arrays import unit_rows
+from lreid.retrieval.protocols import average_evaluations
 
 RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
 ON_THE_MAP = 10  # identities

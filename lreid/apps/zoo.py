@@ -32,11 +32,12 @@ from lreid.methods import method_class
 from lreid.models.embedder import Embedder
 from lreid.results import METRICS, Results
 from lreid.results import read as read_results
-from lreid.retrieval import cosines_of
 from lreid.retrieval.open_set import pair_scores, threshold_for
+from lreid.retrieval.scores import cosines_of
 from lreid.training.command import command_of
 from lreid.training.run import recorded_config
-from lreid.zoo.card import BUNDLED, NAME, PREFIX, Card, cards, find
+from lreid.zoo import PREFIX
+from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.hub import hub_of, upload

@@ -11,13 +11,13 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.images import write_image
 from lreid.data.layout import SUFFIXES, cameras_of_test, describe_folder, visible_images, warn_of_others
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError
 from lreid.files import alone, folder_at_once
+from lreid.identities import ascending_ranks
 from lreid.reading import escaped
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class

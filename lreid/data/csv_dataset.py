@@ -6,7 +6,6 @@ import csv
 import difflib
 import logging
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from lreid.data.layout import cameras_of_test, require_splits
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
-from lreid.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
+from lreid.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
 from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
@@ -113,14 +112,6 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
     cameras_named = {rank: name for name, rank in camids.items() if name}
     names = Names({rank: name for name, rank in pids.items()}, cameras_named)
     return require_splits(DataSet(domain, **splits, names=names, has_cameras=bool(cameras_named)), tested)
-
-
-def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Each name's position in ascending order: as numbers where all are integers, else as text."""
-    distinct = sorted(set(names))
-    if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
-        distinct.sort(key=int)
-    return {name: rank for rank, name in enumerate(distinct)}
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Row]:

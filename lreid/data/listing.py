@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data import csv_dataset
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
-from lreid.identities import DISTRACTOR, JUNK, warn_of_spellings
+from lreid.identities import DISTRACTOR, JUNK, ascending_ranks, warn_of_spellings
 from lreid.reading import escaped
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
@@ -174,8 +173,10 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     Raises:
         InputError: the file cannot be read, is faulty, or has no such images.
     """
+    from lreid.data.csv_dataset import read_rows
+
     domains: dict[str, list[Listed]] = {}
-    for row in csv_dataset.read_rows(file):
+    for row in read_rows(file):
         if row.split == split:
             image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
             domains.setdefault(row.domain, []).append(image)
@@ -263,5 +264,5 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
     """Each name's position, from 1, in ascending order: as numbers where all are integers, else as text."""
-    ranks = csv_dataset.ascending_ranks(name for name in names if name is not None)
+    ranks = ascending_ranks(name for name in names if name is not None)
     return {name: rank + 1 for name, rank in ranks.items()}

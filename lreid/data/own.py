@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lreid.data import csv_dataset
-from lreid.data.csv_dataset import ascending_ranks
 from lreid.data.layout import cameras_of_test
 from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError, counted
-from lreid.identities import warn_of_spellings
+from lreid.identities import ascending_ranks, warn_of_spellings
 
 PREFIX = "own:"
 TESTED = 1 / 4  # of the identities, about

@@ -18,11 +18,12 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-from lreid.data.csv_dataset import SPLITS, ascending_ranks
+from lreid.data.csv_dataset import SPLITS
 from lreid.data.images import decode
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError
+from lreid.identities import ascending_ranks
 
 PREFIX = "rendered:"
 ARCHIVE = Path(__file__).with_name("rendered.zip")

@@ -1,26 +1,12 @@
 """Test sets after every task: features, figures, and what they say about forgetting."""
 
-from lreid.evaluation.divergence import TeacherDivergence
-from lreid.evaluation.drift import DriftRecorder, feature_drift
-from lreid.evaluation.evaluator import Evaluator, TestFigures
-from lreid.evaluation.gradients import GradientRecorder, gradient_norms
-from lreid.evaluation.observer import Observer
-from lreid.evaluation.past import PastGalleries
-from lreid.evaluation.switch import SwitchObserver
-from lreid.evaluation.test_set import Rules, TestSet, load_tests
+from __future__ import annotations
 
-__all__ = [
-    "DriftRecorder",
-    "Evaluator",
-    "GradientRecorder",
-    "Observer",
-    "PastGalleries",
-    "Rules",
-    "SwitchObserver",
-    "TeacherDivergence",
-    "TestFigures",
-    "TestSet",
-    "feature_drift",
-    "gradient_norms",
-    "load_tests",
-]
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.evaluation.api import *  # noqa: F403
+
+__getattr__, __dir__ = public_names(__name__)

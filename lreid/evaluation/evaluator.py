@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from lreid.evaluation.past import PastGalleries
 from lreid.evaluation.scoring import score, searches_of
 from lreid.evaluation.test_set import TestSet
 from lreid.models.embedder import Embedder
 from lreid.results import figures_of
-from lreid.retrieval import Evaluation, FaissIndex, average_evaluations
+from lreid.retrieval.index import FaissIndex
+from lreid.retrieval.protocols import average_evaluations
+from lreid.retrieval.ranking import Evaluation
+
+if TYPE_CHECKING:
+    from lreid.evaluation.past import PastGalleries
 
 
 @dataclass(frozen=True)

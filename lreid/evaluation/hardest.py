@@ -9,8 +9,8 @@ import numpy as np
 
 from lreid.evaluation.test_set import TestSet
 from lreid.identities import same
-from lreid.retrieval import scores_of
 from lreid.retrieval.ranking import evaluate_scores, ranking_of
+from lreid.retrieval.scores import scores_of
 
 
 @dataclass(frozen=True)

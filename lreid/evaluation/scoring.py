@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -12,23 +12,15 @@ import torch
 from lreid.errors import InputError
 from lreid.evaluation.test_set import ListedTest, Split
 from lreid.results import MAX_RANK, figures_of
-from lreid.retrieval import (
-    Evaluation,
-    KReciprocal,
-    OpenSetRate,
-    average_evaluations,
-    cosines_of,
-    cost_of,
-    evaluate_image_to_track,
-    evaluate_single_shot,
-    open_set_rates,
-    scores_of,
-)
 from lreid.retrieval.arrays import as_comparable, as_features
-from lreid.retrieval.index import IndexScores, MeasuredSearch, Search
-from lreid.retrieval.open_set import FALSE_ACCEPT_RATES
-from lreid.retrieval.ranking import evaluate_scores
-from lreid.retrieval.scores import BlockScores, Metric, Scorer
+from lreid.retrieval.index import IndexScores, MeasuredSearch, Search, cost_of
+from lreid.retrieval.open_set import FALSE_ACCEPT_RATES, OpenSetRate, open_set_rates
+from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
+from lreid.retrieval.ranking import Evaluation, evaluate_scores
+from lreid.retrieval.scores import BlockScores, Metric, Scorer, cosines_of, scores_of
+
+if TYPE_CHECKING:
+    from lreid.retrieval.rerank import KReciprocal
 
 Features = tuple[np.ndarray, np.ndarray | None]  # (Q, D); (G, D), or None where a search alone knows them
 Searches = Sequence[Search | None]  # of each split; None compares with every image

@@ -19,9 +19,8 @@ from lreid.export.reid import write_for_reid
 from lreid.export.traced import ImagesToFeatures, Network, check_onnx, converted_to_onnx, write_traced
 from lreid.extras import Extra
 from lreid.files import write_text
-from lreid.models.embedder import Embedder
+from lreid.models.embedder import IMAGENET, Embedder
 from lreid.models.exported import OnnxEmbedder
-from lreid.models.packages import IMAGENET
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:

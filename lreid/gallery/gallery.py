@@ -13,8 +13,7 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.places import place_of
-from lreid.gallery.store import About, Labels, Place, Store, hash_of
+from lreid.gallery.store import About, Labels, Place, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import threshold_for
@@ -163,7 +162,7 @@ class Gallery:
                 known, ``None`` for all that none is.
             times: ``(N,)`` integers, seconds, likewise.
             model: fingerprint of the model that made the features; only its features can be added and searched.
-            at: where it will be, see :func:`lreid.gallery.places.place_of`; ``None`` is in memory until
+            at: where it will be, see :func:`lreid.gallery.store.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
             device: of :meth:`load`.
             about: ``kind``, ``shards``, ``names`` and ``extras``, see :class:`lreid.gallery.store.About`; ``whole`` is
@@ -330,7 +329,7 @@ class Gallery:
         """Opens a gallery that :meth:`save` kept.
 
         Args:
-            where: see :func:`lreid.gallery.places.place_of`.
+            where: see :func:`lreid.gallery.store.place_of`.
             memory_map: leave the features of a file on disk and let searches read what they touch; the gallery
                 cannot be changed then.
             unfinished: it need not be whole, as whoever calls will fill it.

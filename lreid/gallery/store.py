@@ -13,6 +13,8 @@ import numpy as np
 from lreid.errors import InputError
 from lreid.gallery.filters import Filter
 
+SCHEME = "milvus:"  # before the address of a database
+
 Paths = Sequence[str] | np.ndarray  # names of images
 
 
@@ -189,3 +191,23 @@ def hash_of(text: str) -> int:
     """A number from 1 to 2^63 - 1 that all who ask for the same text get."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 1) or 1
+
+
+def place_of(where: str | Path) -> Place:
+    """The place that an address names.
+
+    Args:
+        where: a file; ``milvus:FILE.db``, a database of Milvus Lite in this process; or ``milvus:http://host:port``, a
+            Milvus server or cluster; the last two with ``/NAME`` behind them if they hold several galleries.
+
+    Raises:
+        InputError: an address of Milvus that is none.
+    """
+    text = str(where)
+    if not text.startswith(SCHEME):
+        from lreid.gallery.faiss.faiss_store import FilePlace
+
+        return FilePlace.named(text)
+    from lreid.gallery.milvus.place import MilvusPlace  # so that files need nothing of it
+
+    return MilvusPlace.parse(text)

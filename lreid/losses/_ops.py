@@ -1,4 +1,4 @@
-"""What several families of losses share: distances, safe roots, log-probabilities, and checks of shapes."""
+"""What several families of losses share: distances, safe roots, log-probabilities, class means, checks of shapes."""
 
 from __future__ import annotations
 
@@ -66,6 +66,32 @@ def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
     """
     check_temperature(temperature)
     return (scores.double() / temperature).log_softmax(1)
+
+
+def label_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means ``(N, D)`` float64, their labels ``(N,)``, and the position of each row among them ``(B,)``."""
+    check_rows(features, labels)
+    names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
+    sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
+    return sums.index_add(0, place, features.double()) / counts[:, None], names, place
+
+
+def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean feature of each label.
+
+    Args:
+        features: ``(B, D)`` float.
+        labels: ``(B,)`` integers.
+
+    Returns:
+        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their labels ``(N,)`` in
+        ascending order.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    means, names, _ = label_means(features, labels)
+    return means.to(features.dtype), names
 
 
 def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None:

@@ -1,5 +1,6 @@
 """The public names of :mod:`lreid.losses`."""
 
+from lreid.losses._ops import class_means
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
@@ -18,13 +19,7 @@ from lreid.losses.ida import discriminant_alignment_loss
 from lreid.losses.lstkc import lstkc_rskt_loss, lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.losses.pad import pad_viskd_loss
-from lreid.losses.pass_ import (
-    augment_prototypes,
-    class_means,
-    feature_distillation_loss,
-    prototype_radius,
-    rotate_batch,
-)
+from lreid.losses.pass_ import augment_prototypes, feature_distillation_loss, prototype_radius, rotate_batch
 from lreid.losses.patch_kd import (
     patchkd_conf_loss,
     patchkd_div_loss,

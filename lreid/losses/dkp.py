@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_alike, log_probabilities, to_loss, unit
+from lreid.losses._ops import check_alike, class_means, log_probabilities, to_loss, unit
 from lreid.losses.affinity import log_affinities, mean_divergence
-from lreid.losses.pass_ import class_means
 from lreid.losses.triplet import hardest_distances
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_rows, to_loss
+from lreid.losses._ops import label_means, to_loss
 
 ROTATIONS = 4  # classes that each label is split in; the first is the upright image
 
@@ -41,24 +41,6 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(rotated), (ROTATIONS * labels + quarters[:, None]).flatten()
 
 
-def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean feature of each label.
-
-    Args:
-        features: ``(B, D)`` float.
-        labels: ``(B,)`` integers.
-
-    Returns:
-        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their labels ``(N,)`` in
-        ascending order.
-
-    Raises:
-        ValueError: a wrong shape.
-    """
-    means, names, _ = _means(features, labels)
-    return means.to(features.dtype), names
-
-
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
     """How far the images of a class scatter in each dimension: the scale of the noise around prototypes.
 
@@ -75,7 +57,7 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
     Raises:
         ValueError: a wrong shape.
     """
-    means, _, place = _means(features, labels)
+    means, _, place = label_means(features, labels)
     squares = (features.double() - means[place]).square().mean(1)  # (B,)
     counts = torch.bincount(place)  # (N,)
     sums = squares.new_zeros(len(counts)).index_add(0, place, squares)  # (N,)
@@ -123,11 +105,3 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
             f"student and teacher must have one shape, got {tuple(student.shape)} and {tuple(teacher.shape)}"
         )
     return to_loss((student.double() - teacher.detach().double()).norm(), student)
-
-
-def _means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means ``(N, D)`` float64, their labels ``(N,)``, and the position of each row among them ``(B,)``."""
-    check_rows(features, labels)
-    names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
-    sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
-    return sums.index_add(0, place, features.double()) / counts[:, None], names, place

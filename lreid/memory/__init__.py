@@ -1,17 +1,12 @@
 """Exemplars: images that a method may keep, after a task or out of a stream, and how they are chosen."""
 
-from lreid.memory.exemplar_store import ExemplarStore, ImagePaths, budget_of
-from lreid.memory.exemplars import ExemplarMemory
-from lreid.memory.selection import SELECTIONS, select
-from lreid.memory.stream import POLICIES, StreamMemory
+from __future__ import annotations
 
-__all__ = [
-    "POLICIES",
-    "SELECTIONS",
-    "ExemplarMemory",
-    "ExemplarStore",
-    "ImagePaths",
-    "StreamMemory",
-    "budget_of",
-    "select",
-]
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.memory.api import *  # noqa: F403
+
+__getattr__, __dir__ = public_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -69,6 +69,8 @@ class ExemplarStore:
     Raises:
         ValueError: ``budget`` is below 0.
     """
+
+    of_stream: ClassVar[bool] = False  # filled batch by batch
 
     def __init__(self, budget: int) -> None:
         if budget < 0:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lreid.memory.exemplar_store import ExemplarStore
-from lreid.memory.selection import draw_by_score, importance_weights, select
 
 
 class ExemplarMemory(ExemplarStore):
@@ -78,6 +77,8 @@ class ExemplarMemory(ExemplarStore):
         Raises:
             ValueError: an identity is here already, or there are not as many scores as images.
         """
+        from lreid.memory.selection import draw_by_score, importance_weights, select
+
         labels = np.asarray(labels)
         new = np.unique(labels)
         if np.isin(new, self.labels).any():

@@ -44,6 +44,8 @@ class StreamMemory(ExemplarStore):
         ValueError: unknown policy, or a ``budget`` below 0.
     """
 
+    of_stream = True
+
     def __init__(self, budget: int, policy: str = "reservoir", *, seed: int = 0) -> None:
         super().__init__(budget)
         if policy not in (*POLICIES, "balanced"):

@@ -17,7 +17,7 @@ from lreid.memory.exemplar_store import ImagePaths
 from lreid.methods.co2l import Co2L
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
+from lreid.models.parts import evaluating
 from lreid.models.projection import Projected
 from lreid.rules import Rule
 

@@ -15,7 +15,7 @@ from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.memory.stream import POLICIES, StreamMemory
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
+from lreid.models.parts import evaluating
 from lreid.models.projection import ProjectedEmbedder
 from lreid.rules import Rule
 

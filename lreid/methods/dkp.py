@@ -17,7 +17,7 @@ from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder
-from lreid.models.teacher import frozen_copy
+from lreid.models.precision import frozen_copy
 from lreid.rules import Rule
 
 EXTRACTED = 128  # images at a time

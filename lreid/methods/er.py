@@ -20,8 +20,7 @@ from lreid.memory.stream import StreamMemory
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck, evaluating
 from lreid.rules import Rule
 
 

@@ -19,7 +19,7 @@ from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.adapt import norm_statistics
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
+from lreid.models.parts import evaluating
 from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")

@@ -13,11 +13,11 @@ from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
-from lreid.losses.pass_ import class_means
+from lreid.losses._ops import class_means
 from lreid.memory.stream import StreamMemory
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck
 from lreid.rules import Rule
 
 

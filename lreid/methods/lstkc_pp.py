@@ -16,7 +16,7 @@ from lreid.losses.lstkc import lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
-from lreid.retrieval import self_retrieval
+from lreid.retrieval.self_search import self_retrieval
 from lreid.rules import Rule
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the older network, that are tried

@@ -12,7 +12,7 @@ from lreid.data.records import Task
 from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.embedder import Embedder
-from lreid.models.teacher import frozen_copy
+from lreid.models.precision import frozen_copy
 from lreid.rules import Rule
 
 

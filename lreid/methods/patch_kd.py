@@ -21,8 +21,7 @@ from lreid.losses.patch_kd import (
 from lreid.methods.lwf import LwF
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck, evaluating
 from lreid.models.patch_net import PatchNet
 from lreid.rules import Rule
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
 
 if TYPE_CHECKING:
     from lreid.models.api import *  # noqa: F403
 
-
-def __getattr__(name: str) -> Any:
-    # The names of all files at once, but only when the package is asked for one of them: lreid imports single files.
-    if importlib.util.find_spec(f"lreid.models.{name}"):
-        raise AttributeError(name)  # the import system goes on to the file
-    return getattr(importlib.import_module("lreid.models.api"), name)
-
-
-def __dir__() -> list[str]:
-    return list(importlib.import_module("lreid.models.api").__all__)
+__getattr__, __dir__ = public_names(__name__)

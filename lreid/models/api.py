@@ -4,13 +4,12 @@ from lreid.models.backbones import build_backbone, register_backbone
 from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
 from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder
-from lreid.models.eval_mode import evaluating
 from lreid.models.knowledge_graph import KnowledgeGraph
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck, evaluating
 from lreid.models.patch_net import PatchNet
+from lreid.models.precision import frozen_copy
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
 from lreid.models.style import StyleKernels
-from lreid.models.teacher import frozen_copy
 
 __all__ = [
     "ClassifyingEmbedder",

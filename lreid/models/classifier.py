@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.models.embedder import Embedder
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):

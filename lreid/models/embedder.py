@@ -15,18 +15,14 @@ from lreid.data.images import fit_image, read_image
 from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, refuse_out_of_memory, require
 from lreid.float32 import full_precision, tf32
-from lreid.models.backbones import build_backbone, normalisation
-from lreid.models.eval_mode import evaluating
-from lreid.models.layers import layers_of
-from lreid.models.neck import bn_neck
-from lreid.models.norms import balance_white, input_norm, put_norms
-from lreid.models.packages import IMAGENET
-from lreid.models.weights import load_weights
+from lreid.models.backbones import build_backbone, give_norms, normalisation
+from lreid.models.parts import bn_neck, evaluating, layers_of
 from lreid.progress import images_done
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of its RGB values in [0, 1]
 POOLINGS = ("avg", "gem", "class", "patches")
 
 
@@ -91,8 +87,10 @@ class Embedder(nn.Module):
         if isinstance(backbone, str):
             backbone = build_backbone(backbone, weights, norm, size=(height, width))
         elif weights == "none":
-            put_norms(backbone, norm)
+            give_norms(backbone, norm)
         else:
+            from lreid.models.weights import load_weights
+
             load_weights(backbone, weights, norm)
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
@@ -110,7 +108,9 @@ class Embedder(nn.Module):
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
-        if input_norm(norm) == "grey":
+        if norm.endswith("+grey"):
+            from lreid.models.norms import balance_white
+
             balance_white(self.backbone, mean, std)
         self.register_buffer("mean", 255 * torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std).view(1, 3, 1, 1), persistent=False)
@@ -152,7 +152,7 @@ class Embedder(nn.Module):
         """Leaves the first so many layers of the backbone as they are, with the statistics of their BatchNorms.
 
         Raises:
-            ArgumentError: there are not so many, see :func:`~lreid.models.layers.layers_of`.
+            ArgumentError: there are not so many, see :func:`~lreid.models.parts.layers_of`.
         """
         found = layers_of(self.backbone)
         require(layers <= len(found), "frozen_layers", layers, f"at most {len(found)}, the layers of {self.name}")

@@ -7,7 +7,6 @@ import hashlib
 from torch import Tensor
 
 from lreid.models.embedder import Embedder
-from lreid.models.exported import OnnxEmbedder
 
 
 def fingerprint(model: Embedder) -> str:
@@ -16,10 +15,10 @@ def fingerprint(model: Embedder) -> str:
     They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit for
     bit. The pooling, the norm and the scale count where they are not the mean, ``batch`` and 1.
     Device, training mode and batch counters make no difference. An exported network keeps that of the one it was made
-    of, whose features it gives, unless its file was changed since: :class:`OnnxEmbedder`.
+    of, whose features it gives, unless its file was changed since: :class:`~lreid.models.exported.OnnxEmbedder`.
     """
-    if isinstance(model, OnnxEmbedder):
-        return model.fingerprint
+    if (of_file := getattr(model, "fingerprint", None)) is not None:
+        return of_file
     # Defaults add nothing, so that fingerprints from before there were others stay valid.
     pooling = "" if model.pooling == "avg" else f" {model.pooling}"
     norm = "" if model.norm == "batch" else f" {model.norm}"

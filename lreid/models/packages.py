@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from lreid import zoo
 from lreid.errors import InputError
+from lreid.models.embedder import IMAGENET
 from lreid.tensors import read_tensors
 
 PREFIX = "package:"
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of its RGB values in [0, 1]
 
 
 class Package(NamedTuple):

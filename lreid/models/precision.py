@@ -1,10 +1,12 @@
-"""Precision: which networks compute in less than float32, and which devices can."""
+"""Precision of networks and of their frozen copies, the teachers: what they compute in, and which devices can."""
 
 from __future__ import annotations
 
-from typing import Literal
+import copy
+from typing import Literal, TypeVar
 
 import torch
+from torch import nn
 
 from lreid.models.embedder import Embedder
 
@@ -14,11 +16,21 @@ KINDS: dict[str, torch.dtype | Literal["tf32"] | None] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def set_precision(model: Embedder, precision: str, teacher: str) -> None:
     """Has a model's backbone, and those of its frozen copies, compute in one of ``KINDS``."""
     model.precision, model.teacher_precision = KINDS[precision], KINDS[teacher]
+
+
+def frozen_copy(model: Network) -> Network:
+    """The model as it is now, in evaluation mode, without gradients and in the precision of teachers."""
+    teacher = copy.deepcopy(model).eval().requires_grad_(False)
+    for module in teacher.modules():
+        if isinstance(module, Embedder):
+            module.precision = module.teacher_precision
+    return teacher
 
 
 def has_instructions(device: torch.device, precision: str) -> bool:

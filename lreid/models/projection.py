@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from lreid.models.embedder import Embedder
-from lreid.models.neck import bn_neck
+from lreid.models.parts import bn_neck
 
 
 class ProjectionHead(nn.Sequential):

@@ -3,32 +3,13 @@
 Needs numpy and torch; faiss for indexes only.
 """
 
-from lreid.identities import Labels
-from lreid.retrieval.camera_norm import CameraNorm
-from lreid.retrieval.index import FaissIndex, IndexCost, cost_of
-from lreid.retrieval.open_set import OpenSetRate, open_set_rates
-from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
-from lreid.retrieval.ranking import Evaluation, evaluate
-from lreid.retrieval.rerank import KReciprocal, expand_queries
-from lreid.retrieval.self_search import self_retrieval
-from lreid.retrieval.sources import cosines_of, scores_of
+from __future__ import annotations
 
-__all__ = [
-    "CameraNorm",
-    "Evaluation",
-    "FaissIndex",
-    "IndexCost",
-    "KReciprocal",
-    "Labels",
-    "OpenSetRate",
-    "average_evaluations",
-    "cosines_of",
-    "cost_of",
-    "evaluate",
-    "evaluate_image_to_track",
-    "evaluate_single_shot",
-    "expand_queries",
-    "open_set_rates",
-    "scores_of",
-    "self_retrieval",
-]
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.retrieval.api import *  # noqa: F403
+
+__getattr__, __dir__ = public_names(__name__)

@@ -7,7 +7,7 @@ matches, and a match's rank is the number of gallery images ahead of it. Queries
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from lreid.errors import ArgumentError, InputError
 from lreid.identities import JUNK, Labels, comparable, usable
 from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
-from lreid.retrieval.rerank import KReciprocal
-from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks
-from lreid.retrieval.sources import scores_of
+from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks, scores_of
+
+if TYPE_CHECKING:
+    from lreid.retrieval.rerank import KReciprocal
 
 AveragePrecision = Literal["rectangular", "trapezoidal"]
 Pairs = tuple[np.ndarray, np.ndarray]  # rows and columns, (P,) each

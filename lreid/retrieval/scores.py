@@ -1,9 +1,9 @@
-"""Score every gallery image against a block of queries."""
+"""Score every gallery image against a block of queries: exact, re-ranked, or by what a search finds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -11,7 +11,11 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.float32 import full_precision
-from lreid.retrieval.arrays import directions, positions, squared_norms
+from lreid.retrieval.arrays import as_comparable, directions, positions, squared_norms, unit_rows
+
+if TYPE_CHECKING:
+    from lreid.retrieval.index import Search
+    from lreid.retrieval.rerank import KReciprocal
 
 BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
 
@@ -154,3 +158,42 @@ def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
             pairs.append((index, first))
     repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return repeats, originals
+
+
+def scores_of(
+    query_features: Any,
+    gallery_features: Any,
+    metric: Metric = "cosine",
+    *,
+    device: torch.device | str | None = None,
+    rerank: KReciprocal | None = None,
+    search: Search | None = None,
+) -> BlockScores:
+    """Scores that rank the gallery for every query. Arguments are those of :func:`lreid.retrieval.evaluate`."""
+    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
+    if rerank is None:
+        return _found(Scorer(queries, gallery, metric), search)
+    if search:
+        raise InputError("re-ranking compares all images with all, so it takes no search")
+    return rerank(queries, gallery, metric)
+
+
+def cosines_of(
+    query_features: Any,
+    gallery_features: Any,
+    *,
+    device: torch.device | str | None = None,
+    search: Search | None = None,
+) -> BlockScores:
+    """Cosine similarities in [-1, 1], which a threshold can be compared with. Arguments as of :func:`scores_of`."""
+    queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
+    return _found(Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")), search)
+
+
+def _found(exact: ExactScores, search: Search | None) -> BlockScores:
+    """All scores, or those of what a search finds."""
+    if not search:
+        return exact
+    from lreid.retrieval.index import IndexScores  # which builds on this file
+
+    return IndexScores(search, exact.queries, exact.shape[1], exact)

@@ -1,24 +1,12 @@
 """Search a gallery of your own images: who is on this image, and is it anybody enrolled?"""
 
-from lreid.search.commands import Wanted, add, build, calibrate, describe, query, remove
-from lreid.search.findings import verdict, write_findings
-from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import list_images
-from lreid.search.versions import migrate, reindex, roll_back
+from __future__ import annotations
 
-__all__ = [
-    "NamedGallery",
-    "Wanted",
-    "add",
-    "build",
-    "calibrate",
-    "describe",
-    "list_images",
-    "migrate",
-    "query",
-    "reindex",
-    "remove",
-    "roll_back",
-    "verdict",
-    "write_findings",
-]
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.search.api import *  # noqa: F403
+
+__getattr__, __dir__ = public_names(__name__)

@@ -18,7 +18,7 @@ from lreid.files import require_writable
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING
-from lreid.gallery.places import place_of
+from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
@@ -28,7 +28,7 @@ from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, fli
 from lreid.search.own_images import OwnImage, absolute, columns, list_queries, read_images, require_some
 
 logger = logging.getLogger("lreid")
-Where = str | Path  # see lreid.gallery.places
+Where = str | Path  # see lreid.gallery.store
 
 
 def build(
@@ -45,7 +45,7 @@ def build(
     """Makes a gallery.
 
     Args:
-        where: it shall be, see :func:`lreid.gallery.places.place_of`.
+        where: it shall be, see :func:`lreid.gallery.store.place_of`.
         checkpoint: of the model to search with.
         images: of :func:`list_images`.
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.

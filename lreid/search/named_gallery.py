@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from lreid.gallery.store import Place
 from lreid.identities import UNKNOWN
 from lreid.loading import lasting_name, load_model, model_config
 from lreid.models.embedder import Embedder
-from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
-from lreid.retrieval import CameraNorm
 from lreid.search.own_images import OwnImage, columns
+
+if TYPE_CHECKING:
+    from lreid.retrieval.camera_norm import CameraNorm
 
 
 @dataclass
@@ -30,7 +31,7 @@ class NamedGallery:
 
     Attributes:
         gallery: the images as features.
-        where: it is, see :func:`lreid.gallery.places.place_of`; messages begin with it.
+        where: it is, see :func:`lreid.gallery.store.place_of`; messages begin with it.
         checkpoint: of the model that the gallery was built with.
         flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
         norm: statistics of its images that their features were normalised by, as those of queries must be; or None.
@@ -92,7 +93,7 @@ class NamedGallery:
         try:
             if any(array.dtype.kind != "f" for array in statistics.values()):
                 raise ValueError("not numbers")
-            norm = CameraNorm.from_arrays(statistics, gallery.width)
+            norm = _norm_of(statistics, gallery.width) if statistics else None
         except (KeyError, ValueError):
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
@@ -122,7 +123,7 @@ class NamedGallery:
         checkpoint = checkpoint or self.checkpoint
         model = load_model(checkpoint)
         if not any_model and fingerprint(model) != self.gallery.about.model:
-            if isinstance(model, OnnxEmbedder) and model.origin == self.gallery.about.model:
+            if getattr(model, "origin", None) == self.gallery.about.model:
                 raise InputError(
                     f"{checkpoint}: says that it was made of the model whose features are in the gallery, but was "
                     "changed since, or exported before such files were sealed; export it again with lreid export"
@@ -144,6 +145,12 @@ class NamedGallery:
         return extract(model, images, self.flip, self.norm)
 
 
+def _norm_of(statistics: dict[str, np.ndarray], width: int) -> CameraNorm | None:
+    from lreid.retrieval.camera_norm import CameraNorm
+
+    return CameraNorm.from_arrays(statistics, width)
+
+
 def name_of(label: Any) -> str | None:
     """A label of a gallery as text; None where it is not known."""
     return None if label is None or label == UNKNOWN else str(label)
@@ -151,6 +158,8 @@ def name_of(label: Any) -> str | None:
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
     """Statistics to standardise features of a gallery by, and its features (n, D) so standardised."""
+    from lreid.retrieval.camera_norm import CameraNorm
+
     features = extract(model, images, flip)
     norm = CameraNorm.estimate(features, images.camids)
     return norm, norm(features, images.camids)

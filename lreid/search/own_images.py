@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.csv_dataset import read_rows
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
@@ -165,6 +164,8 @@ def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
     if source.is_dir():
         return [Listed(str(file), None, camera_in(str(file.relative_to(source)))) for file in image_files(source)]
     if source.suffix.lower() == ".csv":
+        from lreid.data.csv_dataset import read_rows
+
         wanted = [row for row in read_rows(source, splits=False, named=False) if row.split in ("", split)]
         if not wanted:
             raise InputError(f"{source}: has no image of the split {split}; add some")

@@ -14,8 +14,7 @@ from lreid.devices import pick_device
 from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
 from lreid.gallery.gallery import Names
-from lreid.gallery.places import place_of
-from lreid.gallery.store import Labels, Place
+from lreid.gallery.store import Labels, Place, place_of
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
@@ -38,7 +37,7 @@ def reindex(
     The previous version stays for :func:`roll_back`. The threshold is the old model's and does not come along.
 
     Args:
-        where: of the gallery, see :func:`lreid.gallery.places.place_of`.
+        where: of the gallery, see :func:`lreid.gallery.store.place_of`.
         checkpoint: the new model.
         skip_bad: leave out images that cannot be read any more.
         restart: drop what an earlier call for another model has left.

@@ -24,13 +24,9 @@ from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
 from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
-from lreid.evaluation.divergence import TeacherDivergence
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
-from lreid.evaluation.past import PastGalleries
-from lreid.evaluation.switch import SwitchObserver
 from lreid.extras import installed_version
-from lreid.memory.stream import StreamMemory
 from lreid.methods import Method
 from lreid.models.precision import has_instructions
 from lreid.results import Results
@@ -125,10 +121,12 @@ def _train(
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
     # Tries which algorithm is fastest for every shape that it meets: good for few, and others may round otherwise.
-    torch.backends.cudnn.benchmark = not (
-        cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or isinstance(method.memory, StreamMemory)
-    )
-    past = PastGalleries(folder.path / "galleries") if cfg.EVAL.CROSS_MODEL else None
+    torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
+    past = None
+    if cfg.EVAL.CROSS_MODEL:
+        from lreid.evaluation.past import PastGalleries
+
+        past = PastGalleries(folder.path / "galleries")
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
@@ -205,8 +203,12 @@ def _observers(
     if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
         found["accuracy"] = accuracy
     if cfg.EVAL.DRIFT_STEPS:
+        from lreid.evaluation.switch import SwitchObserver
+
         found["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
     if method.model.teacher_precision is not None:
+        from lreid.evaluation.divergence import TeacherDivergence
+
         found["teacher"] = TeacherDivergence(method, results)
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
@@ -20,7 +20,9 @@ from lreid.report.page import Progress, links_in, write_page, write_report
 from lreid.report.plots import learning_curve
 from lreid.report.tables import task_table
 from lreid.results import Results
-from lreid.training.loggers import LOGGERS, Logger
+
+if TYPE_CHECKING:
+    from lreid.training.loggers import Logger
 
 logger = logging.getLogger("lreid")
 
@@ -93,7 +95,10 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         write_text(self.path / "config.yaml", config)
         with self._ours():
             self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8", errors="backslashreplace")
-            self.loggers = [LOGGERS[name](self.path, keys) for name in dict.fromkeys(loggers)]
+            if loggers:
+                from lreid.training.loggers import LOGGERS
+
+                self.loggers = [LOGGERS[name](self.path, keys) for name in dict.fromkeys(loggers)]
         self.handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(self.handler)
 

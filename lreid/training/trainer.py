@@ -32,9 +32,8 @@ from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.history import History
 from lreid.training.run_folder import RunFolder
-from lreid.training.schedule import Schedule
 from lreid.training.signals import StopSignals
-from lreid.training.updates import Updates
+from lreid.training.updates import Schedule, Updates
 
 logger = logging.getLogger("lreid")
 

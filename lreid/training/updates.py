@@ -1,4 +1,4 @@
-"""Update the network: losses, gradients and the optimiser."""
+"""Update the network: losses, gradients, the optimiser and its learning rate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
-from lreid.models.layers import layers_of
+from lreid.models.parts import layers_of
 
 CHECK_EVERY = 20  # updates on a GPU between looks at the loss, each of which has to wait for it
 
@@ -148,7 +148,7 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
     Args:
         method: what is trained.
         layer_decay: of each layer of the backbone relative to the next one, and of the last one relative to what is
-            behind it (BEiT, ICLR 2022; :func:`~lreid.models.layers.layers_of`).
+            behind it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
         bias_rate: of the network's biases, beside that (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())
@@ -166,3 +166,55 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
             parts.setdefault(factor * group.get("rate_factor", 1.0), []).append(each)
         split += [{**group, "params": members, "rate_factor": factor} for factor, members in parts.items()]
     return split
+
+
+class Schedule:
+    """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
+
+    With ``end`` for ``TRAIN.END_FACTOR`` and S for ``TRAIN.DECAY_START * epochs``, ``TRAIN.SCHEDULE`` is
+
+    * ``exponential``: that of DwoPP's official code, ``end ** ((e + 1 - S) / (epochs + 1 - S))`` in epoch e (from 1),
+      which arrives at ``end`` in the last one; an only epoch is the last one. The paper prints a slightly slower decay.
+    * ``cosine``: falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (there S = 0).
+    * ``steps``: multiplied by ``TRAIN.STEP_FACTOR`` in each of ``TRAIN.MILESTONES``, and stays there, as in BoT's
+      official code. Milestones and warm-up count from ``TRAIN.FIRST_EPOCH_NUMBER``. Official codes set the rate before
+      an epoch (BoT's: 1; with a warm-up of 10 the first epoch is at 0.109), after it (LSTKC's: 0), or after it for the
+      epoch that is over (AKA's: -1).
+
+    The first ``TRAIN.WARMUP_EPOCHS`` rise linearly from a hundredth, as in BoT.
+
+    Args:
+        train: the section of a config.
+    """
+
+    def __init__(self, train: Train) -> None:
+        self.train = train
+
+    def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:
+        """In an epoch, from 0, of a task, from 0, where the tasks have so many epochs.
+
+        ``first`` is the task with which a schedule that goes over several (``TRAIN.RESTARTS False``) begins; the tasks
+        before are all like it.
+        """
+        if self.train.RESTARTS:
+            return self.train.LR * self.factor(epoch, epochs[task])
+        return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
+
+    def factor(self, epoch: int, epochs: int) -> float:
+        """What the base rate is multiplied by in an epoch, from 0, of so many: 1 at first, then a decay."""
+        train, end = self.train, self.train.END_FACTOR
+        if train.SCHEDULE == "steps":
+            number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
+            return self._rise(number) * train.STEP_FACTOR ** sum(milestone <= number for milestone in train.MILESTONES)
+        start = train.DECAY_START * epochs
+        if epoch + 1 < start or train.DECAY_START == 1:
+            return self._rise(epoch)
+        if train.SCHEDULE == "cosine":
+            done = (epoch + 1 - start) / max(epochs - start, 1)
+            return self._rise(epoch) * (end + (1 - end) * (1 + math.cos(math.pi * min(done, 1.0))) / 2)
+        return self._rise(epoch) * end ** ((epoch + 2 - start) / (epochs + 1 - start))
+
+    def _rise(self, number: int) -> float:
+        """Factor of the warm-up in the epoch of a number."""
+        warmup = self.train.WARMUP_EPOCHS
+        return 1.0 if number >= warmup else 0.01 + 0.99 * number / warmup

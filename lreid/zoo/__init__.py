@@ -13,30 +13,18 @@ An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``N
 knows networks; :func:`lreid.load_model` does.
 """
 
-from lreid.zoo.card import PREFIX, Card, card_beside, cards, find, read_card
-from lreid.zoo.hosted import Published, published
-from lreid.zoo.state_dicts import read_safetensors, read_state_dict
-from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.zoo.api import *  # noqa: F403
+
+PREFIX = "zoo:"  # before the name of an entry
 # The entries that are taken for images of people where none is named; the small one where they are no larger than its
 # input.
 PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
 
-__all__ = [
-    "PEOPLE",
-    "PREFIX",
-    "SMALL_PEOPLE",
-    "Card",
-    "Published",
-    "card_beside",
-    "cards",
-    "find",
-    "published",
-    "read_card",
-    "read_entry",
-    "read_safetensors",
-    "read_state",
-    "read_state_dict",
-    "weights_file",
-    "write_entry",
-]
+__getattr__, __dir__ = public_names(__name__)

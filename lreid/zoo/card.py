@@ -14,9 +14,9 @@ from typing import Any
 from lreid.errors import InputError
 from lreid.files import list_folder, write_text
 from lreid.reading import misfit, read_json
+from lreid.zoo import PREFIX
 from lreid.zoo.hosted import Published, published
 
-PREFIX = "zoo:"
 BUNDLED = Path(__file__).parents[1] / "weights"
 NUMBER = (int, float)
 FIGURES: dict[Any, Any] = {

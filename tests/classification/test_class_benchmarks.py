@@ -23,7 +23,7 @@ from lreid.build import method_of, resolved
 from lreid.config import check_values, leaves, load_config
 from lreid.data.records import Record, Task
 from lreid.training.run import batching_of, train
-from lreid.training.schedule import Schedule
+from lreid.training.updates import Schedule
 
 
 def write_folder(home: Path, images: Images) -> Path:

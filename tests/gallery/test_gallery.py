@@ -274,7 +274,7 @@ def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
 
 def test_versions_lie_beside_each_other(new_place):
     """A switch and a return, each seen by who opens the gallery afterwards; what was begun is not found before."""
-    from lreid.gallery.places import place_of
+    from lreid.gallery.store import place_of
 
     place = place_of(new_place())
     current = small(at=place)

@@ -24,7 +24,7 @@ from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
 from lreid.gallery.faiss.faiss_store import FilePlace
-from lreid.gallery.places import place_of
+from lreid.gallery.store import place_of
 
 faiss = pytest.importorskip("faiss")
 

@@ -15,7 +15,7 @@ from lreid.errors import ArgumentError
 from lreid.methods import build_method
 from lreid.models import Embedder, build_backbone
 from lreid.models.backbones.timm import TimmFeatures
-from lreid.models.layers import layers_of
+from lreid.models.parts import layers_of
 from lreid.training.updates import Updates, parameter_groups
 
 

@@ -15,7 +15,7 @@ from lreid import search
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
-from lreid.gallery.places import place_of
+from lreid.gallery.store import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm

@@ -29,7 +29,7 @@ from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.files import leftovers
-from lreid.gallery.places import place_of
+from lreid.gallery.store import place_of
 from lreid.reading import read_json
 from lreid.search.named_gallery import NamedGallery
 from lreid.tensors import read_tensors

@@ -10,7 +10,7 @@ import torch
 from oracles import load_golden
 
 from lreid.config_keys import Train
-from lreid.training.schedule import Schedule
+from lreid.training.updates import Schedule
 
 STEPS = {"SCHEDULE": "steps", "STEP_FACTOR": 0.1}
 COSINE = {"SCHEDULE": "cosine", "DECAY_START": 0.0, "END_FACTOR": 1e-3}

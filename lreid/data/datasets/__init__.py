@@ -12,11 +12,14 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from lreid.data.records import DataSet
 from lreid.data.schemes import EXAMPLES, Sources, scheme_of
-from lreid.data.spec import Spec
 from lreid.errors import ArgumentError, InputError
+
+if TYPE_CHECKING:
+    from lreid.data.spec import Spec
 
 PACKAGES = (__name__, "lreid.classification.datasets")  # the second is imported for a name that is not in the first
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +27,10 @@ from lreid.data.synthetic.cameras import camera_of, crop, expose, obstruct
 from lreid.data.synthetic.domains import CAMERAS, DOMAINS, IN_FASHION, SEASON, domain_named
 from lreid.data.synthetic.drawing import Dice, Pen
 from lreid.data.synthetic.people import Person, dress_person
-from lreid.data.synthetic.vehicles import Vehicle, build_vehicle
 from lreid.errors import ArgumentError, InputError
+
+if TYPE_CHECKING:
+    from lreid.data.synthetic.vehicles import Vehicle
 
 __all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "load_synthetic"]
 
@@ -131,6 +134,8 @@ def _subject(name: str, seed: int, identity: int) -> Person | Vehicle:
     first = (len(colours) - IN_FASHION + 1) * identity // SEASON
     fashion = " ".join(colours[first : first + IN_FASHION])
     if domain.kind == "vehicle":
+        from lreid.data.synthetic.vehicles import build_vehicle
+
         return build_vehicle(dice, fashion)
     return dress_person(dice, fashion, when=100 * identity // SEASON)
 

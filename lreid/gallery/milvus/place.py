@@ -11,8 +11,7 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.milvus.client import Connection, connect
 from lreid.gallery.milvus.milvus_store import MilvusStore
-from lreid.gallery.places import SCHEME
-from lreid.gallery.store import About, Labels
+from lreid.gallery.store import SCHEME, About, Labels
 
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
 DEFAULT = "gallery"  # name of the only one in a database

@@ -20,10 +20,6 @@ from typing import Any, TypeVar
 from torch import nn
 
 from lreid.errors import ArgumentError
-from lreid.models import packages
-from lreid.models.backbones import timm
-from lreid.models.norms import put_norms
-from lreid.models.weights import load_weights
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
 
@@ -47,7 +43,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ArgumentError: a file of this package has that name.
     """
-    if name in _from_files():
+    if _from_files(name) is not None:
         raise ArgumentError("name", f"is {name}, which comes with lreid; register a network under another name")
 
     def decorate(builder: Builder) -> Builder:
@@ -58,14 +54,23 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
 
 
 @cache
-def _from_files() -> dict[str, Callable[..., nn.Module]]:
-    files = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    return {name: builder for file in files for name, builder in file.BACKBONES.items()}
+def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
+    return importlib.import_module(f"{__name__}.{file}").BACKBONES
+
+
+def _from_files(name: str) -> Callable[..., nn.Module] | None:
+    """The builder of a name out of the files; those that are called like it are imported first, others if need be."""
+    files = sorted(_files(), key=lambda file: not name.startswith(file))
+    return next((builders[name] for builders in map(_builders, files) if name in builders), None)
+
+
+def _files() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(__path__)]
 
 
 def backbone_names() -> list[str]:
     """Names of all backbones, and what the names of families begin with, sorted."""
-    return sorted(_from_files() | _registered)
+    return sorted({name for file in _files() for name in _builders(file)} | _registered.keys())
 
 
 def build_backbone(
@@ -96,7 +101,7 @@ def build_backbone(
         InputError: a file that does not fit.
     """
     family, colon, rest = name.partition(":")
-    builder = (_from_files() | _registered).get(family + colon)
+    builder = _registered.get(family + colon) or _from_files(family + colon)
     if builder is None:
         known = backbone_names()
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
@@ -111,10 +116,20 @@ def build_backbone(
         options["size"] = size
     network = builder(*[rest] * bool(colon), **options)
     if weights in (*SOURCES, "none"):
-        put_norms(network, norm)
+        give_norms(network, norm)
     else:
+        from lreid.models.weights import load_weights
+
         load_weights(network, weights, norm)
     return network
+
+
+def give_norms(network: nn.Module, norm: str) -> None:
+    """Puts instance norms into a network where it is to have some, see :func:`lreid.models.norms.put_norms`."""
+    if norm != "batch":
+        from lreid.models.norms import put_norms
+
+        put_norms(network, norm)
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -125,5 +140,7 @@ def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple
         InputError: no package or entry of the zoo is known by that name.
     """
     if weights == "hub" and backbone.startswith("timm:"):
-        return timm.normalisation(backbone.removeprefix("timm:"))
-    return packages.normalisation(weights)
+        return importlib.import_module(f"{__name__}.timm").normalisation(backbone.removeprefix("timm:"))
+    if ":" not in weights:
+        return None
+    return importlib.import_module("lreid.models.packages").normalisation(weights)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
-from lreid.models.eval_mode import evaluating
+from lreid.models.parts import evaluating
 
 POOLS = {"class": "token", "patches": "avg"}  # of MODEL.POOLING, and what timm calls them
 

@@ -1,7 +1,9 @@
-"""The layers of a backbone, from the images on: what is frozen first, and learns at lower rates."""
+"""Small parts that networks and methods share: the layers of a backbone, a neck, a mode for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -10,7 +12,7 @@ from lreid.extras import Extra
 
 
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
-    """Parameters by depth.
+    """Parameters by depth, from the images on: the first are frozen first, and learn at lower rates.
 
     Networks of timm tell it themselves: the stem, then a block at a time, to which the norms between them belong. Of
     others a layer is a child of the module, of the outermost that has several.
@@ -25,3 +27,24 @@ def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
     while len(parts := [each for each in inner.children() if next(each.parameters(), None) is not None]) == 1:
         (inner,) = parts
     return [list(each.parameters()) for each in parts or [inner]]
+
+
+def bn_neck(dim: int) -> nn.BatchNorm1d:
+    """BatchNorm of features (B, dim) whose shift stays 0, so that they lie around the origin of a linear classifier.
+
+    Source: BNNeck of BoT (Luo et al., CVPRW 2019), as in its official code.
+    """
+    neck = nn.BatchNorm1d(dim)
+    neck.bias.requires_grad_(False)
+    return neck
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """A module in evaluation mode, BatchNorm by its running statistics, and in the mode that it was in afterwards."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)

@@ -1,0 +1,33 @@
+"""Import the public names of a package when one of them is first asked for, so that single files stay light."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+
+def public_names(
+    package: str, homes: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package.
+
+    Args:
+        package: its full name.
+        homes: the module of each name; where there is none, the module ``api`` of the package imports all names.
+    """
+    api = f"{package}.api"
+
+    def get(name: str) -> Any:
+        if not homes and not name.startswith("__") and importlib.util.find_spec(f"{package}.{name}") is None:
+            return getattr(importlib.import_module(api), name)
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")  # the import system goes on to the file
+
+    def names() -> list[str]:
+        return sorted(homes or importlib.import_module(api).__all__)
+
+    return get, names

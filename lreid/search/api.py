@@ -1,0 +1,24 @@
+"""The public names of :mod:`lreid.search`."""
+
+from lreid.search.commands import Wanted, add, build, calibrate, describe, query, remove
+from lreid.search.findings import verdict, write_findings
+from lreid.search.named_gallery import NamedGallery
+from lreid.search.own_images import list_images
+from lreid.search.versions import migrate, reindex, roll_back
+
+__all__ = [
+    "NamedGallery",
+    "Wanted",
+    "add",
+    "build",
+    "calibrate",
+    "describe",
+    "list_images",
+    "migrate",
+    "query",
+    "reindex",
+    "remove",
+    "roll_back",
+    "verdict",
+    "write_findings",
+]
