@@ -138,8 +138,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGall
     """The evaluator that a config describes, over the test sets of a benchmark.
 
     Args:
-        cfg: the config.
-        benchmark: that has them.
+        cfg, benchmark: what is evaluated, and how.
         dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
         past: where galleries of past tasks are kept; None keeps none.
     """

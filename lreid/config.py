@@ -146,11 +146,7 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
     """For each file and one before it the keys that the latter set itself and the former changed.
 
-    The method counts as set where a file that it builds on names it.
-
-    Args:
-        stacks: of :func:`_stacks`.
-        states: the values of all keys after each of them.
+    The method counts as set where a file that it builds on names it. ``states`` are all values after each stack.
     """
     own: dict[str, tuple[str, Any]] = {}  # which file set a key itself, and to what
     for stack, state in zip(stacks, states, strict=True):
@@ -192,11 +188,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
 
 
 def check_values(cfg: Config, group: str = "") -> None:
-    """Finds values out of range before a run spends time on them.
-
-    Args:
-        cfg: a config.
-        group: what the names of the keys that are looked at begin with, such as ``INPUT.``.
+    """Finds values out of range before a run spends time on them, of the keys whose names begin with ``group``.
 
     Raises:
         InputError: the first such key, with what it must be.
@@ -212,16 +204,7 @@ def check_values(cfg: Config, group: str = "") -> None:
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
-    """The config that ``cfg.dump()`` wrote, frozen.
-
-    Args:
-        text: YAML without ``_BASE_``.
-        source: named in errors.
-        overrides: of :func:`load_config`.
-
-    Raises:
-        InputError: as :func:`load_config`.
-    """
+    """The config that ``cfg.dump()`` wrote, frozen; errors name ``source``, overrides are of :func:`load_config`."""
     cfg = Config()
     _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)

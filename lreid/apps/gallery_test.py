@@ -24,7 +24,7 @@ from lreid.identities import UNKNOWN
 from lreid.loading import model_config
 from lreid.report.tables import number
 from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import list_images, read_images, require_some
+from lreid.search.own_images import OwnImage, list_images, read_images, require_some
 
 logger = logging.getLogger("lreid")
 
@@ -33,33 +33,24 @@ logger = logging.getLogger("lreid")
 def score_gallery(
     where: str, query: Path, *, checkpoint: Path | None = None, out: Path, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Scores what a gallery finds for labelled queries, and writes ``test.json``.
+    """Scores what a gallery finds for labelled queries, and writes ``test.json`` into ``out``.
 
     Args:
-        where: of the gallery, see :func:`lreid.gallery.store.place_of`.
+        where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
-        checkpoint: of the gallery's model, if it is not where it was.
+        checkpoint: the gallery's model, if it is not where it was.
         out: folder to write to.
         overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.
 
     Returns:
-        The content of ``test.json`` as of :func:`lreid.apps.test.score_checkpoints`: a row ``gallery KIND`` and, if the
-        gallery keeps features, an exact row ``plain``. Images without an identity are distractors.
-
-    Raises:
-        InputError: the gallery, the queries or the model do not fit together.
+        What :func:`lreid.apps.test.score_checkpoints` returns: a row ``gallery KIND`` and, if the gallery keeps
+        features, an exact row ``plain``. Images without an identity are distractors.
     """
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
     model = named.model(checkpoint, cfg.DEVICE)
-    listed = list_images([query], "query")
-    if nameless := [image.path for image in listed if image.identity is None]:
-        raise InputError(
-            f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "
-            "folders named after the identities"
-        )
-    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    _, images = read_images(_named(query), model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
 
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
@@ -85,6 +76,17 @@ def score_gallery(
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     named.gallery.close()
     return results
+
+
+def _named(query: Path) -> list[OwnImage]:
+    """The queries, all of whose identities are known."""
+    listed = list_images([query], "query")
+    if nameless := [image.path for image in listed if image.identity is None]:
+        raise InputError(
+            f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "
+            "folders named after the identities"
+        )
+    return listed
 
 
 @dataclass(frozen=True)

@@ -162,12 +162,7 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """The keys of what training starts from: a model of the zoo, or ImageNet where another network is asked for.
 
-    The model is that of photographs, but where images are no larger than what the small one takes, this one.
-
-    Args:
-        cfg: the config without what is chosen.
-        given: the keys that it was given.
-        data_sets: to train on.
+    The small model is taken where images are no larger than its input.
     """
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in (PEOPLE, SMALL_PEOPLE)}
     typical, small = typical_size(data_sets), cards[SMALL_PEOPLE]

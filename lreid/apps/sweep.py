@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -146,26 +147,23 @@ def plan(
     *,
     files: Sequence[Path] = (),
     benchmarks: Sequence[Path] = (),
-    vary: Mapping[str, Sequence[str]] | None = None,
+    vary: Mapping[str, Sequence[str]] = MappingProxyType({}),
     overrides: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """The runs of a sweep, the first seed of everything before the second of anything.
 
     Args:
-        out: holds the run folders ``METHOD-seedN``; ``METHOD-KEY=VALUE-seedN`` where keys are varied, and one folder
-            more above it, named like the file, where there are several benchmarks.
-        methods: names of methods.
-        seeds: seeds.
-        files: config files of all runs, as for :func:`lreid.config.load_config`.
-        benchmarks: config files of which each run takes one, with those.
+        out: holds the run folders ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` where keys are varied; several
+            benchmarks have a folder each, named like the file.
+        methods, seeds: names and numbers.
+        files, benchmarks: config files of all runs, and those of which each run takes one as well.
         vary: values by key; every value of a key meets every value of the others. Keys joined by commas vary
             together: ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
 
     Raises:
-        InputError: a config does not fit, a method does not have an option that is set, or a run is named twice.
+        InputError: a config does not fit, or a run is named twice.
     """
-    vary = vary or {}
     groups = [keys.split(",") for keys in vary]
     known = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
     for key in [*itertools.chain(*groups), *overrides[::2]]:
@@ -214,20 +212,18 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
-    """Makes runs, each in a process of its own, and compares them.
+    """Makes runs, each in its own process, and compares them; a finished run is not made again.
 
-    A run that is finished is not made again, one that broke off goes on. One that fails does not keep the
-    others from going on.
+    A run that fails does not stop the others.
 
     Args:
-        runs: see :func:`plan`.
-        out: gets ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the runs that are finished.
-        jobs: so many runs at once, which share the cores unless ``OMP_NUM_THREADS`` says how many each takes. Each has
-            a GPU of its own; with more jobs than GPUs some share one.
-        key: of the config, the one that was varied; where its values are numbers there is ``sensitivity.png`` too.
+        runs: of :func:`plan`.
+        out: receives ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs.
+        jobs: runs at once, which share the cores unless ``OMP_NUM_THREADS`` is set, and the GPUs in turn.
+        key: the one that was varied; where its values are numbers, ``sensitivity.png`` is written as well.
 
     Returns:
-        The table as text, and by folder in one line each why runs failed.
+        The table as text, and for each failed run by its folder the reason in one line.
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()

@@ -141,10 +141,8 @@ def score_checkpoints(
 
     Args:
         paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
-        out: folder to write to; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` beside the first
-            checkpoint, with a name for the benchmark, the gallery's folder or the CSV file that is tested on.
-        config: files of another config for the test sets and ``EVAL``.
-        overrides: ``KEY VALUE`` pairs on top of either config.
+        out: folder to write to; None is ``test/NAME`` in the run folder, or ``…-test/NAME`` beside the checkpoint.
+        config, overrides: files of another config for the test sets and ``EVAL``, and ``KEY VALUE`` pairs on top.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
         variants: more rows.
@@ -152,15 +150,10 @@ def score_checkpoints(
         blur: blur the images of the page.
 
     Returns:
-        The content of ``test.json``; all in per cent:
-
-        * ``rows``: figures of :func:`lreid.evaluation.scoring.row_of` for each ``checkpoint``, ``test`` and ``variant``
-          (``plain``, which is exact, by itself or through ``EVAL.INDEX flat``; ``index NAME`` with another index;
-          ``expanded queries``, ``re-ranked``, ``adapt-norm features``); ``transductive`` marks those that look at all
-          queries together or adapt to the gallery's images;
-        * ``tests``, ``metric``, ``ap``, ``camera_filter``, ``notes``;
-        * ``hardest``: the last checkpoint's queries of lowest AP, by test set;
-        * ``cross_model``: if wanted, matrices ``mAP`` and ``rank1``, a row for each query model.
+        The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each
+        ``checkpoint``, ``test`` and ``variant``, of which ``transductive`` ones used all test images before ranking;
+        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries of lowest AP; and
+        ``cross_model``, matrices ``mAP`` and ``rank1`` with a row for each query model.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
@@ -175,6 +168,17 @@ def score_checkpoints(
     require_writable(out / "test.json")
     suite = _Suite(cfg, _tests_of(cfg, images))
     variants.require_cameras(suite.tests)
+    results, sections = _scored(suite, checkpoints, variants, cross_model=cross_model, blur=blur)
+    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    _write_page(out, list(checkpoints)[-1], results, sections)
+    logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
+    return results
+
+
+def _scored(
+    suite: _Suite, checkpoints: dict[str, Path], variants: Variants, *, cross_model: bool, blur: bool
+) -> tuple[dict[str, Any], list[ranked.Section]]:
+    """The content of ``test.json``, and the hardest queries of the last checkpoint for the page."""
     queries = _queries_of_all(suite, checkpoints) if cross_model else {}
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
@@ -189,22 +193,18 @@ def score_checkpoints(
             rankings = hardest_rankings(test, features, count=SHOWN)
             sections.append(page_section(test, rankings, found[0], blur))
             hardest[test.name] = _hardest(test, rankings)
-
     results: dict[str, Any] = {
         "schema": 1,
         "checkpoints": {name: str(path) for name, path in checkpoints.items()},
-        "metric": cfg.EVAL.METRIC,
-        "ap": cfg.EVAL.AP,
+        "metric": suite.cfg.EVAL.METRIC,
+        "ap": suite.cfg.EVAL.AP,
         "tests": [described(test) for test in suite.loaded],
         "rows": rows,
         "cross_model": _matrices(columns, list(queries)),
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
-    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
-    _write_page(out, last, results, sections)
-    logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
-    return results
+    return results, sections
 
 
 class _Suite:

@@ -88,9 +88,6 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
         groups: all runs of a page.
         folders: by :attr:`Group.name` that of the group's first run, with checkpoints; its data must be there.
         blur: blur the images.
-
-    Raises:
-        InputError: as :func:`image_sections`.
     """
     faces: dict[Key, ranked.Tile] = {}
     rankings: dict[tuple[Key, str], list[tuple[int, ranked.RankedQuery]]] = {}

@@ -28,13 +28,8 @@ LEAST = {"train": 1, "test": 2}  # images of a class; to test, a query and a gal
 def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Loads a folder of classes, as CIFAR-10 and others are unpacked for training classifiers.
 
-    Args:
-        home: the folder that holds ``train`` and ``test``, which hold a folder a class; its name is that of the data
-            set. Hidden folders and files, files of other types and folders in those of the classes are passed over.
-        cameras: of :func:`of_classes`.
-
-    Returns:
-        The data set, see :func:`of_classes`.
+    ``home`` holds ``train`` and ``test``, which hold one folder per class. Hidden files and files of other types are
+    passed over. See :func:`of_classes`.
 
     Raises:
         InputError: one of the two folders is missing or holds no class, or as :func:`of_classes`.
@@ -52,19 +47,14 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
     """A data set of classes, each of which is trained on and tested on, by other images.
 
-    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and retrieval says how well images of
-    *learned* classes are found: of the test images of a class, in the order of their names, the first, third … are
-    queries and the others the gallery. Classes become ``0, 1, …`` in ascending order of their names: as numbers where
-    all are integers, else as text.
+    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and retrieval of *learned* classes: of the
+    test images of a class, by name, the first, third … are queries and the others the gallery. Classes become
+    ``0, 1, …`` in ascending order of their names: as numbers where all are integers, else as text.
 
     Args:
-        name: of the data set.
-        home: its folder, for errors.
+        name, home: of the data set, and its folder, for errors.
         train, test: the images of every class, in the order of their names.
         cameras: of queries and gallery, since there are none, see :func:`cameras_of_test`.
-
-    Returns:
-        The data set, of which ``held_out`` are all test images and ``classes`` the names of the classes.
 
     Raises:
         InputError: a class is in one of the splits only, or has no training image or less than two test images.
@@ -108,14 +98,13 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
 def unpacked(
     name: str, home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart"
 ) -> DataSet:
-    """A data set whose images are in archives: written as PNG files into ``home/images`` when they are first wanted.
+    """A data set whose images are in archives: written as PNG files into ``home/images`` when they are first needed.
 
-    The folder gets its name when all images are in it, so a run that is broken off leaves no half, and of several
-    that start together one writes and the others wait. Delete the folder to have another archive unpacked.
+    The folder gets its name when all images are in it, so a run that is stopped leaves no half, and of several
+    that start together one writes and the others wait.
 
     Args:
-        name: of the data set.
-        home: the folder of the archives.
+        name, home: of the data set, and the folder of its archives.
         images: gives all of them: split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8.
         cameras: of :func:`of_classes`.
 

@@ -105,8 +105,7 @@ def linear_probe_scores(
     Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
     SGD with momentum 0.9 and no weight decay over 100 epochs, the rate times 0.2 after 60, 75 and 90 of them; for each
     image of a batch a class is drawn first, then one of its images. An epoch draws as many as there are, in batches of
-    256 as in Co²L's code. To compare methods, both papers train it on the last task and the buffer; to judge the
-    features alone, Co²L's Fig. 3 on all tasks.
+    256 as in Co²L's code.
 
     Where we differ: the papers choose the rate for each data set (1.0, 0.5 or 0.1) and train on raw features of images
     with new augmentations. Here features are fixed; they are centred and divided by their root mean square distance
@@ -170,15 +169,9 @@ def _trained(
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Class-balanced draws with replacement: a class uniformly, then one of its images uniformly (Co²L, Section 5.1).
+    """Class-balanced draws with replacement (Co²L, Section 5.1): a class uniformly, then one of its images uniformly.
 
-    Args:
-        labels: (N,) integers.
-        count: draws.
-        rng: where they come from.
-
-    Returns:
-        (count,) int64 rows of ``labels``.
+    ``labels`` (N,) are integers; the result is (count,) int64 rows of them.
     """
     order = labels.argsort(kind="stable")  # class by class
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)

@@ -146,9 +146,7 @@ def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
     """Hands the data set back when none of its splits is empty.
 
-    Args:
-        data_set: as loaded.
-        sources: the folder or file that each split was read from; a set for testing only has no ``train``.
+    ``sources`` name the folder or file that each split was read from; a set for testing only has no ``train``.
 
     Raises:
         InputError: a split has no image.

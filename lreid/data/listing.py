@@ -212,9 +212,8 @@ def csv_tests(file: Path) -> list[QueryGallery]:
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
     """A test set of listed images; identities and cameras are numbered from 1, both by ascending name.
 
-    It has cameras where that of every image is known; else they are -1 throughout. A query may be a gallery image,
-    too, as where a folder is searched against itself: ``in_gallery`` of the test set counts such queries. An image
-    without identity that is in both lists is a distractor and no query.
+    It has cameras where that of every image is known; else they are -1 throughout. A query may be a gallery image, too:
+    ``in_gallery`` counts such queries. An image without identity that is in both lists is a distractor and no query.
 
     Raises:
         InputError: nothing is listed, a query has no identity, or it is in the gallery under another one.

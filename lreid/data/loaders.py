@@ -107,7 +107,9 @@ class TaskBatches(Dataset[Batch]):
         first: batches that are left out, as they were seen before a break.
         views, pixels: see :class:`~lreid.methods.Method`.
         on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
-        rows: of each batch, those that this process looks at; see :mod:`lreid.distributed`.
+
+    Attributes:
+        rows: of each batch, those that this process trains on; see :mod:`lreid.distributed`.
     """
 
     def __init__(
@@ -121,10 +123,9 @@ class TaskBatches(Dataset[Batch]):
         views: int = 1,
         pixels: bool = False,
         on_device: bool = False,
-        rows: slice = slice(None),
     ) -> None:
         self.images, self.sampler, self.augment = images, sampler, augment
-        self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, rows
+        self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, slice(None)
         self.epochs, self.first = epochs, first
         self.labels = images.pids
         self.own = len(images.images if isinstance(images, WithExemplars) else images)  # exemplars follow

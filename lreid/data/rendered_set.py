@@ -50,10 +50,7 @@ def domains() -> list[str]:
 
 
 def load_rendered(domain: str) -> DataSet:
-    """Records of one domain.
-
-    Args:
-        domain: of :func:`domains`.
+    """Records of one of the :func:`domains`.
 
     Raises:
         InputError: there is no such domain, or the archive is missing or damaged.

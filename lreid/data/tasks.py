@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -81,7 +81,7 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """A sequence of tasks with its seen and unseen test sets.
+    """A sequence of tasks with its test sets: those of ``learned``, ``train``, then those of ``unseen``.
 
     Every identity gets its position in the sequence as class label. No two tasks share an identity.
 
@@ -89,13 +89,8 @@ def build_benchmark(
         name: shown in tables.
         train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`). One with
             random splits takes its first.
-        unseen: data sets that are only tested on.
-        learned: data sets that were learned before.
-        cut: how tasks are made.
-        sources: where the data sets are read from.
-
-    Returns:
-        The benchmark; its test sets are those of ``learned``, ``train``, then those of ``unseen``.
+        unseen, learned: data sets that are only tested on, and that were learned before.
+        cut, sources: how tasks are made, and where the data sets are read from.
 
     Raises:
         ArgumentError: a data set occurs twice, is for testing only, has no test where it is unseen, or has fewer
@@ -126,12 +121,16 @@ def build_benchmark(
             records, held_out = (_labelled(each, labels) for each in (data_set.train, data_set.held_out))
             tasks.append(Task(len(tasks), title, records, held_out, shared_classes))
             label += len(part)
+    return Benchmark(name, tuple(tasks), (*tests, *_unseen_tests(unseen, others)))
+
+
+def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGallery]:
+    """The unseen test sets, one by one, merged, or both."""
     if unseen.galleries != "merged":
-        tests += [query_gallery(versions, "unseen") for versions in others]
+        yield from (query_gallery(versions, "unseen") for versions in others)
     if unseen.galleries != "separate" and others:
         kind: Literal["unseen", "merged"] = "unseen" if unseen.galleries == "merged" else "merged"
-        tests.append(query_gallery(pool_splits("merged unseen", others), kind))
-    return Benchmark(name, tuple(tasks), tuple(tests))
+        yield query_gallery(pool_splits("merged unseen", others), kind)
 
 
 def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut: Cut, sources: Sources) -> None:

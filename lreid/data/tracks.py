@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -154,18 +154,11 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
         InputError: it cannot be read, or a line is faulty: numbers are missing, a frame is before the first one, a box
             ends before it starts, there is no class where some are named, or a track is in two places at once.
     """
-    try:
-        lines = read_text(file).splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
     boxes: list[Box] = []
     places: dict[tuple[int, int], int] = {}
     taken: Counter[float] = Counter()  # boxes by class
     left_out: Counter[str] = Counter()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in _lines(file):
         values = _values(f"{file}:{number}", line)
         label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
         if classes and label is None:
@@ -187,18 +180,37 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
             )
         places[box.frame, box.track] = number
         boxes.append(box)
+    _report(file, left_out, {} if classes else taken, empty=not boxes)
+    return sorted(boxes, key=lambda box: (box.frame, box.track))
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a tracker's file that are not empty, with their numbers from 1."""
+    try:
+        lines = read_text(file).splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
+    """Logs which boxes of a file were left out, and that it holds several classes.
+
+    Raises:
+        InputError: nothing is left.
+    """
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
-    if not boxes:
+    if empty:
         found = f" but boxes that are left out ({omitted}; --class N takes a class)" if omitted else ""
         raise InputError(
             f"{file}: holds no tracks{found}; expected lines of frame,track,left,top,width,height,confidence"
         )
     if omitted:
         logger.info("%s: boxes left out (%s); --class N takes a class", file, omitted)
-    if len(taken) > 1 and not classes:
+    if len(taken) > 1:
         counts = ", ".join(f"{label:g}: {count}" for label, count in sorted(taken.items()))
         logger.warning("%s: holds boxes of several classes (%s); --class N takes one of them", file, counts)
-    return sorted(boxes, key=lambda box: (box.frame, box.track))
 
 
 def _values(where: str, line: str) -> list[float]:

@@ -71,10 +71,7 @@ class Evaluator:
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Says before there are features that an index cannot be made of a gallery.
-
-        Args:
-            dim: width of the models' features.
+        """Refuses an index that cannot be made of a gallery, before there are features of width ``dim``.
 
         Raises:
             InputError: as :meth:`lreid.retrieval.FaissIndex.check`.

@@ -41,17 +41,15 @@ def export(
 ) -> float:
     """Writes a network with pooling and neck, so that its output is that of :meth:`Embedder.extract`.
 
-    The file is written only if it gives the same features as torch, for one image and for several.
-
-    Its input ``images`` is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties
-    of the file tell ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1],
-    ``images`` (what it takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, sealed by
+    The file is written only if it gives the same features as torch, for one image and for several. Its input ``images``
+    is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties of the file record
+    ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (what it
+    takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, sealed by
     :func:`lreid.models.exported.seal`, in the other format as the extra file ``lreid.json``.
 
     Args:
         model: stays as it is.
-        file: to be written, ``.onnx`` or, for ``torch``, ``.pt2``.
-        form: ``onnx`` or ``torch``.
+        file, form: to be written: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
         normalise: ``inside`` takes uint8 images (n, H, W, 3), ``outside`` float images (n, 3, H, W) of
             :meth:`Embedder.normalise`.
         opset: version of ONNX's operators, at least 18.
@@ -61,8 +59,8 @@ def export(
         The largest difference from torch's features, relative to the largest number in them.
 
     Raises:
-        InputError: an option does not fit, a package is not installed, the network cannot be exported, the features
-            differ, or the file cannot be written. Then there is no file, or the one that was there before.
+        InputError: an option, a package, the network or the features do not fit, or the file cannot be written. Then
+            there is no file, or the one that was there before.
     """
     file = Path(file)
     if form not in SUFFIXES or normalise not in ("inside", "outside"):
@@ -76,8 +74,7 @@ def export(
         raise InputError(f"{model.file}: is exported already; name the model that it was made of")
     if form == "onnx":
         check_onnx(opset)
-    raw = normalise == "inside"
-    properties = _properties(model, raw, config)
+    properties = _properties(model, raw := normalise == "inside", config)
 
     def convert(program: ExportedProgram) -> tuple[bytes, Network]:
         return _to_onnx(program, properties, opset) if form == "onnx" else _to_torch(program, properties)

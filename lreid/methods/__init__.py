@@ -72,6 +72,8 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for base in cls.__mro__:
+        for name, default in vars(base).get("defaults", {}).items():
+            options.setdefault(name, default)
         if "__init__" not in vars(base):
             continue
         parameters = inspect.signature(vars(base)["__init__"]).parameters

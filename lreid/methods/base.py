@@ -45,6 +45,7 @@ class Method:
             row for each), or ``template`` (the same, of how people look). Others are exemplars, which are counted
             apart, or a few numbers.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
+        defaults: of options of its bases, where they are others; a method hands ``CLASS.defaults | options`` on.
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
         selections: those that the method can be given; ``importance`` is for methods that score images.
@@ -67,6 +68,7 @@ class Method:
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
     selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
+    defaults: ClassVar[Mapping[str, Any]] = {}
     keeps_teacher: bool = False
     teacher_in_training: bool = False
 

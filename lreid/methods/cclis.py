@@ -50,6 +50,13 @@ class CCLIS(Co2L):
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
     views = 1
+    defaults: ClassVar = {
+        "distillation": "prd",
+        "distillation_weight": 0.6,
+        "teacher_temperature": 0.1,
+        "selection": "importance",
+        "exemplar_share": 0.5,
+    }
     unused = ("asymmetric",)
     selections = ("importance", "random")
     distillations = ("prd", *Co2L.distillations)
@@ -59,10 +66,6 @@ class CCLIS(Co2L):
         model: Embedder,
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
-        distillation: str = "prd",
-        distillation_weight: float = 0.6,
-        distillation_temperature: float = 0.2,
-        teacher_temperature: float = 0.1,
         prototype_rate: Annotated[
             float, Rule("what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0", least=0)
         ] = 0.01,
@@ -80,21 +83,9 @@ class CCLIS(Co2L):
         score_leak: Annotated[
             bool, Rule("add the score by the own identity in the last pass, as the official code")
         ] = False,
-        selection: str = "importance",
-        exemplar_share: float = 0.5,
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            temperature=temperature,
-            distillation=distillation,
-            distillation_weight=distillation_weight,
-            distillation_temperature=distillation_temperature,
-            teacher_temperature=teacher_temperature,
-            selection=selection,
-            exemplar_share=exemplar_share,
-            **options,
-        )
+        super().__init__(model, temperature=temperature, **CCLIS.defaults | options)
         self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
         width = self.network.head.width

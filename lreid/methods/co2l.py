@@ -46,6 +46,7 @@ class Co2L(Method):
     keeps: ClassVar = {**Method.keeps, "head": "network"}
     batches = "identities"
     views = 2
+    defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}
     network: ProjectedEmbedder
     memory: ExemplarMemory
     distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
@@ -80,14 +81,9 @@ class Co2L(Method):
                 "network share most of their length, so that projections would all but agree"
             ),
         ] = False,
-        exemplars: int = 500,
-        selection: str = "random",
-        fill_memory: bool = True,
-        least_images: int = 1,
         **options: Any,
     ) -> None:
-        memory: dict[str, Any] = {"selection": selection, "fill_memory": fill_memory, "least_images": least_images}
-        super().__init__(model, exemplars=exemplars, **memory, **options)
+        super().__init__(model, **Co2L.defaults | options)
         if not replay:
             self.exemplar_share = None
         known = ", ".join(self.distillations)

@@ -36,6 +36,7 @@ class DKPpp(DKP):
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
     pixels = True
+    defaults: ClassVar = {"transfer_weight": 1.5}
     divisible = False  # rehearsed images are those of the whole batch
 
     def __init__(
@@ -49,10 +50,9 @@ class DKPpp(DKP):
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,
         style_pad: StylePad = 0,
-        transfer_weight: float = 1.5,
         **dkp: Any,
     ) -> None:
-        super().__init__(model, transfer_weight=transfer_weight, **dkp)
+        super().__init__(model, **DKPpp.defaults | dkp)
         self.weights |= {
             "triplet_rehearsed": self.weights["triplet"],
             "triplet_both": both_weight,

@@ -28,14 +28,7 @@ MOST_TICKS = 10  # on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart below its title.
-
-    Attributes:
-        title: heading.
-        lines: one per group, or all those of a single group.
-        axis: see :class:`Axis`.
-        legend: names the lines below the title.
-    """
+    """A chart below its title; ``lines`` are one per group, or all those of a single group; ``legend`` names them."""
 
     title: str
     lines: Sequence[Line]
@@ -248,7 +241,7 @@ def task_chart(
     Args:
         groups: of one benchmark.
         title: of the chart.
-        lines: see :func:`lreid.report.plots.lines_of`; those of methods that learn all tasks at once are level lines.
+        lines: of :func:`lreid.report.plots.lines_of`; those of methods that learn all tasks at once become level.
         mark: the task at which a vertical line stands.
         y_max: upper bound of the y axis.
     """
@@ -359,17 +352,10 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """:data:`GALLERY_FIGURES` of a test set.
+    """:data:`GALLERY_FIGURES` of a test set; None where there is none yet.
 
-    Its mAP after the task that first trains its domain (after the first task where none does), the best from there on
-    and the last; and forgetting and plasticity of its identities, mean over tasks.
-
-    Args:
-        results: the content of ``results.json``.
-        name: of the test set.
-
-    Returns:
-        Five figures; None where there is none yet.
+    They are its mAP after the task that first trains its domain (after the first task where none does), the best from
+    there on and the last; and forgetting and plasticity of its identities, mean over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

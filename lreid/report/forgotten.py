@@ -65,13 +65,9 @@ def _lost(curve: Sequence[tuple[int, float]]) -> float:
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """The identities that some group lost most of, from its best task to the last one; merged test sets are left out.
+    """The identities that some group lost most of, at most :data:`SHOWN`, from its best task to the last one.
 
-    Args:
-        groups: of one benchmark.
-
-    Returns:
-        At most :data:`SHOWN`, which some group lost :data:`LOST` points of.
+    Only losses of :data:`LOST` points or more count, and merged test sets are left out.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:

@@ -72,12 +72,8 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
     """A seed that is made again is no further sample: it would count in n and make the deviation too small.
 
-    Args:
-        runs: contents of ``results.json``.
-        folders: where each of them lies.
-
     Raises:
-        InputError: two runs of one group have the same seed.
+        InputError: two runs of one group have the same seed; their folders are named.
     """
     places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
     for group in grouped(runs):

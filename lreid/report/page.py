@@ -95,13 +95,7 @@ class Progress(NamedTuple):
 
 
 def write_report(run_dir: str | Path) -> Path:
-    """Writes ``report.html`` into a run folder from the ``results.json`` in it.
-
-    Args:
-        run_dir: the run folder; the run may be unfinished.
-
-    Returns:
-        The path of the page.
+    """Writes ``report.html`` into a run folder, also of an unfinished run, and gives its path.
 
     Raises:
         InputError: there are no results to read, or the page cannot be written.
@@ -133,21 +127,16 @@ def write_page(
     links: Links = (),
     progress: Progress | None = None,
 ) -> None:
-    """Writes a page about runs.
+    """Writes a page about runs, finished or not, through a temporary file.
 
-    The page is whole in itself, readable on a phone, and follows the reader's light or dark mode. Without JavaScript an
-    image is seen at the first of its places only. It is written to a temporary file and renamed. Runs are averaged as
-    :func:`lreid.report.groups.grouped` says; benchmarks have sections of their own.
+    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are
+    averaged as :func:`lreid.report.groups.grouped` says.
 
     Args:
-        path: of the page.
-        runs: contents of ``results.json``; of unfinished runs too.
-        folders: of each of them, which the page leads to; or none.
-        pictures: images of identities.
-        more: sections with images.
-        links: to other files.
-        progress: of a run that goes on; the page renews itself until it is written without, or says that there is no
-            news where that stays away.
+        path, runs: of the page, and contents of ``results.json``.
+        folders: of each of them, to link to; or none.
+        pictures, more, links: images of identities, sections with images, and links to other files.
+        progress: of an unfinished run; the page then reloads itself, and says so when updates stay away.
 
     Raises:
         InputError: the page cannot be written.

@@ -96,14 +96,11 @@ class Dot(NamedTuple):
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """The line of each group through the means at each x, with their standard deviation (n - 1) as its band.
+    """The line of each group that has points, through the means at each x, with a band of one deviation (n - 1).
 
     Args:
         groups: of one benchmark; their position decides on the colour.
         points: from the runs of a group; an x at which a value is None is left out.
-
-    Returns:
-        A line for each group that has points.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
@@ -121,16 +118,10 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Plot mAP and Rank-1 after every task, averaged over seen and over unseen test sets.
+    """A figure of mAP and Rank-1 after every task, averaged over seen and over unseen test sets; it needs no display.
 
     Runs that :func:`lreid.report.groups.grouped` puts together are one line: their mean, with a band of one standard
-    deviation (n - 1).
-
-    Args:
-        runs: the content of one ``results.json``, or of several.
-
-    Returns:
-        A figure with two axes. It needs no display and leaves pyplot alone.
+    deviation (n - 1). ``runs`` are the content of one ``results.json``, or of several.
     """
     runs = [runs] if isinstance(runs, dict) else list(runs)
     groups = grouped(runs)
@@ -156,13 +147,8 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     """Seen mAP after the last task against the values of one key, as Figure 4 of DwoPP (BMVC 2022) shows it.
 
-    Runs that differ only in this key and their seed are one line: the mean over the seeds, with a band of one
-    standard deviation (n - 1) where a value has several. The axis is logarithmic where the values span more than
-    a factor of 10.
-
-    Args:
-        runs: contents of ``results.json`` with one finished task or more.
-        key: of the config, such as ``METHOD.TEMPERATURE``; its values are numbers.
+    Runs that differ only in this key and their seed are one line, with a band of one standard deviation (n - 1). The
+    axis is logarithmic where the values span more than a factor of 10.
     """
     # Grouped as if the key did not exist and, if it changes the data, as if all runs had one protocol.
     finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]

@@ -101,14 +101,7 @@ class Section:
 def write_ranked(
     path: Path, title: str, intro: Sequence[str], sections: Sequence[Section], *, links: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Writes the page, through a temporary file.
-
-    Args:
-        path: of the HTML file.
-        title: heading and title of the page.
-        intro: lines below the heading.
-        sections: see :class:`Section`.
-        links: to other files, text and address each.
+    """Writes the page, through a temporary file; ``intro`` are lines below the heading, ``links`` texts and addresses.
 
     Raises:
         InputError: the page cannot be written; one that was there stays.

@@ -105,14 +105,9 @@ def once(page: str) -> str:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """A template with its values, as HTML that other templates take in as it is.
+    """A template of ``templates/`` with its values, as HTML that other templates take in as it is.
 
-    Args:
-        template: file in ``templates/``.
-        values: what it is to show; all that is not :class:`Markup` is escaped.
-
-    Raises:
-        jinja2.UndefinedError: the template needs another value.
+    Everything that is not :class:`Markup` is escaped.
     """
     return Markup(_ENVIRONMENT.get_template(template).render(values))
 

@@ -171,30 +171,16 @@ def comparison_table(
     cost: bool = False,
     switches: bool = False,
 ) -> str:
-    """Compares runs: mean ± standard deviation over the seeds of each method on each benchmark.
+    """Compares runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
 
-    Runs with another protocol (other identities, splits or cameras), another config, another AP convention or
-    another number of finished tasks are not averaged together, and their names say in what they differ (see
-    :func:`lreid.report.groups.group_names`). Groups stand in the order of their first run.
+    Runs under another protocol, config, AP convention or number of finished tasks are not averaged together, see
+    :func:`lreid.report.groups.group_names`. Groups stand in the order of their first run.
 
     Args:
-        runs: contents of ``results.json``.
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
         each: one line a run instead.
-        cost: more columns: training images seen, exemplars kept, seconds of training, peak memory in MiB, milliseconds
-            a step; and what is kept between tasks besides the network: networks, of a domain, of an identity, and
-            whether templates of people are among it (1). The times are of the processor where the run has them, which
-            is truer on a busy machine, else of the clock.
-        switches: more columns, of runs with ``EVAL.DRIFT_STEPS``, means over the updates that were watched after
-            task switches: how far features of unit length move in an update, of stored and of held-out images, and
-            the norm of the gradient of the loss by a feature, of stored and of incoming images.
-
-    Returns:
-        One line a group, in per cent: benchmark, method, AP convention, tasks, number of runs, then figures
-        after the last task (of a merged unseen test set where a run has one), the seen mAP averaged over tasks,
-        forgetting and plasticity; and training images seen, where they differ between runs on the same benchmark. The
-        deviation is that of a sample (n - 1) and is left out for a single run.
+        cost, switches: add the columns ``COST``, or ``SWITCHES`` of runs with ``EVAL.DRIFT_STEPS``.
 
     Raises:
         ValueError: an unknown format.
@@ -398,14 +384,7 @@ def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: 
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """Cells in columns below heads; the first ``left`` columns are flush left, the others flush right.
-
-    Args:
-        heads: one a column.
-        rows: of cells, as they are to be shown.
-        left: number of columns.
-        style: a table format of the package tabulate.
-    """
+    """Cells in columns below heads; the first ``left`` columns are flush left, the others flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 

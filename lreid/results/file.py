@@ -27,10 +27,7 @@ def write(path: Path, results: Results) -> None:
 
 
 def read(run: str | Path) -> Results:
-    """Reads the results of a run.
-
-    Args:
-        run: a run folder, or the ``results.json`` in one.
+    """Reads the results of a run: of a run folder, or of the ``results.json`` in one.
 
     Raises:
         InputError: there is no such file, or it is not a results file of this schema that is whole.

@@ -46,12 +46,7 @@ def start(**given: Any) -> Results:
 
 
 def resumed(fresh: Results, saved: Results, path: Path) -> Results:
-    """The content that a run continues with.
-
-    Args:
-        fresh: what :func:`start` gives today.
-        saved: that of the checkpoint.
-        path: of the checkpoint.
+    """The content that a run continues with: that of the checkpoint at ``path``, and what is new in ``fresh``.
 
     Raises:
         InputError: the data are not those that the run was begun with.

@@ -29,17 +29,17 @@ TIMED = 1000  # queries at most by which a search is timed
 
 
 def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
-    """A faiss index that has learned from vectors what it has to, and holds none.
+    """A faiss index that is trained on vectors where its kind needs it, and holds none.
 
     Args:
         name: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; ``ivfpq`` (Jégou et al., 2011): about
             four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers; or any string of
-            faiss's ``index_factory``, with parameters of the search behind a semicolon: ``IVF256,Flat;nprobe=16``.
+            faiss's ``index_factory``, with parameters of the search after a semicolon: ``IVF256,Flat;nprobe=16``.
         vectors: ``(N, D)`` float32, those that it shall hold.
-        euclidean: score by squared Euclidean distance in place of the inner product.
+        euclidean: score by squared Euclidean distance.
 
     Raises:
-        ArgumentError: of ``name``: faiss does not know it, or cannot train it on so few vectors.
+        ArgumentError: faiss does not know it, or cannot train it on so few vectors.
     """
     faiss = import_faiss()
     count, width = vectors.shape
@@ -48,8 +48,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
         return faiss.IndexFlatL2(width) if euclidean else faiss.IndexFlatIP(width)
     if name == "hnsw":
         graph = faiss.IndexHNSWFlat(width, 32, metric)
-        graph.hnsw.efConstruction = 64
-        graph.hnsw.efSearch = 128
+        graph.hnsw.efConstruction, graph.hnsw.efSearch = 64, 128
         return graph
     if name == "ivfpq":
         if count < IVFPQ_LEAST:

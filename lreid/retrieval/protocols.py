@@ -79,12 +79,9 @@ def evaluate_single_shot(
 
     Args:
         score, query, gallery: of :func:`evaluate_image_to_track`.
-        repeats: draws.
+        repeats: draws, 1 or more.
         seed: of the draws. All queries see the same draw, but for the image of their own identity.
-        ap, max_rank, block: of :func:`lreid.retrieval.evaluate`.
-
-    Raises:
-        InputError: as there, or ``repeats`` below 1.
+        ap, max_rank, block: of :func:`lreid.retrieval.evaluate`, as are errors.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")

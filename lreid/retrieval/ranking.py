@@ -139,21 +139,17 @@ def evaluate_scores(
     """Scores rankings that come from anywhere.
 
     Args:
-        score: called with a slice of the queries, gives their ``(B, G)`` finite scores, a tensor that may be
-            written to; ``score.shape`` is ``(Q, G)``.
+        score: of shape ``(Q, G)``; called with a slice of the queries, gives their finite scores ``(B, G)``, a
+            tensor that may be written to.
         query, gallery: their labels; without cameras there is no camera filter.
         ap, max_rank, block: of :func:`evaluate`, as are result and errors.
     """
-    if ap not in ("rectangular", "trapezoidal"):
-        raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
-    if max_rank < 1 or (block is not None and block < 1):
-        raise InputError(f"max_rank = {max_rank} and block = {block} must be at least 1")
+    _require(ap, max_rank, block)
     num_queries, num_gallery = score.shape
     query, gallery = comparable(query, gallery, score.shape)
     same_identity = SameIdentity(gallery.ids)
     junk = np.flatnonzero(gallery.ids == JUNK)
-    average_precisions = np.full(num_queries, np.nan)
-    inverse_penalties = np.full(num_queries, np.nan)
+    average_precisions, inverse_penalties = np.full((2, num_queries), np.nan)
     first_ranks = np.full(num_queries, max_rank)  # "beyond the curve" until a match is found
     num_filtered = 0
     for here in blocks(num_queries, num_gallery, block):
@@ -164,10 +160,8 @@ def evaluate_scores(
         if matches.any():
             ranks = _ranks(score, here, (rows[kept], columns[kept]), (rows[~kept], columns[~kept]), junk)
             valid = here.start + np.flatnonzero(matches)
-            average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = _measure(
-                ranks, matches[matches > 0], ap
-            )
-
+            measured = _measure(ranks, matches[matches > 0], ap)
+            average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = measured
     num_valid = int(np.isfinite(average_precisions).sum())
     num_absent = num_queries - num_valid - num_filtered
     if not num_valid:
@@ -202,6 +196,13 @@ def _ranks(score: BlockScores, here: slice, matches: Pairs, filtered: Pairs, jun
     if not exact:
         unfound_last(scores, *matches)
     return count_ahead(scores, *matches, exact.scale if exact else None)
+
+
+def _require(ap: str, max_rank: int, block: int | None) -> None:
+    if ap not in ("rectangular", "trapezoidal"):
+        raise InputError(f"ap {ap!r}: unknown; use rectangular or trapezoidal")
+    if max_rank < 1 or (block is not None and block < 1):
+        raise InputError(f"max_rank = {max_rank} and block = {block} must be at least 1")
 
 
 def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> np.ndarray:

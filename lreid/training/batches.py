@@ -163,7 +163,7 @@ class Batching:
         )
         memory = method.memory if method.exemplar_share is not None else None
         sampler = self.sampler(method, task, images.records, memory.labels if memory else ())
-        return TaskBatches(
+        batches = TaskBatches(
             WithExemplars(images, memory.images, memory.labels) if memory else images,
             sampler,
             self.augment,
@@ -172,8 +172,9 @@ class Batching:
             views=method.views,
             pixels=method.pixels,
             on_device=self.on_device,
-            rows=distributed.own_rows(),
         )
+        batches.rows = distributed.own_rows()
+        return batches
 
 
 def _is_too_small(images: int, method: Method) -> bool:

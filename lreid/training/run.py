@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -37,7 +37,16 @@ from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
 from lreid.training.updates import NotFinite
 
+if TYPE_CHECKING:
+    from lreid.evaluation.past import PastGalleries
+
 logger = logging.getLogger("lreid")
+OF_BATCHES = {  # keys by arguments of samplers, for naming_keys
+    "segment": "STREAM.SEGMENT",
+    "correlation": "STREAM.CORRELATION",
+    "num_support": "EPISODE.SUPPORT",
+    "num_query": "EPISODE.QUERY",
+}
 LOST = re.compile(
     r"gloo.*(Connection|Timed out|closed|reset)|Connection (closed|reset) by peer|NCCL.*remote", re.DOTALL
 )
@@ -111,9 +120,7 @@ def _train(
     before: Path | None,
 ) -> Results:
     start = _newest(cfg, folder, resume, before)
-    random.seed(cfg.SEED)
-    np.random.seed(cfg.SEED)  # noqa: NPY002  what libraries draw from
-    torch.manual_seed(cfg.SEED)
+    _seed_all(cfg.SEED)
     device = pick_device(cfg.DEVICE)
     benchmark = benchmark_of(cfg)
     protocol = protocol_fingerprint(benchmark)
@@ -122,12 +129,7 @@ def _train(
     _divide(cfg, method)
     # Tries which algorithm is fastest for every shape that it meets: good for few, and others may round otherwise.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
-    past = None
-    if cfg.EVAL.CROSS_MODEL:
-        from lreid.evaluation.past import PastGalleries
-
-        past = PastGalleries(folder.path / "galleries")
-    evaluator = evaluator_of(cfg, benchmark, method.model.dim, past)
+    evaluator = evaluator_of(cfg, benchmark, method.model.dim, _past_galleries(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     others = ""
@@ -142,32 +144,51 @@ def _train(
 
     measuring = _observers(cfg, benchmark, method, evaluator, results)
     folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
-    keys = {"segment": "STREAM.SEGMENT", "correlation": "STREAM.CORRELATION"}
-    keys |= {"num_support": "EPISODE.SUPPORT", "num_query": "EPISODE.QUERY"}
-    with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **keys):
+    with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **OF_BATCHES):
         trainer = Trainer(
             method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
         )
     trainer.unfused = cfg.EVAL.UNFUSED
-    trainer.observers |= measuring
-    trainer.observers |= observers
+    trainer.observers |= {**measuring, **observers}
     if start is not None:
         with fitting(path):
             trainer.resume(checkpoint)
         logger.info("going on from %s", path)
         if others and distributed.speaks():
-            logger.warning(
-                "%s: was written under %s; bit-equality with an uninterrupted run no longer holds", path, others
-            )
+            logger.warning("%s: was written under %s; later figures may differ in their last bits", path, others)
     _announce(cfg, benchmark, results, device, folder.path)
+    _run(trainer, take_over=start is None and before is not None)
+    logger.info("done: %s", folder.path / "report.html")
+    return results
+
+
+def _run(trainer: Trainer, *, take_over: bool) -> None:
+    """Trains all tasks that are left; ``take_over`` evaluates the model of another run first.
+
+    Raises:
+        InputError: the loss is not finite.
+    """
     try:
-        if start is None and before is not None:
+        if take_over:
             trainer.take_over()
         trainer.run()
     except NotFinite as fault:
         raise _diverged(trainer, fault) from None
-    logger.info("done: %s", folder.path / "report.html")
-    return results
+
+
+def _seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  what libraries draw from
+    torch.manual_seed(seed)
+
+
+def _past_galleries(cfg: Config, folder: RunFolder) -> PastGalleries | None:
+    """Where galleries of past tasks are kept, if they are."""
+    if not cfg.EVAL.CROSS_MODEL:
+        return None
+    from lreid.evaluation.past import PastGalleries
+
+    return PastGalleries(folder.path / "galleries")
 
 
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:

@@ -78,15 +78,12 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def begin(
         self, config: str, *, loggers: Collection[str] = (), keys: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Writes the config, and has ``log.txt`` take down what is logged.
+        """Writes the config, and has ``log.txt`` record what is logged.
 
         Args:
             config: YAML.
             loggers: names of :data:`lreid.training.loggers.LOGGERS` that receive the metrics as well.
             keys: of the config, for them.
-
-        Raises:
-            InputError: the folder cannot be written to.
         """
         self.config = config
         if not self.writes:

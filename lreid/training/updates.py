@@ -70,11 +70,7 @@ class Updates:
             group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
-        """One update by the mean gradient over some batches, which need not fit into memory at once.
-
-        Args:
-            batches: at least one.
-            observers: told of every loss, and of the update.
+        """One update by the mean gradient over one or more batches, which need not fit into memory at once.
 
         Raises:
             NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.

@@ -63,12 +63,11 @@ class Download:
         Args:
             addresses: http, https or file.
             file: to be written; its folder is made where it does not exist.
-            sha256: that it must have, 64 hexadecimal digits; or those that it begins with; empty where nobody knows.
-            size: in bytes, that it must have; 0 where nobody knows.
+            sha256: 64 hexadecimal digits, or their beginning; empty where it is not known.
+            size: in bytes; 0 where it is not known.
 
         Raises:
-            InputError: no address gives the file, or it cannot be written; then nothing is under its name. Or another
-            file is under its name; then it stays.
+            InputError: no address gives the file, it cannot be written, or another file has its name.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):

@@ -108,15 +108,10 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
 
 
 def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The checked file of a published checkpoint, which is downloaded where it is not here yet.
+    """The checked file of a published checkpoint, which is downloaded to ``folder`` where it is not there yet.
 
-    A SHA-256 that nobody tells in full is remembered in ``FILE.sha256`` at the first use; from then on a file with
+    A SHA-256 that is not published in full is recorded in ``FILE.sha256`` at the first use; from then on a file with
     another one is refused.
-
-    Args:
-        entry: which one.
-        folder: that keeps such files; users may put one there.
-        download: how patient to be with the network.
 
     Raises:
         InputError: it cannot be downloaded, or is another file than before or than the one that is known.

@@ -66,16 +66,10 @@ def write_entry(card: Card, content: bytes) -> None:
 
 
 def weights_in_place(file: Path) -> dict[str, str]:
-    """The names that the weights of the entry in place may have, each with the SHA-256 that the card records.
-
-    Args:
-        file: the card. One of another version of lreid counts, too.
-
-    Returns:
-        Empty if there is no such file.
+    """The names that the weights of a card may have, each with the SHA-256 that the card records; or nothing.
 
     Raises:
-        InputError: the file is not a card of lreid, so that no entry may take its place.
+        InputError: the file is not a card of lreid, of any version, so that no entry may take its place.
     """
     try:
         keys = read_json(file)
@@ -124,10 +118,6 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
     """The checked file with a model's weights, which is downloaded where it is not here yet.
-
-    Args:
-        entry: the model.
-        download: how patient to be with the network.
 
     Raises:
         InputError: it is damaged, nowhere to be found, or cannot be downloaded.

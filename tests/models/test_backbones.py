@@ -272,11 +272,7 @@ def test_a_backbone_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     lines = ("from torch import nn", "def flat():", "    return nn.Flatten()", 'BACKBONES = {"flat": flat}')
     (tmp_path / "flat.py").write_text("\n".join(lines))
     monkeypatch.setattr(backbones, "__path__", [*backbones.__path__, str(tmp_path)])
-    backbones._from_files.cache_clear()
-    try:
-        assert isinstance(build_backbone("flat"), nn.Flatten)
-    finally:
-        backbones._from_files.cache_clear()
+    assert isinstance(build_backbone("flat"), nn.Flatten)
 
 
 def test_a_family_is_given_the_rest_of_the_name(registry: None) -> None:

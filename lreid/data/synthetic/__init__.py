@@ -77,8 +77,9 @@ def load_synthetic(
 ) -> DataSet:
     """Records of one domain: identities to train on, and others to query.
 
-    Training identities, test identities and distractors come from the whole season. Ascending ``pid``
-    is the order of appearance: split the training identities in that order for tasks that drift.
+    Training identities, test identities and distractors come from the whole season. Ascending ``pid`` is the order of
+    appearance: split the training identities in that order for tasks that drift. Of each test identity, ``QUERIES``
+    images are queries and the rest is gallery; each query has a match under another camera.
 
     Args:
         domain: a key of :data:`DOMAINS`.
@@ -86,10 +87,6 @@ def load_synthetic(
         images_per_identity: at least 3; they come from up to ``SEEN_BY`` cameras in turn.
         distractors: gallery images of people or vehicles that are never queried, one each, with pid 0.
         seed: another seed is another population in the same domain.
-
-    Returns:
-        The data set. Of each test identity, ``QUERIES`` images are queries and the rest is gallery; each
-        query has a match under another camera.
 
     Raises:
         ArgumentError: a number is out of range.

@@ -33,9 +33,6 @@ class FaissStore:
     """See :class:`lreid.gallery.store.Store`.
 
     Attributes:
-        index: of the features.
-        everything: labels of all images.
-        about: of the gallery.
         next_key: key of the next image.
         path: of the file, if there is one or is to be one.
         seen: which state of the file this is; None before there is one.

@@ -29,10 +29,7 @@ def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) ->
     Args:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :func:`lreid.retrieval.index.new_index`.
         vectors: ``(N, D)`` float32 of unit length.
-        keys: ``(N,)`` int64 that the index shall know them by; ``None`` is 0, 1, …
-
-    Raises:
-        InputError: unknown kind, or too few images to train one.
+        keys: ``(N,)`` int64 of the images; ``None`` is 0, 1, …
     """
     if kind not in KINDS:
         raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")

@@ -77,13 +77,13 @@ class Connection:
     def create(
         self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
     ) -> None:
-        """Makes a collection of rows with a key, integers or texts, and a vector compared by inner product.
+        """Makes a collection of rows with a key, fields (``path`` and ``text`` are text, others integers) and a vector.
 
         Args:
             name: of the gallery it belongs to.
             collection: its own.
-            fields: ``path`` and ``text`` hold text, others integers.
-            width: of the vector.
+            fields: names of the columns.
+            width: of the vector, which is compared by inner product.
             index: of the vector, and the parameters it is built with.
         """
         types = self.pymilvus.DataType
@@ -128,12 +128,7 @@ class Connection:
         self("drop_collection", lock)
 
     def reserve(self, name: str, collection: str, holder: Any) -> None:
-        """Keeps a collection for who builds it, who calls this again and again; who is killed loses it after a while.
-
-        Args:
-            name: of the gallery.
-            collection: of the version that is built.
-            holder: whoever builds it in this process.
+        """Keeps a collection for its builder, who calls this again and again; it lapses where the builder was killed.
 
         Raises:
             InputError: another builder has it.
@@ -249,13 +244,9 @@ def import_pymilvus() -> Any:
 
 
 def require_version(version: str, where: str) -> None:
-    """Refuses servers of versions that pass over what they do not know, without a word.
+    """Refuses servers of versions that silently ignore what they do not know.
 
-    Milvus 2.3.5 ignored ``group_by_field`` and has no call that tells where an alias points; Lite before 3.2 is another
-    program with other files.
-
-    Raises:
-        InputError: too old, or not a version at all.
+    Milvus 2.3.5 ignored ``group_by_field`` and does not say where an alias points; Lite before 3.2 has other files.
     """
     lite = "lite" in version.lower()
     least = LEAST_LITE if lite else LEAST_SERVER
