@@ -22,7 +22,7 @@ from lreid.loading import model_config, network_of
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models.backbones import normalisation
 from lreid.models.embedder import IMAGENET, Embedder
-from lreid.models.precision import set_precision
+from lreid.models.precision import KINDS
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 
@@ -115,7 +115,7 @@ def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
 def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
     """The method that a config describes, with its network, on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
-    set_precision(model, cfg.TRAIN.PRECISION, cfg.TRAIN.TEACHER_PRECISION)
+    model.precision = KINDS[cfg.TRAIN.PRECISION]
     with naming_keys("METHOD", backbone="MODEL.BACKBONE"):
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 

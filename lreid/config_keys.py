@@ -295,11 +295,6 @@ class Train(Section):
     WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
     ACCUMULATE = key(1, "number of batches per update, which takes their mean gradient", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
-    TEACHER_PRECISION = key(
-        "fp32",
-        "precision of the distilled previous model; values other than fp32 change its targets",
-        choices=_PRECISIONS,
-    )
     DETERMINISTIC = key(False, "give the same figures for the same seed on a GPU, at lower speed")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
     CHECKPOINT_STEPS = key(0, "number of steps between checkpoints, in addition; 0 = by time alone", least=0, free=True)
@@ -442,6 +437,7 @@ def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, A
 
 REMOVED = (
     Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
+    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION (previous models compute in fp32)", _nothing),
     Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
     Removed(
         (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline

@@ -9,7 +9,7 @@ import torch
 
 from lreid.float32 import full_precision, tf32
 from lreid.models import Embedder, frozen_copy
-from lreid.models.precision import set_precision
+from lreid.models.precision import KINDS
 from lreid.retrieval import evaluate
 
 if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
@@ -61,8 +61,8 @@ def test_features_teachers_and_rankings_are_of_float32(rounded: list[str]) -> No
     model = Embedder("small", height=32, width=16)
     model.backbone.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.conv.fp32_precision))
     images = torch.rand(2, 3, 32, 16)
-    for precision, teacher, expected in (("fp32", "tf32", ["ieee", "tf32"]), ("tf32", "fp32", ["tf32", "ieee"])):
-        set_precision(model, precision, teacher)
+    for precision, expected in (("fp32", ["ieee", "ieee"]), ("tf32", ["tf32", "ieee"])):
+        model.precision = KINDS[precision]
         model(images)
         frozen_copy(model)(images)
         features = model.extract(images)

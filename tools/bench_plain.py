@@ -21,12 +21,7 @@ from typing import Any
 sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
 from lreid.apps.cli import run_tool
 
-VARIANTS = {
-    "plain": [],
-    "fp32": [],
-    "bf16, teacher fp32": ["TRAIN.PRECISION", "bf16"],
-    "bf16": ["TRAIN.PRECISION", "bf16", "TRAIN.TEACHER_PRECISION", "bf16"],
-}
+VARIANTS = {"plain": [], "fp32": [], "bf16": ["TRAIN.PRECISION", "bf16"]}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,6 +1,5 @@
 """The public names of :mod:`lreid.evaluation`."""
 
-from lreid.evaluation.divergence import TeacherDivergence
 from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.gradients import GradientRecorder, gradient_norms
@@ -17,7 +16,6 @@ __all__ = [
     "PastGalleries",
     "Rules",
     "SwitchObserver",
-    "TeacherDivergence",
     "TestFigures",
     "TestSet",
     "feature_drift",

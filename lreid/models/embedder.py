@@ -57,7 +57,6 @@ class Embedder(nn.Module):
         dim: width of the features.
         precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``;
             None is float32, whatever torch's settings for it are. Features are float32 either way, so that losses are.
-        teacher_precision: that of its frozen copies.
         frozen_norms: BatchNorms of the layers that :meth:`freeze` leaves as they are.
     """
 
@@ -104,7 +103,6 @@ class Embedder(nn.Module):
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
         self.precision: torch.dtype | Literal["tf32"] | None = None
-        self.teacher_precision: torch.dtype | Literal["tf32"] | None = None
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std

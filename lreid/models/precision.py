@@ -1,4 +1,4 @@
-"""Precision of networks and of their frozen copies, the teachers: what they compute in, and which devices can."""
+"""Precision of networks, which devices have it, and their frozen copies, the teachers, which compute in float32."""
 
 from __future__ import annotations
 
@@ -19,17 +19,12 @@ KINDS: dict[str, torch.dtype | Literal["tf32"] | None] = {
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def set_precision(model: Embedder, precision: str, teacher: str) -> None:
-    """Has a model's backbone, and those of its frozen copies, compute in one of ``KINDS``."""
-    model.precision, model.teacher_precision = KINDS[precision], KINDS[teacher]
-
-
 def frozen_copy(model: Network) -> Network:
-    """The model as it is now, in evaluation mode, without gradients and in the precision of teachers."""
+    """The model as it is now, in evaluation mode, without gradients and in float32."""
     teacher = copy.deepcopy(model).eval().requires_grad_(False)
     for module in teacher.modules():
         if isinstance(module, Embedder):
-            module.precision = module.teacher_precision
+            module.precision = None
     return teacher
 
 

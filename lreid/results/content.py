@@ -108,8 +108,6 @@ class Results(TypedDict, total=False):
     drift: Annotated[list[dict[str, Any]], Key([{"task": int, str: CURVES}], list)]
     # Of stored and of incoming features there.
     gradient_norms: Annotated[list[dict[str, Any]], Key([{"task": int, str: [FIGURE]}], list)]
-    # By task: what TRAIN.TEACHER_PRECISION changes, KL in nats.
-    teacher_divergence: Annotated[dict[str, float], Key(None, dict)]
     # By metric: a matrix of the networks before they were averaged after tasks.
     unfused: Annotated[dict[str, list[list[float]]], Key({str: [[NUMBER]]}, dict)]
     # Between tasks, in bytes: networks, of a domain, of an identity; templates is 1 or 0.

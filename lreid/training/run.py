@@ -227,10 +227,6 @@ def _observers(
         from lreid.evaluation.switch import SwitchObserver
 
         found["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
-    if method.model.teacher_precision is not None:
-        from lreid.evaluation.divergence import TeacherDivergence
-
-        found["teacher"] = TeacherDivergence(method, results)
     return found
 
 
@@ -406,7 +402,6 @@ def _announce(cfg: Config, benchmark: Benchmark, results: Results, device: torch
     )
     if results["skipped_images"]:
         logger.warning("skipped %s that cannot be read", counted(results["skipped_images"], "test image"))
-    for key in ("PRECISION", "TEACHER_PRECISION"):
-        if not has_instructions(device, cfg.TRAIN[key]):
-            slower = "computes in fp32" if cfg.TRAIN[key] == "tf32" else "is many times slower than in fp32"
-            logger.warning("TRAIN.%s %s: this device has no instructions for it and %s", key, cfg.TRAIN[key], slower)
+    if not has_instructions(device, precision := cfg.TRAIN.PRECISION):
+        slower = "computes in fp32" if precision == "tf32" else "is many times slower than in fp32"
+        logger.warning("TRAIN.PRECISION %s: this device has no instructions for it and %s", precision, slower)

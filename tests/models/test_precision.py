@@ -1,4 +1,4 @@
-"""Half precision: losses stay in float32, and teachers have a precision of their own."""
+"""Half precision: losses and teachers stay in float32."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import broken_off, tiny_config
+from tiny import tiny_config
 
 from lreid.config_keys import Train
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
-from lreid.models.precision import has_instructions, set_precision
+from lreid.models.precision import KINDS, has_instructions
 from lreid.training import run
 from lreid.training.run import train
 from lreid.training.updates import Updates
@@ -25,10 +25,10 @@ IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
 config = partial(tiny_config, {"DEVICE": "cpu"})
 
 
-def embedder(precision: str = "fp32", teacher: str = "fp32") -> Embedder:
+def embedder(precision: str = "fp32") -> Embedder:
     torch.manual_seed(1)
     model = Embedder("small", height=32, width=16)
-    set_precision(model, precision, teacher)
+    model.precision = KINDS[precision]
     return model
 
 
@@ -51,23 +51,19 @@ def test_features_for_retrieval_are_exact() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_teacher_has_a_precision_of_its_own(wrapped: bool) -> None:
-    for precision, expected in (("fp32", None), ("bf16", torch.bfloat16)):
-        model = embedder("fp16", precision)
-        network = ProjectedEmbedder(model) if wrapped else model
-        teacher = frozen_copy(network)
-        (copied,) = [each for each in teacher.modules() if isinstance(each, Embedder)]
-        assert copied.precision == expected and model.precision == torch.float16
+def test_a_teacher_computes_in_float32(wrapped: bool) -> None:
+    model = embedder("fp16")
+    teacher = frozen_copy(ProjectedEmbedder(model) if wrapped else model)
+    (copied,) = [each for each in teacher.modules() if isinstance(each, Embedder)]
+    assert copied.precision is None and model.precision == torch.float16
 
 
 @pytest.mark.slow
-def test_a_run_in_half_precision_says_what_its_teacher_loses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    exact = train(config(BENCHMARK__TASKS_PER_DATASET=2), tmp_path / "fp32")
-    reduced = {"TRAIN__PRECISION": "bf16", "TRAIN__TEACHER_PRECISION": "bf16"}
-    with caplog.at_level("INFO", "lreid"):
-        half = train(config(BENCHMARK__TASKS_PER_DATASET=2, **reduced), tmp_path / "bf16")
-    assert exact["teacher_divergence"] == {} and set(half["teacher_divergence"]) == {"1"}
-    assert f"KL of {half['teacher_divergence']['1']:.4f} nats" in caplog.text
+def test_a_run_in_half_precision_learns_alike(tmp_path: Path) -> None:
+    exact, half = (
+        train(config(BENCHMARK__TASKS_PER_DATASET=2, TRAIN__PRECISION=each), tmp_path / each)
+        for each in ("fp32", "bf16")
+    )
     first = [each["loss_history"][0]["dmml"] for each in (exact, half)]
     assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
 
@@ -78,9 +74,8 @@ def test_what_a_device_cannot_compute_by_itself_is_said(
 ) -> None:
     monkeypatch.setattr(run, "has_instructions", lambda device, precision: precision != "bf16")
     with caplog.at_level("WARNING", "lreid"):
-        train(config(TRAIN__EPOCHS=1, TRAIN__TEACHER_PRECISION="bf16"), tmp_path / "run")
-    assert "TRAIN.TEACHER_PRECISION bf16: this device has no instructions for it" in caplog.text
-    assert "TRAIN.PRECISION" not in caplog.text
+        train(config(TRAIN__EPOCHS=1, TRAIN__PRECISION="bf16"), tmp_path / "run")
+    assert "TRAIN.PRECISION bf16: this device has no instructions for it" in caplog.text
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -92,16 +87,6 @@ def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytes
     assert has_instructions(cpu, "fp32") and has_instructions(gpu, "fp32")
     assert has_instructions(cpu, "bf16") == has_instructions(gpu, "bf16") == native
     assert has_instructions(gpu, "fp16")
-
-
-@pytest.mark.slow
-def test_the_divergence_is_of_the_first_batch_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And stays that where the run is taken up again."""
-    cfg = config(TRAIN__TEACHER_PRECISION="bf16", TRAIN__CHECKPOINT_MINUTES=0.0)
-    whole = train(cfg, tmp_path / "whole")
-    broken_off(cfg, tmp_path / "broken", 4)
-    again = train(cfg, tmp_path / "broken", resume=True)
-    assert again["teacher_divergence"] == whole["teacher_divergence"]
 
 
 def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:

@@ -93,4 +93,4 @@ def test_forgetting_of_accuracies_by_its_old_name_is_read_by_its_new_one(results
 
 
 def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):
-    assert read_results(run_folder(results(teacher_divergence={"1": float("inf")})))
+    assert read_results(run_folder(results(remark={"1": float("inf")})))
