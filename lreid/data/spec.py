@@ -94,8 +94,9 @@ class Spec:
 
     Attributes:
         name: as in ``BENCHMARK.TRAIN``.
-        read: gives the data set out of its home. It takes ``split`` and ``seed`` where there are several splits, and
-            ``cameras`` where names hold none.
+        read: gives the data set out of its home. It takes ``split``, from 0, and ``seed`` of random splits where there
+            are several, and ``cameras`` where names hold none. It raises InputError where a name or list is faulty, or
+            a split is empty.
         title: its name for people.
         source: address of its authors' page.
         on_request: whether its authors must be asked.

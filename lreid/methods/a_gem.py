@@ -19,10 +19,6 @@ class AGEM(ER):
     g - (g·r / r·r) r; otherwise stored images are not learned from. That is the gradient of the incoming loss plus
     -g·r / r·r times the loss of the stored images, which is how it is computed here. The memory is a reservoir, as of
     all baselines of ER-ACE's paper, and gives images of past tasks alone.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     unused = ("replay_weight",)

@@ -38,10 +38,6 @@ class AKA(LwF):
     How DwoPP's authors (BMVC 2022) built AKA on BoT is not published. Ours: one neck for all tasks, and a metric
     loss of which ``plasticity_share`` is AKA's and the rest BoT's plain triplet loss. A share of 1 is the official
     loss; one of 0, with no weight on distillation and stability, is BoT-FT.
-
-    Args:
-        model: the network, with a neck.
-        lwf: options of :class:`LwF`.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}

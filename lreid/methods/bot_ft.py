@@ -29,10 +29,6 @@ class BoTFineTuning(Method):
     With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), of which the paper gives their
     number and nothing else. Our choices: herding, an equal share of the memory for every identity, exemplars at natural
     frequency, and, as soon as there is one, a softmax over all identities seen.
-
-    Args:
-        model: the network, with a neck.
-        options: of :class:`Method`.
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}

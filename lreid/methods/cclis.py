@@ -43,7 +43,6 @@ class CCLIS(Co2L):
     its identity. And its last pass adds the score by an image's own identity (``score_leak``).
 
     Args:
-        model: the network.
         options: of :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
             images.
     """

@@ -37,10 +37,6 @@ class Co2L(Method):
     mode, so that it normalises by the statistics of the batch and its running ones drift; here it is in evaluation
     mode. Each task begins with a fresh optimiser. Retrieval compares features, as the paper's linear probe does, not
     projections.
-
-    Args:
-        model: the network.
-        options: of :class:`Method`.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}

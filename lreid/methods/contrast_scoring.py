@@ -36,9 +36,6 @@ class ContrastScoring(Method):
     (the paper makes hundreds) an image can come to stand in the buffer twice. Where several steps are made on a
     segment, it is taken in before the first.
 
-    Args:
-        model: the network.
-
     Attributes:
         memory: the buffer, a :class:`~lreid.memory.StreamMemory`; of size 0 until the first segment sets it.
         rescored: how often an image of the buffer was scored again so far.

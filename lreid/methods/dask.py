@@ -130,10 +130,6 @@ class DASK(FusedFineTuning):
 
     Features are compared and go into the triplet loss as they are, so the Euclidean distance ranks them
     (``EVAL.METRIC``).
-
-    Args:
-        model: the network.
-        base: of :class:`FusedFineTuning`.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}

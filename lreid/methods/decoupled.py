@@ -19,10 +19,6 @@ class Decoupled(DwPP):
 
     With (0, 1) it is DwoPP without the probability floor. With alpha 1 and each query's beta ``1 - rho``, rho being the
     teacher's probability of its own prototype, it is DwPP without the floor: ``beta = -1`` stands for that.
-
-    Args:
-        model: the network.
-        options: of :class:`DwPP`.
     """
 
     unused = ("prob_floor",)

@@ -30,10 +30,6 @@ class DER(ER):
     all of them; :class:`ER` offers it once, and those of the first epoch would hold a young network to noise. So with
     ``reid_head`` images are stored again with the logits that they have at the end of their task, without augmentation,
     and are not compared before.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)

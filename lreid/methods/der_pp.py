@@ -18,7 +18,6 @@ class DERpp(DER):
     A step draws stored images twice: one draw is held to its stored logits, as in DER, the other classified.
 
     Args:
-        model: the network.
         der: options of :class:`DER`; ``replay_weight`` is beta. With ``asymmetric`` it is "DER++ with ACE".
     """
 

@@ -38,10 +38,6 @@ class DKP(FusedFineTuning):
     The official code takes the prototypes at the start of the next task in training mode, from images that are no
     longer there here: they are taken at the end, in evaluation mode. Its ResNet-50 ends before the last stage
     (``MODEL.BACKBONE resnet50_layer3``); a linear layer from there to 2048 dimensions is left out here.
-
-    Args:
-        model: the network, with feature maps.
-        base: of :class:`FusedFineTuning`.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}

@@ -28,10 +28,6 @@ class DKPpp(DKP):
       mean;
     * ``distill_rehearsed``: affinities of rehearsed images against those of the previous, fused network, the
       divergence the other way round than in DASK (``reverse`` of :func:`~lreid.losses.affinity.affinity_kl_loss`).
-
-    Args:
-        model: the network, with feature maps.
-        dkp: of :class:`DKP`.
     """
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}

@@ -18,12 +18,7 @@ MININGS = ("hard", "center")
 
 
 class DMMLFineTuning(Method):
-    """Each task starts from the weights that the one before left (DwoPP, BMVC 2022, Section 3.2).
-
-    Args:
-        model: the network.
-        options: of :class:`Method`.
-    """
+    """Each task starts from the weights that the one before left (DwoPP, BMVC 2022, Section 3.2)."""
 
     def __init__(
         self,

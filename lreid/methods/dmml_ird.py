@@ -20,10 +20,6 @@ class DMMLIRD(DwPP):
     DwPP and DwoPP (BMVC 2022) keep how a query relates to the prototypes of an episode. This keeps how every image,
     support or query, relates to every other one, by the cosine of their features. No paper has it. There is no
     projection head, so the distillation is what Co²L's Table 6 calls SEED.
-
-    Args:
-        model: the network.
-        options: of :class:`DwPP`.
     """
 
     unused = ("prob_floor",)

@@ -19,10 +19,6 @@ class DwPP(DMMLFineTuning):
 
     From the second task on the previous model, frozen and in evaluation mode, looks at the same augmented
     images as the new one.
-
-    Args:
-        model: the network.
-        dmml: options of :class:`DMMLFineTuning`.
     """
 
     keeps_teacher = True

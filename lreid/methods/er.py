@@ -44,9 +44,6 @@ class ER(Method):
     image is offered to the memory once, after the first step on it. Retrieval compares the features in front of the
     classifier, as in every other method.
 
-    Args:
-        model: the network.
-
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
     """

@@ -21,10 +21,6 @@ class ERACE(ER):
     The cross-entropy of the incoming batch runs over the identities that are in it. So the features of old ones are
     not pushed away by images that the model does not know yet; old and new identities are distinguished on stored
     images, by plain cross-entropy. The classifier compares cosines, times 10.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     def __init__(

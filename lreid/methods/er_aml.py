@@ -24,10 +24,6 @@ class ERAML(ER):
     official code. An image that is the only one of its identity has no positive and is left out.
 
     Positives and negatives out of the memory are forwarded together with those of the batch, with new augmentations.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     def __init__(

@@ -24,10 +24,6 @@ class ERMetric(ER):
     of a step, which are forwarded together. ``asymmetric`` is what ER-ACE does to the cross-entropy, for distances: an
     incoming image learns from incoming ones only, so that it does not push old identities away, and a stored one
     learns from all. No paper has it; Appendix E of ER-AML's pulls and pushes single pairs.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     unused = ("reid_head",)

@@ -29,10 +29,6 @@ class ERD(DwPP):
     2.5 times one without them), the exemplars nearest to their mean, the floor. Ours: an equal share of the memory for
     every identity, a smaller previous part where there are too few exemplars, and DMML over the whole batch, so that
     its exemplars teach with their labels too; there it is over the current part. Without exemplars it is DMML-FT.
-
-    Args:
-        model: the network.
-        options: of :class:`DwPP`.
     """
 
     def __init__(

@@ -41,7 +41,6 @@ class FusedFineTuning(BoTFineTuning):
 
     Args:
         model: the network, without a neck; the method has one of its own.
-        bot: of :class:`BoTFineTuning`.
     """
 
     neck = False

@@ -34,7 +34,6 @@ class GDumb(ER):
     and how long the stream is does not matter.
 
     Args:
-        model: the network.
         er: options of :class:`ER`; with ``reid_head`` rows begin as the directions of the stored images.
     """
 

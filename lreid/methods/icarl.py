@@ -34,9 +34,7 @@ class ICaRL(LwF):
       of the training set apart, and none of them is in a test set.
 
     Args:
-        model: the network, with a neck.
         distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.
-        options: of :class:`LwF`.
     """
 
     unused = ("temperature", "label_smoothing")

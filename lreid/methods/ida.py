@@ -27,10 +27,6 @@ class IDA(DwPP):
     the prototypical one, and all anchors at once, where the paper draws as many as an episode has classes. Anchors are
     means over all images of an identity in evaluation mode. The loss is a mean over the images of a batch, with the
     probability floor of DwoPP's code; see :func:`~lreid.losses.discriminant_alignment_loss`.
-
-    Args:
-        model: the network.
-        options: of :class:`DwPP`.
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}

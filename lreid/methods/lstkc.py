@@ -21,10 +21,6 @@ class LSTKC(FusedFineTuning):
     evaluation mode, and :func:`~lreid.losses.lstkc.lstkc_rskt_loss` holds affinities within the batch to its own
     wherever they are right. The weight of the new network in the average is measured
     (:func:`~lreid.losses.fusion.lstkc_alpha`).
-
-    Args:
-        model: the network.
-        base: of :class:`FusedFineTuning`.
     """
 
     def __init__(

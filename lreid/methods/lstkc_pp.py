@@ -38,10 +38,6 @@ class LSTKCpp(FusedFineTuning):
     After the second task ``old`` is the network of the first. Features are compared and go into the triplet loss as
     they are, so the Euclidean distance ranks them (``EVAL.METRIC``). The classifier's rows of all identities that
     ``teacher`` knows are averaged; in the official code those that ``long_teacher`` does not know stay as trained.
-
-    Args:
-        model: the network.
-        base: of :class:`FusedFineTuning`.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}

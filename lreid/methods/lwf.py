@@ -24,10 +24,6 @@ class LwF(BoTFineTuning):
     training mode, so that it normalises by the statistics of the batch; here it is in evaluation mode. It also has a
     neck for every task; here there is one, as in BoT. With exemplars it is "LwF+" of DwoPP (BMVC 2022, Table 1), whose
     recipe is not published: all losses on all images.
-
-    Args:
-        model: the network, with a neck.
-        bot: options of :class:`BoTFineTuning`.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}

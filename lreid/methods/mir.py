@@ -21,10 +21,6 @@ class MIR(ER):
     Out of ``candidates`` stored images those are replayed whose loss grows most by a virtual step of plain gradient
     descent on the incoming loss. What the paper and its code leave open: BatchNorm takes the statistics of the
     candidates before and after the step alike, and keeps none of them.
-
-    Args:
-        model: the network.
-        er: options of :class:`ER`.
     """
 
     divisible = False

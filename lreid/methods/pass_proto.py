@@ -48,10 +48,6 @@ class PASS(BoTFineTuning):
       runs over those of the task, as in BoT-FT.
 
     A step trains on four times the images of BoT-FT.
-
-    Args:
-        model: the network, with a neck.
-        bot: options of :class:`BoTFineTuning`.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}

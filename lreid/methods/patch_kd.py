@@ -49,7 +49,6 @@ class PatchKD(LwF):
 
     Args:
         model: the network, with a neck and feature maps.
-        lwf: options of :class:`LwF`.
     """
 
     keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}

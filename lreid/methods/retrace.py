@@ -51,9 +51,6 @@ class Retrace(BoTFineTuning):
     smoothing after a BatchNorm neck, the soft-margin triplet loss before it, and class weights that start as the
     directions of the mean features. Neck and classifier belong to the task and are discarded with it. There are no
     exemplars: they would bring labels that such a classifier does not know.
-
-    Args:
-        model: the network.
     """
 
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}

@@ -12,11 +12,7 @@ from lreid.models.embedder import Embedder
 
 
 class Start(Method):
-    """Learns nothing: batches are drawn and ignored, and the network is evaluated as it came.
-
-    Args:
-        model: the network.
-    """
+    """Learns nothing: batches are drawn and ignored, and the network is evaluated as it came."""
 
     batches = "identities"
 

@@ -63,11 +63,7 @@ class Archive:
         self.meta, self.label_bytes = meta, label_bytes
 
     def read(self, home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-        """The data set, whose images are unpacked where they are not yet.
-
-        Raises:
-            InputError: a file is missing, damaged or of another data set, or ``images`` cannot be written.
-        """
+        """The data set, whose images are unpacked where they are not yet."""
         return unpacked(self.title.lower().replace("-", ""), home, lambda: self.images(home), cameras=cameras)
 
     def images(self, home: Path) -> Iterator[Unpacked]:

@@ -29,11 +29,7 @@ TESTED = 6  # one of so many
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads mini-ImageNet by its lists where they are there, else by its folders.
-
-    Raises:
-        InputError: there are neither lists nor classes, a list is of another form, or a class has too few images.
-    """
+    """Reads mini-ImageNet by its lists where they are there, else by its folders."""
     lists = [home / f"{part}.csv" for part in PARTS if (home / f"{part}.csv").is_file()]
     classes = _listed(home, lists) if lists else _in_folders(home)
     if not classes:

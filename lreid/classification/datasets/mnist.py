@@ -31,11 +31,7 @@ PIXELS = (28, 28)
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads MNIST, whose images are unpacked where they are not yet.
-
-    Raises:
-        InputError: a file is missing, damaged or of another data set, or ``images`` cannot be written.
-    """
+    """Reads MNIST, whose images are unpacked where they are not yet."""
     return unpacked("mnist", home, lambda: _images(home), cameras=cameras)
 
 

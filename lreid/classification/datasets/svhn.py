@@ -26,11 +26,7 @@ FILES = {split: f"{split}_32x32.mat" for split in ("train", "test")}
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads SVHN, whose images are unpacked where they are not yet.
-
-    Raises:
-        InputError: a file is damaged or of another data set, or ``images`` cannot be written.
-    """
+    """Reads SVHN, whose images are unpacked where they are not yet."""
     return unpacked("svhn", home, lambda: _images(home), cameras=cameras)
 
 

@@ -25,11 +25,7 @@ ANNOTATIONS = "val/val_annotations.txt"
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads Tiny-ImageNet as released.
-
-    Raises:
-        InputError: a line of the annotations is of another form, or a class has no image in one of the splits.
-    """
+    """Reads Tiny-ImageNet as released."""
     train = {
         folder.name: visible_images(folder / "images")
         for folder in sorted((home / "train").iterdir())

@@ -25,14 +25,6 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     the cameras swapped.
 
     The splits of others were drawn without a seed, so these are lreid's own.
-
-    Args:
-        home: its folder.
-        split: 0 to 19.
-        seed: other splits for another seed.
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2

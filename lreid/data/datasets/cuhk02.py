@@ -23,9 +23,6 @@ def read(home: Path) -> DataSet:
 
     Pairs P1 to P4 are trained on; of P5, camera 1 is the query and camera 2 the gallery. Every pair numbers its people
     from 1 again: person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
     """
     views: list[list[Record]] = []
     for number, pair in enumerate(PAIRS, start=1):

@@ -58,11 +58,7 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
     """Reads CUHK03 with the new protocol; views are numbered 1 and 2 (each of five pairs of cameras has both).
 
     Args:
-        home: its folder.
         boxes: found by a detector, or annotated manually.
-
-    Raises:
-        InputError: the file of the protocol is no such file, or a split is empty.
     """
     folder, config = home / f"images_{boxes}", home / CONFIGS[boxes]
     names, pids, positions = _read_config(config)
@@ -82,14 +78,8 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
     ``10000 p + n``.
 
     Args:
-        home: its folder.
         boxes: found by a detector, or annotated manually.
         single_shot: Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
-        split: which published test set, 0 to 19.
-        seed: not used, since the test sets come with the data set.
-
-    Raises:
-        InputError: the file of the test sets is damaged, a file name is wrong, or a split is empty.
     """
     folder = home / f"images_{boxes}"
     try:

@@ -53,16 +53,11 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
     """Reads the crops of CUHK-SYSU.
 
     The gallery has the boxes of the query's person in the 50 scenes of ``TestG50.mat``; boxes of others are not
-    cropped. There are no camera numbers; see ``cameras``.
+    cropped. There are no camera numbers, see :func:`lreid.data.layout.cameras_of_test`. The released code of AKA
+    cannot score this set, since it has ``"same"`` and filters by camera.
 
     Args:
-        home: the folder of the crops.
         min_images: leave out people with fewer training images. AKA trains on those with 4 and more.
-        cameras: see :func:`lreid.data.layout.cameras_of_test`. The released code of AKA cannot score this set, since
-            it has ``"same"`` and filters by camera.
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
     """
     query_camera, gallery_camera = cameras_of_test(cameras)
     camid = {"train": 0, "query": query_camera, "gallery": gallery_camera}

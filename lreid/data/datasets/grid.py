@@ -28,14 +28,6 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
 
     There is one probe and one gallery image of each person. 125 people are trained on, the probes of the others are
     the queries, and their gallery images together with the distractors the gallery.
-
-    Args:
-        home: its folder.
-        split: 0 to 9.
-        seed: not used, since the partitions come with the data set.
-
-    Raises:
-        InputError: a file name or the file of partitions is wrong, or a split is empty.
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)

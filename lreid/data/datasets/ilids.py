@@ -28,14 +28,6 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     gallery image never share one.
 
     The splits of others were drawn without a seed, so these are lreid's own.
-
-    Args:
-        home: its folder.
-        split: 0 to 9.
-        seed: other splits for another seed.
-
-    Raises:
-        InputError: a file name is wrong, or a person has a single image.
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])

@@ -33,9 +33,6 @@ def read(home: Path) -> DataSet:
     """Reads LPW as released.
 
     Person ``n`` of scene ``s`` gets the identity ``10000 s + n``; cameras are numbered 1 to 11 from scene to scene.
-
-    Raises:
-        InputError: a folder is named otherwise, or a split is empty.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     camid = 0
@@ -52,9 +49,6 @@ def read_s2(home: Path) -> DataSet:
     """Reads LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
     The lifelong papers that replace DukeMTMC use it (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
     """
     return read_folders("lpw_s2", home, S2_FOLDERS, S2_PATTERN, S2_EXAMPLE)
 

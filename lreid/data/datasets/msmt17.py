@@ -37,13 +37,9 @@ def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) ->
     """Reads MSMT17 out of the folder of one version; cameras are numbered 1 to 15.
 
     Args:
-        home: the folder.
         version: ``"v1"``, or ``"v2"`` with the faces blurred.
         with_val: train on ``list_val.txt`` too (32621 images), as many re-ID papers do. DwoPP's does not, and
             neither does lreid by default.
-
-    Raises:
-        InputError: a list has a faulty line, or a split is empty.
     """
     train_folder, test_folder = FOLDERS[version]
     train = _read_list(home / LISTS["train"], home / train_folder)

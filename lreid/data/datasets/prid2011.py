@@ -26,14 +26,6 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     those 100 and of the 549 people that only B saw. The others of camera A are not used.
 
     The splits of others were drawn without a seed, so these are lreid's own.
-
-    Args:
-        home: its folder.
-        split: 0 to 9.
-        seed: other splits for another seed.
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
     """
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]

@@ -20,11 +20,7 @@ PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)"
 
 
 def read(home: Path) -> DataSet:
-    """Reads SenseReID, which is for testing only.
-
-    Raises:
-        InputError: a file name is wrong, or a split is empty.
-    """
+    """Reads SenseReID, which is for testing only."""
     splits: dict[str, Any] = {
         split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
     }

@@ -37,14 +37,7 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
     There are no camera numbers; see ``cameras``.
 
     Args:
-        home: its folder.
         size: of the test list.
-        split: which draw, 0 to 9.
-        seed: other draws for another seed.
-        cameras: see :func:`lreid.data.layout.cameras_of_test`.
-
-    Raises:
-        InputError: a list has a faulty line, or a split is empty.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

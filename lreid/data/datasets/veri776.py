@@ -31,12 +31,8 @@ def read(home: Path, *, tracks: bool = False) -> DataSet:
     """Reads VeRi-776; cameras are numbered 1 to 20.
 
     Args:
-        home: its folder.
         tracks: rank the tracks of ``test_track.txt`` instead of single images, as the authors' figures do (see
             :func:`lreid.retrieval.evaluate_image_to_track`).
-
-    Raises:
-        InputError: a file name is wrong, an image is in no track, or a split is empty.
     """
     data_set = read_folders("veri776", home, FOLDERS, PATTERN, EXAMPLE)
     if not tracks:

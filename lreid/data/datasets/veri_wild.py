@@ -31,12 +31,7 @@ def read(home: Path, *, size: Size) -> DataSet:
     """Reads VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
 
     Args:
-        home: its folder.
         size: of the test lists.
-
-    Raises:
-        InputError: a list has a faulty line or names an image that ``vehicle_info.txt`` does not know, or a split is
-            empty.
     """
     files = {split: home / name for split, name in _lists(size).items()}
     cameras = _read_cameras(home / CAMERAS)

@@ -28,14 +28,6 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     by camera A, then by camera B.
 
     VIPeR publishes no split and others draw theirs without a seed, so these are lreid's own.
-
-    Args:
-        home: its folder.
-        split: 0 to 19.
-        seed: other splits for another seed.
-
-    Raises:
-        InputError: a file name is wrong, or a person was seen by one camera only.
     """
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]
