@@ -95,9 +95,6 @@ def keep_freed_memory() -> bool:
 def arithmetic(device: torch.device) -> dict[str, str]:
     """What decides how sums are rounded, beside the versions of libraries, by name.
 
-    Args:
-        device: that computes.
-
     Returns:
         ``threads`` of torch, ``instructions`` of the processor that torch uses, ``instruction_limits`` of environment
         variables (``none``, or ``NAME=VALUE`` with commas), ``processes`` of torchrun, and ``device``: ``cpu`` or the

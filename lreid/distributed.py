@@ -38,9 +38,6 @@ def take_gpu(name: str) -> None:
 
     To be called before anything touches a device: whatever does takes memory of the first GPU, in every process.
 
-    Args:
-        name: of the device that was asked for, see :func:`lreid.devices.pick_device`.
-
     Raises:
         ArgumentError: ``name`` is a GPU of one number, or there are more processes than GPUs.
     """
@@ -60,9 +57,6 @@ def take_gpu(name: str) -> None:
 
 def join(device: torch.device) -> None:
     """Joins the processes that ``torchrun`` has started; does nothing where it has not.
-
-    Args:
-        device: that all of them work on; on GPUs after :func:`take_gpu`.
 
     Raises:
         InputError: they do not find each other.

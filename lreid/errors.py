@@ -43,11 +43,6 @@ def refuse_out_of_memory(
 ) -> None:
     """To be called with an error before it is taken for damage of a file, or for a mistake.
 
-    Args:
-        error: any.
-        where: what the message begins with, if anything: a file or a key.
-        remedy: what to do.
-
     Raises:
         OutOfMemory: the error says that memory ran out.
     """
@@ -85,12 +80,6 @@ def counted(count: int, noun: str) -> str:
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:
     """Checks an argument.
-
-    Args:
-        condition: what must hold.
-        argument: its name.
-        value: that it has.
-        rule: what it must be, as in ``above 0``.
 
     Raises:
         ArgumentError: the condition does not hold.

@@ -15,10 +15,6 @@ class Extra:
         cv2 = Extra("cv2", "opencv")
         cv2.flip(image, 1)
 
-    Args:
-        module: its full name.
-        extra: of setup.py, the one that installs it.
-
     Raises:
         InputError: at its first use, with the pip command, if it cannot be imported.
     """

@@ -221,10 +221,6 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
     It is locked meanwhile, so that others can tell it from one whose process was killed.
 
-    Args:
-        path: of the file that it is to become.
-        private: as in :func:`write_atomically`.
-
     Raises:
         OSError: it cannot be made.
     """

@@ -237,12 +237,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Warns once, in a line, of text labels that are different but the same number, as ``007`` and ``7`` are.
-
-    Args:
-        texts: distinct labels.
-        name: how the line calls them.
-    """
+    """Warns once, in a line, of text labels that are different but the same number, as ``007`` and ``7`` are."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):

@@ -35,12 +35,6 @@ def require_regular(path: str | Path) -> None:
 def require_not_newer(path: str | Path, found: Any, known: int, fault: str) -> None:
     """Tells a file of a later version of lreid from a damaged one.
 
-    Args:
-        path: named in the error.
-        found: the number of its format.
-        known: the largest one that this version reads.
-        fault: what the file is not, in words.
-
     Raises:
         NewerFormat: it is larger.
     """
@@ -129,11 +123,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """What YAML holds: plain values, and no key twice.
-
-    Args:
-        text: YAML.
-        aliases: of values, nine lines of which can stand for a billion values, may be in it.
+    """What YAML holds: plain values, no key twice, and no aliases but on request: nine lines can stand for a billion.
 
     Raises:
         ValueError: it is something else, in one line; of a key that stands twice both lines are named.

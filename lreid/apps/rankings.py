@@ -18,13 +18,7 @@ from lreid.results import METRICS
 
 
 class Shown:
-    """Makes tiles and rankings of the images of a test set.
-
-    Args:
-        test: the test set.
-        blur: blur the images.
-        look: gives the image (H, W, 3) uint8 of a path.
-    """
+    """Makes tiles and rankings of the images of a test set."""
 
     def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look
@@ -62,13 +56,7 @@ def page_section(
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
-    """The hardest queries of a test set with the images ranked first.
-
-    Args:
-        test, blur, look: of :class:`Shown`.
-        rankings: of :func:`lreid.evaluation.hardest.hardest_rankings`.
-        metrics: figures of the test set by name, in per cent; those of :data:`lreid.results.METRICS` are shown.
-    """
+    """The hardest queries of a test set with the images ranked first."""
     shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
     figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)

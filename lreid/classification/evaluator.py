@@ -81,10 +81,6 @@ class AccuracyEvaluator:
     def evaluate(self, learner: ClassLearner, task: Task) -> Rows:
         """Accuracies in per cent on the held-out images of each task so far.
 
-        Args:
-            learner: has just been trained on ``task``.
-            task: the one at hand; its images are read once more.
-
         Returns:
             For each classifier the rows ``class`` (the answer is one of all classes so far) and ``task`` (one of those
             of the image's task), see :func:`task_accuracies`. Where tasks share their classes, both are the same.

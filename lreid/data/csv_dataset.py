@@ -172,10 +172,6 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
     the split ``validation``, ``is_query`` and ``is_gallery`` tell the split. Animals that wildlife-datasets calls
     ``unknown`` are left out: they are not one animal.
 
-    Args:
-        file: for errors.
-        table: lines with their values, of which the first is the header.
-
     Raises:
         InputError: an image is a query and in the gallery, or neither, or OML cuts images to boxes.
     """

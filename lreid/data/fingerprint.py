@@ -26,9 +26,6 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 
     The way of scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
     (:func:`lreid.data.tasks.merge_tasks`) is another protocol: take the fingerprint before merging.
-
-    Args:
-        benchmark: as :func:`lreid.data.tasks.build_benchmark` made it.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],

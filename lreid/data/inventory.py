@@ -39,11 +39,6 @@ class Finding:
 def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
     """Loads a data set and compares it with what is published.
 
-    Args:
-        name: as for :func:`lreid.data.datasets.load_datasets`.
-        root: where the data sets lie.
-        files: also look whether every image is there and not empty.
-
     Returns:
         One finding, or one for every domain of a CSV file.
 

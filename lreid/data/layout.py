@@ -123,12 +123,7 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """Half of the identities, rounded down, to train on; the others are tested on.
-
-    Args:
-        pids: any number of times each.
-        seed: decides the choice, together with the identities.
-    """
+    """Half of the identities, rounded down, to train on; the others are tested on."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}

@@ -133,13 +133,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
-    """Those of :func:`image_files`.
-
-    Args:
-        folder: to list.
-        above: the folders that lead here, to which a link may lead back.
-        others: of :func:`lreid.data.layout.visible_images`.
-    """
+    """Those of :func:`image_files`."""
     real = os.path.realpath(folder)
     if real in above:
         return []

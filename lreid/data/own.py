@@ -68,10 +68,6 @@ def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
     A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`; folders are read by
     :func:`lreid.data.listing.list_folder`. There are cameras where every image tells one.
 
-    Args:
-        path: of a folder, or of a CSV file.
-        cameras: of queries and gallery where none are known, see :func:`lreid.data.layout.cameras_of_test`.
-
     Returns:
         One, or one for every domain of a CSV file.
 

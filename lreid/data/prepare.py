@@ -39,11 +39,6 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
     Archives that lie in the data set's own folder are found there unless some are named. Most sets need nothing but
     unpacking; the others are converted.
 
-    Args:
-        name: of a data set, see :func:`lreid.data.datasets.spec_of`.
-        root: where the data sets lie.
-        archives: zip or tar files to unpack.
-
     Raises:
         InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or there is nothing
             to prepare from.

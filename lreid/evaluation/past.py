@@ -19,9 +19,6 @@ class PastGalleries:
     """Features of the galleries after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
 
     A checksum stands at the end of each, and only its owner can read it, as features are of people.
-
-    Args:
-        folder: made where it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -21,14 +21,7 @@ IMAGES = 100  # of each set whose drift is watched
 
 
 class SwitchObserver(Observer):
-    """Watches stored images, and test images of domains that were learned before, through the first steps of a task.
-
-    Args:
-        method: what is trained.
-        evaluator: holds the test images.
-        results: gets the curves of every task but the first.
-        steps: updates that are measured.
-    """
+    """Watches stored images, and test images of domains that were learned before, through the first steps of a task."""
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
         self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps

@@ -58,11 +58,7 @@ class Filter:
             object.__setattr__(self, each.name, value)
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
-        """The same with integers alone.
-
-        Args:
-            number_of: called with ``identity`` or ``camera`` and a label.
-        """
+        """The same with integers alone."""
         ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
         return replace(
             self,

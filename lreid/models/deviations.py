@@ -19,9 +19,6 @@ class DeviationHead(nn.Module):
 
     Source: DKP (CVPR 2024), official code.
 
-    Args:
-        model: gives the width, the size of maps and the pooling.
-
     Raises:
         ArgumentError: its backbone gives vectors.
     """
@@ -40,11 +37,7 @@ class DeviationHead(nn.Module):
 
 
 class DistributionEmbedder(ClassifyingEmbedder):
-    """An embedder with neck and classifier, and a head of deviations for training.
-
-    Args:
-        model, classifier: as of the base; the model gives feature maps.
-    """
+    """An embedder with neck and classifier, and a head of deviations for training."""
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
         super().__init__(model, classifier)

@@ -95,10 +95,6 @@ def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     Other code names the layers otherwise and computes them in the same order, in which state dicts hold them: the n-th
     tensor of the file is the n-th of the backbone.
 
-    Args:
-        weights: ``package:NAME``.
-        network: the backbone.
-
     Raises:
         InputError: the package is unknown, not installed or damaged, or of another architecture.
     """

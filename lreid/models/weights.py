@@ -91,10 +91,6 @@ def _some(names: Collection[str]) -> str:
 def load_neck(neck: nn.Module, weights: str) -> None:
     """Gives a neck the tensors that weights hold for it.
 
-    Args:
-        neck: BatchNorm of the features.
-        weights: ``zoo:NAME`` or a file.
-
     Raises:
         InputError: they hold none, or one of another width.
     """

@@ -90,12 +90,7 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
-    """In words what became of an identity.
-
-    Args:
-        curve: task and average precision.
-        by: the name of the method.
-    """
+    """In words what became of an identity."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     told = f"{number(values[best])} → {number(last)}"

@@ -53,12 +53,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Runs of one name, AP convention, number of finished tasks and test sets together, in the order of the first runs.
-
-    Args:
-        runs: contents of ``results.json``.
-        each: every run apart.
-    """
+    """Runs of one name, AP convention, number of finished tasks and test sets together, ordered by their first runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])

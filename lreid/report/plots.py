@@ -190,13 +190,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
 
 @lru_cache(maxsize=512)  # the page of a run that goes on is written again and again
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
-    """A chart of lines as an ``<svg>`` element.
-
-    Args:
-        lines: see :class:`Line`.
-        title: for screen readers.
-        axis: see :class:`Axis`.
-    """
+    """A chart of lines as an ``<svg>`` element."""
     from matplotlib.ticker import MaxNLocator
 
     lines = tuple(_finite(line) for line in lines)
@@ -232,13 +226,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
 
 
 def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
-    """Dots in a square whose axes have one scale, as an ``<svg>`` element.
-
-    Args:
-        dots: see :class:`Dot`.
-        box: left, bottom, right and top end of what is shown, as of :func:`common_box`.
-        title: for screen readers.
-    """
+    """Dots in a square whose axes have one scale, as an ``<svg>`` element."""
     left, bottom, right, top = box
     half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
     middle_x, middle_y = (left + right) / 2, (bottom + top) / 2

@@ -130,11 +130,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
-    """The first of the runs, with the mean of all in its matrices ``mAP`` and ``rank1``.
-
-    Args:
-        runs: of one group, so their matrices are alike.
-    """
+    """The first of the runs, with the mean of all in its matrices ``mAP`` and ``rank1``."""
     means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]

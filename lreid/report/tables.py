@@ -83,9 +83,6 @@ def task_table(results: Results) -> str:
     Cells are mAP / Rank-1 in per cent, in brackets where the domain of a gallery had not been trained yet.
     Where the galleries do not fit side by side, their averages are shown by task and each gallery after the
     last task only.
-
-    Args:
-        results: the content of ``results.json``; of an unfinished run too.
     """
     done, config = len(results["mAP"]), results.get("config", {})
     head = (
@@ -140,9 +137,6 @@ def past_gallery_table(results: Results) -> str:
     """The mAP of every model's queries (rows) in the galleries of every model up to it (columns).
 
     Means over the seen test sets whose domain the model of the column had been trained on.
-
-    Args:
-        results: of a run with ``EVAL.CROSS_MODEL``.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
@@ -237,11 +231,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """The figures of models on test sets, in per cent: a row for each checkpoint, test set and variant; notes below.
-
-    Args:
-        results: the content of ``test.json``, see :func:`lreid.apps.test.score_checkpoints`.
-    """
+    """The figures of models on test sets, in per cent: a row for each checkpoint, test set and variant; notes below."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -264,11 +254,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """What indexes cost beside the exact ranking: figures, and those by which one is chosen.
-
-    Args:
-        results: the content of ``test.json``, with ``EVAL.BACKEND faiss``.
-    """
+    """What indexes cost beside the exact ranking: figures, and those by which one is chosen."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "beside exact"))]
@@ -290,11 +276,7 @@ def index_table(results: dict[str, Any]) -> str:
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
-    """For every test set the mAP of each model's queries (rows) in each model's gallery (columns).
-
-    Args:
-        results: the content of ``test.json``.
-    """
+    """For every test set the mAP of each model's queries (rows) in each model's gallery (columns)."""
     tables = []
     for matrix in results["cross_model"]:
         names = matrix["checkpoints"]

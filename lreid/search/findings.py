@@ -19,11 +19,6 @@ from lreid.search.named_gallery import name_of
 def findings(matches: Matches, queries: Sequence[str], *, calibrated: bool) -> list[dict[str, Any]]:
     """What a gallery says about queries, for JSON.
 
-    Args:
-        matches: of these queries, one row each.
-        queries: paths.
-        calibrated: the gallery has a threshold.
-
     Returns:
         For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match, or with a
         threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
@@ -92,13 +87,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Writes what :func:`lreid.search.query` gives as ``matches.json`` and as the page ``matches.html``.
-
-    Args:
-        results: to write.
-        out: folder to write to.
-        blur: blur the images of the page.
-    """
+    """Writes what :func:`lreid.search.query` gives as ``matches.json`` and as the page ``matches.html``."""
     title = f"Found in {Path(results['gallery']).name}"
     count = counted(results["images"], "image")
     intro = f"{count} in the gallery. Under each match: its rank, cosine similarity, identity, camera."

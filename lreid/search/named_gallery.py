@@ -99,12 +99,7 @@ class NamedGallery:
         return cls(gallery, str(where), checkpoint, flip, norm)
 
     def add(self, model: Embedder, images: Sequence[OwnImage], pixels: Images) -> None:
-        """Adds images with their names, and saves the gallery.
-
-        Args:
-            model: the gallery's.
-            images, pixels: of :func:`lreid.search.own_images.read_images`.
-        """
+        """Adds images with their names, and saves the gallery."""
         self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))
         self.gallery.save()
 

@@ -16,13 +16,7 @@ POINTS = 50  # values kept per task
 
 
 class History(Observer):
-    """Puts down the mean of each loss term since the last time.
-
-    Args:
-        results: gets the means, with task, epoch and learning rate.
-        log: told of every entry, and of the number of epochs before it.
-        epochs: of each task.
-    """
+    """Puts down the mean of each loss term since the last time."""
 
     def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
         self.results, self.log, self.epochs = results, log, epochs

@@ -18,12 +18,7 @@ from lreid.retrieval.faiss_module import MOST_ON_GPU
 
 
 class Shards:
-    """A faiss index in one part or several. An image of key ``n`` is in part ``n % len(parts)``.
-
-    Args:
-        kind: of all parts, see :mod:`lreid.gallery.faiss.index`.
-        parts: faiss indexes.
-    """
+    """A faiss index in one part or several. An image of key ``n`` is in part ``n % len(parts)``."""
 
     def __init__(self, kind: str, parts: list[Any]):
         self.kind = kind

@@ -21,13 +21,7 @@ LONGEST = 60000  # bytes of what is put into one row, below TEXT
 
 
 class Meta:
-    """Reads and writes it.
-
-    Args:
-        connection: to the database.
-        name: of the gallery.
-        collection: of its images.
-    """
+    """Reads and writes it."""
 
     def __init__(self, connection: Connection, name: str, collection: str):
         self.connection = connection

@@ -13,12 +13,7 @@ from lreid.errors import ArgumentError
 
 
 class FeatureMap(nn.Module):
-    """A torchvision ResNet up to a feature map (its own forward flattens after pooling): the last one, or that before.
-
-    Args:
-        resnet: the network.
-        stages: 4, or 3 to leave the last one out (DKP).
-    """
+    """A torchvision ResNet up to its last feature map, or that before; its own forward flattens after pooling."""
 
     inner = "resnet."
 
