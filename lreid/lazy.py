@@ -21,7 +21,7 @@ def public_names(
     api = f"{package}.api"
 
     def get(name: str) -> Any:
-        if not homes and not name.startswith("__") and importlib.util.find_spec(f"{package}.{name}") is None:
+        if not homes and (name == "__all__" or not _is_file(package, name)):
             return getattr(importlib.import_module(api), name)
         if name in homes:
             return getattr(importlib.import_module(homes[name]), name)
@@ -31,3 +31,8 @@ def public_names(
         return sorted(homes or importlib.import_module(api).__all__)
 
     return get, names
+
+
+def _is_file(package: str, name: str) -> bool:
+    """Whether a name is of a module of the package, or one that Python asks every package for."""
+    return name.startswith("__") or importlib.util.find_spec(f"{package}.{name}") is not None

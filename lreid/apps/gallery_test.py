@@ -19,7 +19,7 @@ from lreid.evaluation.scoring import described, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
 from lreid.files import write_text
 from lreid.gallery.scoring import GallerySearch
-from lreid.gallery.store import Labels
+from lreid.gallery.store import Rows
 from lreid.identities import UNKNOWN
 from lreid.loading import model_config
 from lreid.report.tables import number
@@ -98,7 +98,7 @@ class _Listed:
     camids: np.ndarray
 
 
-def _test_of(where: str, images: Images, labels: Labels, rules: Rules) -> ListedTest:
+def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
     """Queries against all images of a gallery, of which those without an identity are distractors."""
     ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)  # -1 would be junk
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]

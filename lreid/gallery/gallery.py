@@ -13,7 +13,7 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.store import About, Labels, Place, Store, hash_of, place_of
+from lreid.gallery.store import About, Place, Rows, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import threshold_for
@@ -132,7 +132,7 @@ class Gallery:
         """``(N,)`` bool: which of these images are in the gallery."""
         return self.store.keys_of(_names(paths)) >= 0
 
-    def labels(self) -> Labels:
+    def labels(self) -> Rows:
         """Keys, identities, cameras, times and paths of all images, as :class:`Matches` has them.
 
         On a server, all of them are fetched.
@@ -357,7 +357,7 @@ class Gallery:
         self.store.index.put_on(int(match[1] or 0))
         return self
 
-    def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Labels]:
+    def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:
         """As :meth:`Store.nearest`, with a filter for each query. Equal filters are searched at once."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
@@ -366,9 +366,9 @@ class Gallery:
         order = np.argsort(np.concatenate(list(rows.values())))
         scores, labels = zip(*found, strict=True)
         columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
-        return np.concatenate(scores)[order], Labels(*columns)[order]
+        return np.concatenate(scores)[order], Rows(*columns)[order]
 
-    def _matches(self, scores: np.ndarray, labels: Labels) -> Matches:
+    def _matches(self, scores: np.ndarray, labels: Rows) -> Matches:
         found, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(found, scores, -np.inf).astype(np.float32)
         known = found
@@ -376,7 +376,7 @@ class Gallery:
             known = found & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
         return Matches(scores, **vars(self._named(labels)), known=known)
 
-    def _named(self, labels: Labels) -> Labels:
+    def _named(self, labels: Rows) -> Rows:
         """The labels with names in the place of the numbers that have one."""
         names = self.about.names
         ids, cams = (
@@ -438,7 +438,7 @@ def _names(paths: Files) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Labels, Names]:
+def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
     """Labels of new images as the store has them, whose keys are not known yet, and the names with those of them."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
@@ -455,7 +455,7 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
             warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
     seconds = unknown if times is None else as_labels(times, "gallery times", count)
     identities, cameras = columns
-    return Labels(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
+    return Rows(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
 
 
 def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:

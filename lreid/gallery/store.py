@@ -19,7 +19,7 @@ Paths = Sequence[str] | np.ndarray  # names of images
 
 
 @dataclass(frozen=True)
-class Labels:
+class Rows:
     """What is known of N images.
 
     Attributes:
@@ -37,8 +37,8 @@ class Labels:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Labels:
-        return Labels(*(column[rows] for column in vars(self).values()))
+    def __getitem__(self, rows: np.ndarray | slice) -> Rows:
+        return Rows(*(column[rows] for column in vars(self).values()))
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Store(Protocol):
     def count(self, where: Filter) -> int:
         """The number of images that a filter allows."""
 
-    def add(self, vectors: np.ndarray, labels: Labels) -> None:
+    def add(self, vectors: np.ndarray, labels: Rows) -> None:
         """Adds ``(N, D)`` float32 rows of unit length. Their keys are the store's to choose; names go first."""
 
     def remove(self, keys: np.ndarray) -> None:
@@ -96,7 +96,7 @@ class Store(Protocol):
     def keys_of(self, paths: Paths) -> np.ndarray:
         """``(N,)`` int64 keys of the images of these paths; -1 where there is none."""
 
-    def labels(self) -> Labels:
+    def labels(self) -> Rows:
         """Labels of all images, by ascending keys."""
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ class Store(Protocol):
             InputError: the kind keeps no features, or an image is not there.
         """
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, for ``(Q, D)`` float32 queries of unit length.
 
         Returns:
@@ -137,7 +137,7 @@ class Place(Protocol):
             InputError: there is none, or it cannot be used.
         """
 
-    def build(self, vectors: np.ndarray, labels: Labels, about: About) -> Store:
+    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
         """A new gallery with these rows. It appears when it is saved, or finished if it is not whole yet."""
 
     def bytes(self) -> int | None:

@@ -14,7 +14,7 @@ from lreid.devices import pick_device
 from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
 from lreid.gallery.gallery import Names
-from lreid.gallery.store import Labels, Place, place_of
+from lreid.gallery.store import Place, Rows, place_of
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
@@ -219,7 +219,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     return len(labels), same
 
 
-def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:
+def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows) -> float:
     """Up to ties, whose order has no meaning."""
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
@@ -227,7 +227,7 @@ def _share_of_same_matches(old: Gallery, new: Gallery, labels: Labels) -> float:
     return float((np.abs(one.scores - other.scores) <= SAME_SCORE).mean())
 
 
-def _rows(labels: Labels) -> set[tuple[Any, ...]]:
+def _rows(labels: Rows) -> set[tuple[Any, ...]]:
     """Path, identity, camera and time of each image."""
     return set(zip(labels.paths, labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist(), strict=True))
 

@@ -22,7 +22,7 @@ from lreid.gallery.faiss.gallery_file import (
 from lreid.gallery.faiss.index import measure_recall
 from lreid.gallery.faiss.shards import Shards
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.store import About, Labels, Paths, require_keys
+from lreid.gallery.store import About, Paths, Rows, require_keys
 from lreid.identities import UNKNOWN
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of flat
@@ -40,7 +40,7 @@ class FaissStore:
     """
 
     index: Shards
-    everything: Labels
+    everything: Rows
     about: About
     next_key: int
     path: Path | None = None
@@ -58,24 +58,24 @@ class FaissStore:
         return int(self._allows(where).sum())
 
     @classmethod
-    def build(cls, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
+    def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
         """A store of ``(N, D)`` rows. One that is to be filled is ``flat`` until :meth:`finish`."""
         keys = np.arange(len(vectors))
         index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
-        labels = Labels(keys, labels.ids, labels.cams, labels.times, labels.paths)
+        labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
         if about.whole:
             about.recall = dict(EXACT) if about.kind == "flat" else measure_recall(index, vectors)
         return cls(index, labels, about, len(vectors))
 
-    def add(self, vectors: np.ndarray, labels: Labels) -> None:
+    def add(self, vectors: np.ndarray, labels: Rows) -> None:
         """Adds rows under the next free keys."""
         self._check_writable()
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
         self.next_key += len(vectors)
-        new = Labels(keys, labels.ids, labels.cams, labels.times, labels.paths)
+        new = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
         columns = zip(vars(self.everything).values(), vars(new).values(), strict=True)
-        self.everything = Labels(*(np.concatenate(pair) for pair in columns))
+        self.everything = Rows(*(np.concatenate(pair) for pair in columns))
         if self._by_path:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
 
@@ -93,7 +93,7 @@ class FaissStore:
             self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
         return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
 
-    def labels(self) -> Labels:
+    def labels(self) -> Rows:
         """Labels of all images, by ascending keys."""
         return self.everything
 
@@ -102,7 +102,7 @@ class FaissStore:
         require_keys(keys, self.everything.keys)  # the index would give the vector of another image
         return self.index.vectors(self.everything.keys, keys)
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, searched as the kind of index does."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
@@ -117,7 +117,7 @@ class FaissStore:
             values = np.full(keys.shape, "" if column.dtype == object else UNKNOWN, dtype=column.dtype)
             values[found] = column[rows]
             columns.append(values)
-        return scores, Labels(keys, *columns)
+        return scores, Rows(keys, *columns)
 
     def finish(self) -> None:
         """Trains the index that was asked for, now that all rows are there, and saves it."""
@@ -162,7 +162,7 @@ class FaissStore:
         """
         indexes, header, arrays, seen = read_gallery(path, memory_map)
         columns = {name: arrays[name] for name in COLUMNS}
-        labels = Labels(**columns, paths=np.array(header.pop("paths"), dtype=object))
+        labels = Rows(**columns, paths=np.array(header.pop("paths"), dtype=object))
         extras = {name[6:]: array for name, array in arrays.items() if name.startswith("extra_")}
         next_key = header.pop("next_key")
         header["recall"] = dict(header["recall"])
@@ -207,7 +207,7 @@ class FilePlace:
         """The gallery of the file."""
         return FaissStore.load(self.path, memory_map)
 
-    def build(self, vectors: np.ndarray, labels: Labels, about: About) -> FaissStore:
+    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
         """A gallery in memory, which becomes the file when it is saved."""
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path

@@ -20,7 +20,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.milvus.meta import Meta
-from lreid.gallery.store import About, Labels, Paths, hash_of, require_keys
+from lreid.gallery.store import About, Paths, Rows, hash_of, require_keys
 from lreid.identities import UNKNOWN
 
 INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # and how they are built
@@ -79,7 +79,7 @@ class MilvusStore:
         where: str,
         in_use: bool,
         vectors: np.ndarray,
-        labels: Labels,
+        labels: Rows,
         about: About,
     ) -> MilvusStore:
         """A new gallery in place of what a killed process may have left there."""
@@ -138,7 +138,7 @@ class MilvusStore:
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def add(self, vectors: np.ndarray, labels: Labels) -> None:
+    def add(self, vectors: np.ndarray, labels: Rows) -> None:
         """Upserts rows under keys that are hashes of their paths; names go first."""
         self._require_current()
         self._require_reserved()
@@ -194,7 +194,7 @@ class MilvusStore:
                 raise InputError(f"{path}: has the key of {_decoded(there[key])}; rename the image")
         return np.where(np.isin(keys, list(there)), keys, -1)
 
-    def labels(self) -> Labels:
+    def labels(self) -> Rows:
         """Labels of all images, by ascending keys."""
         rows = sorted(self.connection.rows(self.collection, ["key", *FIELDS]), key=lambda row: row["key"])
         return _labels([row["key"] for row in rows], rows, (len(rows),))
@@ -210,7 +210,7 @@ class MilvusStore:
         require_keys(keys, np.array(list(found), dtype=np.int64))
         return np.array([found[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Labels]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, found by the server."""
         if k > MOST:
             raise ArgumentError("k", f"is {k}; Milvus finds {MOST} images at most")
@@ -271,7 +271,7 @@ def expression(where: Filter) -> str:
     return " and ".join(f"({part})" for part in parts) if where != EVERYTHING else ""
 
 
-def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...]) -> Labels:
+def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...]) -> Rows:
     numbers = {
         name: np.array([row.get(field, UNKNOWN) for row in rows], dtype=np.int64).reshape(shape)
         for field, name in FIELDS.items()
@@ -279,7 +279,7 @@ def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...])
     }
     paths = np.empty(len(rows), dtype=object)
     paths[:] = [_decoded(row["path"]) if row else "" for row in rows]
-    return Labels(np.array(keys, dtype=np.int64).reshape(shape), **numbers, paths=paths.reshape(shape))
+    return Rows(np.array(keys, dtype=np.int64).reshape(shape), **numbers, paths=paths.reshape(shape))
 
 
 def _keys(paths: Iterable[str]) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.milvus.client import Connection, connect
 from lreid.gallery.milvus.milvus_store import MilvusStore
-from lreid.gallery.store import SCHEME, About, Labels
+from lreid.gallery.store import SCHEME, About, Rows
 
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
 DEFAULT = "gallery"  # name of the only one in a database
@@ -78,7 +78,7 @@ class MilvusPlace:
             raise InputError(f"{self}: was taken away in this moment; run this again")
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
-    def build(self, vectors: np.ndarray, labels: Labels, about: About) -> MilvusStore:
+    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
         """A gallery in a collection of its own, which the alias points to once it is whole."""
         if about.shards != 1:
             raise ArgumentError("shards", f"is {about.shards}; it is for files, as Milvus spreads a gallery by itself")
