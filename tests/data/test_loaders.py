@@ -34,9 +34,10 @@ def images() -> Images:
     return Images(drawn.train, height=32, width=16)
 
 
-def batches(images: Images, *, workers: int = 0, **options: Any) -> list[Batch]:
+def batches(images: Images, *, workers: int = 0, rows: slice = slice(None), **options: Any) -> list[Batch]:
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
     dataset = TaskBatches(images, sampler, AUGMENT, epochs=4, **options)
+    dataset.rows = rows
     return list(batch_loader(dataset, workers=workers, pin_memory=False))
 
 
