@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +15,10 @@ from markupsafe import Markup
 from PIL import Image
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
+
+# Without bytecode, every process that a test starts would compile torch again, which takes longer than most tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("untimed")
