@@ -9,15 +9,13 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from checkpoints import write_world
 from layout import WIDTHS, faults_of
 from packaging.requirements import Requirement
-from tiny import TINY
+from tiny import ONE_TASK, TINY, words
 
 import lreid
 
@@ -25,9 +23,6 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(lreid.__file__).parents[1]
 CHROMIUM = shutil.which("chromium")
 MODEL = "zoo:dwopp-synthetic-10"
-ARGUMENTS = [
-    str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
-]
 
 
 def call(*command: object, cwd: Path, **environment: str) -> str:
@@ -57,14 +52,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def site(wheel: Path) -> Path:
-    """A folder with the installed package, beside the packages of this environment."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    call(*pip, "--target", wheel.parent / "site", wheel, cwd=wheel.parent)
-    return wheel.parent / "site"
-
-
 def brought(own: metadata.Distribution, extras: set[str]) -> set[Path]:
     """What ``pip install lreid[EXTRAS]`` puts beside lreid, where it lies in this environment."""
     waiting, seen, found = [(own, extras)], set(), set()
@@ -85,76 +72,68 @@ def brought(own: metadata.Distribution, extras: set[str]) -> set[Path]:
     return found
 
 
-@pytest.fixture(scope="module")
-def visited(wheel: Path, site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder in which somebody typed what the quickstart says of a new environment, and what each command printed.
+QUICKSTART = (REPOSITORY / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
+PAGE = QUICKSTART.split("## Install the wheel")[1]
 
-    The packages that the wheel asks for are links to those of this environment, and there are no others.
-    """
-    top = tmp_path_factory.mktemp("fresh")
-    venv.create(top / "fresh", with_pip=False)
-    python = top / "fresh" / "bin" / "python"
-    call(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=top)
-    packages = top / "fresh" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    (own,) = metadata.distributions(name="lreid", path=[str(site)])
-    quickstart = (REPOSITORY / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
-    page = quickstart.split("## Install the wheel")[1]
-    extras = set(re.search(r"whl\)\[([\w,]+)\]", page)[1].split(","))
+
+@pytest.fixture(scope="module")
+def packages(wheel: Path) -> Path:
+    """Those of a new environment: what the wheel asks for are links to this one's, and there are no others."""
+    top = wheel.parent / "fresh"
+    venv.create(top, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", top / "bin" / "python", "install", "--quiet", "--no-deps"]
+    call(*pip, wheel, cwd=wheel.parent)
+    packages = top / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (own,) = metadata.distributions(name="lreid", path=[str(packages)])
+    extras = set(re.search(r"whl\)\[([\w,]+)\]", PAGE)[1].split(","))
     if any(each.name == "faiss-gpu" for each in metadata.distributions()):  # the other build of the same module
         extras = extras - {"cpu"} | {"gpu"}
     for package in brought(own, extras):
         if package.exists() and not (packages / package.name).exists():
             (packages / package.name).symlink_to(package)
-    (top / "take.py").write_text(re.search(r"```python\n(.*?)```", quickstart, re.S)[1], encoding="utf-8")
-    call(python, "take.py", cwd=top, PYTHONPATH="")
-    place = call(python, "-c", "import lreid; print(lreid.__file__)", cwd=top, PYTHONPATH="").strip()
+    return packages
+
+
+def installed(packages: Path, program: str, *words: object, cwd: Path) -> str:
+    """What a program of the new environment prints."""
+    return call(packages.parents[2] / "bin" / program, *words, cwd=cwd, PYTHONPATH="")
+
+
+@pytest.fixture(scope="module")
+def visited(packages: Path) -> tuple[Path, list[str]]:
+    """A folder in which somebody typed what the quickstart says, and what each command printed; trained briefly."""
+    top = packages.parents[3]
+    (top / "take.py").write_text(re.search(r"```python\n(.*?)```", QUICKSTART, re.S)[1], encoding="utf-8")
+    installed(packages, "python", "take.py", cwd=top)
+    place = installed(packages, "python", "-c", "import lreid; print(lreid.__file__)", cwd=top).strip()
     assert Path(place).is_relative_to(packages)
-    commands = re.findall(r"^```\n(.*?)^```$", page, re.S | re.M)[1].splitlines()
-    return top, [call(python.parent / "lreid", *line.split()[1:], cwd=top, PYTHONPATH="") for line in commands]
+    commands = [line.split()[1:] for line in re.findall(r"^```\n(.*?)^```$", PAGE, re.S | re.M)[1].splitlines()]
+    commands[-1] += ["--epochs", "1"]
+    return top, [installed(packages, "lreid", *words, cwd=top) for words in commands]
 
 
-@pytest.fixture
-def installed(site: Path, tmp_path: Path) -> Callable[..., str]:
-    """What the installed command prints in an empty folder."""
-
-    def run(*words: object) -> str:
-        return call(site / "bin" / "lreid", *words, cwd=tmp_path, PYTHONPATH=str(site))
-
-    return run
-
-
-def test_files_that_are_no_code_come_along(site: Path) -> None:
+def test_files_that_are_no_code_come_along(packages: Path) -> None:
     package = Path(lreid.__file__).parent
     others = {file.relative_to(package) for file in package.rglob("*") if file.is_file() and file.suffix != ".pyc"}
     others |= {file.relative_to(package) for file in (package / "configs").rglob("*.yaml")}  # behind a link
     assert len(others) > 200
-    assert all((site / "lreid" / file).read_bytes() == (package / file).read_bytes() for file in others)
-    assert not (site / "lreid" / "configs").is_symlink()
+    assert all((packages / "lreid" / file).read_bytes() == (package / file).read_bytes() for file in others)
+    assert not (packages / "lreid" / "configs").is_symlink()
 
 
-def test_training_testing_and_reporting(installed: Callable[..., str], site: Path, tmp_path: Path) -> None:
-    config = ["--config", "configs/methods/dmml_ft.yaml"]  # that of the package
-    installed("train", *config, "--out", "one", *ARGUMENTS)
-    assert json.loads((tmp_path / "one" / "results.json").read_text())["method"] == "dmml_ft"
-    assert "plaza" in installed("test", "--checkpoint", "one")
-    assert "dmml_ft" in installed("report", "one")
-    weights = Path(installed("zoo", "download", MODEL).strip())
-    assert weights.parent == site / "lreid" / "weights"
-    assert MODEL.removeprefix("zoo:") in installed("zoo", "list")
-
-
-def test_a_sweep_trains_with_the_installed_package(installed: Callable[..., str], tmp_path: Path) -> None:
+def test_sweeping_testing_and_reporting(packages: Path, tmp_path: Path) -> None:
     if sys.version_info >= (3, 11):  # before, a package in the current folder comes first
         (tmp_path / "lreid").mkdir()
         (tmp_path / "lreid" / "__init__.py").write_text("raise SystemExit('not this one')")
-    assert "joint" in installed("sweep", "--methods", "joint", "--seeds", "0", "--out", "swept", *ARGUMENTS)
-
-
-def test_a_gallery_is_built_and_searched(installed: Callable[..., str], tmp_path: Path) -> None:
-    write_world(tmp_path, identities=2, images=3)
-    assert installed("search", "build", "people.gallery", "g", "--checkpoint", MODEL).startswith("people.gallery: ")
-    assert "nearest: " in installed("search", "query", "people.gallery", "q")
-    assert (tmp_path / "matches" / "matches.html").exists()
+    config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
+    sweep = ["sweep", *config, "--methods", "dmml_ft", "--seeds", "0", "--out", "swept", *words(TINY, ONE_TASK)]
+    assert "dmml_ft" in installed(packages, "lreid", *sweep, cwd=tmp_path)
+    run = "swept/dmml_ft-seed0"
+    assert json.loads((tmp_path / run / "results.json").read_text())["method"] == "dmml_ft"
+    assert "plaza" in installed(packages, "lreid", "test", "--checkpoint", run, cwd=tmp_path)
+    assert "dmml_ft" in installed(packages, "lreid", "report", run, cwd=tmp_path)
+    weights = Path(installed(packages, "lreid", "zoo", "download", MODEL, cwd=tmp_path).strip())
+    assert weights.parent == packages / "lreid" / "weights"
 
 
 def test_in_a_new_environment_three_commands_answer_and_one_trains(visited: tuple[Path, list[str]]) -> None:

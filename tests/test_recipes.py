@@ -190,13 +190,18 @@ def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
     wanted = ONE_BY_ONE | ROWS[row] | {"EVAL.FLIP": True, "EVAL.AP": "trapezoidal", "BENCHMARK.NAME": benchmark}
     if benchmark in VEHICLES:  # only flipped
         wanted |= {"INPUT.HEIGHT": 224, "INPUT.WIDTH": 224, "INPUT.PIPELINE": ["configs/augmentations/flip.yaml"]}
-    for files, words in (
-        ([f"configs/benchmarks/{benchmark}.yaml", f"configs/methods/{row}.yaml"], []),
-        ([f"configs/methods/{row}.yaml", benchmark], []),  # in any order
-        ([benchmark], ["METHOD.NAME", row]),
+    found = resolved(load_run_config([benchmark], ["METHOD.NAME", row]))
+    assert {key: found[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("row", [*ROWS, *NEWER_ROWS])
+def test_a_method_is_named_by_its_file_as_well(row: str) -> None:
+    by_name = load_run_config(["market1501-10"], ["METHOD.NAME", row])
+    for files in (
+        ["configs/benchmarks/market1501-10.yaml", f"configs/methods/{row}.yaml"],
+        [f"configs/methods/{row}.yaml", "market1501-10"],  # in any order
     ):
-        found = resolved(load_run_config(files, words))
-        assert {key: found[key] for key in wanted} == wanted
+        assert load_run_config(files) == by_name
 
 
 @pytest.mark.parametrize("row", ["dwopp", "bot_ft"])
@@ -237,9 +242,8 @@ PUBLISHED = {
 @pytest.mark.parametrize("row", NEWER_ROWS)
 def test_newer_methods_are_trained_by_their_own_recipes(row: str, benchmark: str) -> None:
     wanted = NEWER_ROWS[row] | PUBLISHED[benchmark] | {"BENCHMARK.NAME": benchmark}
-    for files, words in (([benchmark, f"configs/methods/{row}.yaml"], []), ([benchmark], ["METHOD.NAME", row])):
-        found = resolved(load_run_config(files, words))
-        assert {key: found[key] for key in wanted} == wanted
+    found = resolved(load_run_config([benchmark], ["METHOD.NAME", row]))
+    assert {key: found[key] for key in wanted} == wanted
 
 
 def test_akas_own_schedule_can_be_had() -> None:

@@ -35,6 +35,7 @@ TINY = {
 }
 
 FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
+ONE_TASK = {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}  # the shortest run
 
 
 @register_backbone("few")
@@ -47,13 +48,18 @@ class Few(nn.Sequential):
         super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
 
 
+def words(*keys: Mapping[str, Any]) -> list[str]:
+    """``KEY VALUE ...`` as they are typed."""
+    return [str(part) for each in keys for pair in each.items() for part in pair]
+
+
 def tiny_config(*more: Mapping[str, Any], **changes: Any) -> Config:
     """The config of that benchmark with more keys, and with changes whose names have ``__`` for a dot."""
     keys: dict[str, Any] = dict(TINY)
     for each in more:
         keys |= each
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+    return load_config([], words(keys))
 
 
 class BreakOff(Observer):

@@ -281,13 +281,3 @@ def test_any_name_is_trained_shown_and_gone_on_from(tmp_path: Path, capsys: pyte
     train(config_from_text((tmp_path / "run/config.yaml").read_text(), ""), tmp_path / "run", resume=True)
     others = plan(people(tmp_path / "others", "snow", 100), [], FAST, tmp_path / "run").cfg.BENCHMARK
     assert [f"own:{home}"] == others.LEARNED
-
-
-@pytest.mark.slow
-def test_a_file_that_is_no_image_is_named_and_may_be_left_out(shop: Path, tmp_path: Path) -> None:
-    bad = shop / "person-1" / "cam1_0.png"
-    bad.write_text("no image")
-    with pytest.raises(InputError, match="cam1_0.png: image cannot be decoded .*DATA.SKIP_BAD_IMAGES True"):
-        train(plan(shop, [], FAST).cfg, tmp_path / "run")
-    results = train(plan(shop, [], [*FAST, "DATA.SKIP_BAD_IMAGES", "True"]).cfg, tmp_path / "run")
-    assert results["skipped"] == [str(bad)]

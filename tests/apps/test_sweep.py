@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import TINY
+from tiny import FEW, ONE_TASK, TINY, words
 
 from lreid.apps import sweep as sweep_module
 from lreid.apps.sweep import PlannedRun, plan, read_run, sweep, without_pairs
 from lreid.errors import InputError
 
-OVERRIDES = [
-    str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
-]
+OVERRIDES = words(TINY, FEW, ONE_TASK)
 
 
 def names(runs: list[PlannedRun], out: Path) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from tiny import TINY
+from tiny import TINY, words
 
 import lreid
 from lreid import zoo
@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "run"
     keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "dwpp", "METHOD.TEMPERATURE": 4.0}
-    train(load_config([], [str(part) for pair in keys.items() for part in pair]), out)
+    train(load_config([], words(keys)), out)
     return out
 
 
@@ -86,7 +86,7 @@ def test_a_model_that_went_on_from_an_entry_takes_its_place(
     dataclasses.replace(first, imagenet=True).write()  # as if it had begun with ImageNet's weights
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
     keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "bot_ft", "MODEL.WEIGHTS": "zoo:mine"}
-    train(load_config([], [str(part) for pair in keys.items() for part in pair]), tmp_path / "run")
+    train(load_config([], words(keys)), tmp_path / "run")
     second = publish(tmp_path / "run", "mine", folder=tmp_path)
     assert second.sha256 != first.sha256 and second.imagenet and zoo.find("mine") == second
     assert "MODEL.WEIGHTS zoo:mine" in second.command and IMAGENET_TERMS in describe(second)
@@ -116,7 +116,7 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
         Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(file)
     keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 1}
     keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']", "DATA.ROOT": home}
-    train(load_config([], [str(part) for pair in keys.items() for part in pair]), home / "run")
+    train(load_config([], words(keys)), home / "run")
     card = publish(home / "run", "mine", folder=tmp_path / "zoo")
     assert card.config["BENCHMARK.TRAIN"] == ["own:shop"] and "own:shop" in card.command
     assert card.trained_on == "the training images of own:shop; see their licences"

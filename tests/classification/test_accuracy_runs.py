@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coloured import write_class
-from tiny import TINY
+from tiny import TINY, words
 
 from lreid.config import load_config
 from lreid.config_keys import Config
@@ -45,7 +45,7 @@ def config(home: Path, *, name: str = "er", **changes: Any) -> Config:
     if name == "er":
         keys["METHOD.EXEMPLARS"] = 6  # of sixteen images
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+    return load_config([], words(keys))
 
 
 @pytest.fixture(scope="module")

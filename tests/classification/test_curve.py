@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from class_archives import squares, write_cifar10
-from tiny import FEW, broken_off
+from tiny import FEW, broken_off, words
 
 from lreid.config import load_config
 from lreid.config_keys import Config
@@ -33,7 +33,7 @@ def config(root: Path, **changes: Any) -> Config:
         "EVAL.PROBE_EPOCHS": 2,
     }
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], [str(part) for pair in keys.items() for part in pair])
+    return load_config([], words(keys))
 
 
 @pytest.fixture

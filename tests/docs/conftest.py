@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,16 +17,14 @@ def pages(repository: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def typed(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What ``python tools/NAME …`` prints, within this process, which saves importing torch again."""
+def typed(run_tool: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What ``python tools/NAME …`` prints."""
 
     def call(tool: str, *arguments: str) -> str:
         capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", [tool, *arguments])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(repository / tool), run_name="__main__")
+        status = run_tool(tool.removeprefix("tools/"), *arguments)
         said = capsys.readouterr()
-        assert end.value.code == 0, said.err
+        assert status == 0, said.err
         return said.out
 
     return call

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 from checkpoints import write_world
-from tiny import TINY
+from tiny import TINY, words
 
 from lreid.config import load_config
 from lreid.errors import InputError
@@ -34,7 +34,7 @@ def broken_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         update(self, *args)
 
     keys = TINY | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2}
-    cfg = load_config([], [str(part) for pair in keys.items() for part in pair])
+    cfg = load_config([], words(keys))
     with mock.patch.object(Updates, "update", some), pytest.raises(InputError, match="enough"):
         train(cfg, out)
     assert {"task-01.pt", "previous.pt", "last.pt"} <= {path.name for path in (out / "checkpoints").iterdir()}

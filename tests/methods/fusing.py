@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import torch
 from drawn import drawn_task
 from family import batches, train
@@ -54,20 +52,3 @@ def same_parts(one: list[dict[str, float]], other: list[dict[str, float]]) -> No
 
 def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in state.items()}
-
-
-def assert_comes_back(method: Method, other: Method, task: int) -> None:
-    """In the middle of a task: the state goes through a file, and both learn and end the task alike."""
-    begun(method, task)
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    other.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    histories = []
-    for each in (method, other):
-        history = train(each, steps_of(task, 2))
-        each.finish_task(drawn_task(task))
-        each.end_task(drawn_task(task))
-        histories.append(history + learn(each, task + 2, first=task + 1) if task < 1 else history)
-    assert histories[0] == histories[1]
-    torch.testing.assert_close(method.model.state_dict(), other.model.state_dict(), rtol=0, atol=0)

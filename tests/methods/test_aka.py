@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from family import batches, learn, model, task_of, train
 
-from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss, plasticity_loss
 from lreid.methods import build_method
 from lreid.methods.aka import AKA
@@ -133,11 +132,3 @@ def test_smoothing_over_the_identities_of_all_tasks_as_in_the_official_code() ->
         own = method.classifier(method.model.neck(method.model(batch.images)))[:, 4:]
     targets = 0.8 * F.one_hot(batch.labels - 4, 4) + 0.2 / 2494
     assert value.item() == pytest.approx(-(targets * own.log_softmax(1)).sum(1).mean().item(), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "options", [{"plasticity_share": 1.5}, {"plasticity_share": -0.1}, {"smoothing_classes": -1}, {"vertices": 0}]
-)
-def test_bad_options_are_named(options: dict[str, float]) -> None:
-    with pytest.raises(ArgumentError, match=f"{next(iter(options))} is .*; it must be"):
-        build_method("aka", model(neck=True), **options)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from drawn import drawn_task
 from family import model
 
-from lreid.errors import ArgumentError
 from lreid.memory import ImagePaths
 from lreid.methods import Method, build_method
 
@@ -38,19 +36,3 @@ def test_the_budget_in_mib_counts_pixels_in_either_store() -> None:
 def test_a_filled_memory_uses_the_whole_budget() -> None:
     method = after_two_tasks(exemplars=19, fill_memory=True)
     assert sorted(np.bincount(method.memory.labels)) == [2] * 5 + [3] * 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"exemplars": -1}, "exemplars is -1; it must be 0 or more"),
-        ({"store": "disk"}, "store is 'disk'; it must be images or paths"),
-        ({"exemplar_mib": -1.0}, "exemplar_mib is -1.0; it must be 0 or more"),
-        ({"least_images": 0}, "least_images is 0; it must be 1 or more"),
-        ({"exemplar_share": 1.0}, "exemplar_share is 1.0; it must be below 1"),
-        ({"selection": "importance"}, "selection is 'importance'; it must be one of herding, nearest, random"),
-    ],
-)
-def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        build_method("bot_ft", model(neck=True), **options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from family import batches, model, train
 from torch import nn
 
 from lreid.data.loaders import Batch
-from lreid.errors import ArgumentError
 from lreid.losses import asymmetric_supcon_loss, dmml_loss, mean_squared_distillation_loss, relation_distillation_loss
 from lreid.methods import build_method
 from lreid.methods.co2l import Co2L
@@ -182,38 +179,6 @@ def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() 
     for reid_head in (True, False):
         head = co2l(reid_head=reid_head).network.head
         assert torch.allclose(head(moved), head(features), atol=1e-4) == reid_head
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("in_training", [False, True])
-def test_state_comes_back(in_training: bool) -> None:
-    method, batch = in_second_task(exemplars=7, teacher_in_training=in_training)
-    other = co2l(5, exemplars=7, teacher_in_training=in_training)
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    assert other.exemplars == 7 and train(method, [batch, batch]) == train(other, [batch, batch])
-    fresh = co2l(5)
-    fresh.load_state_dict(co2l().state_dict())
-    assert fresh.teacher is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"distillation": "relations"}, "distillation is 'relations'; it must be one of ird, seed, embedding, "),
-        ({"temperature": 0.0}, "^temperature is 0.0; it must be above 0"),
-        ({"teacher_temperature": -1.0}, "teacher_temperature is -1.0; it must be above 0"),
-    ],
-)
-def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        co2l(**options)
-    if "distillation" not in options:
-        with pytest.raises(ArgumentError, match=message):
-            build_method("dmml_ird", model(), **options)
 
 
 @pytest.mark.parametrize("exemplars", [0, 500])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from torch.optim import SGD
 from lreid.config import check_values, load_config, method_options
 from lreid.data.loaders import Batch
 from lreid.data.transforms import Augment, load_pipeline
-from lreid.errors import ArgumentError
 from lreid.losses import nt_xent_loss
 from lreid.methods import build_method
 from lreid.methods.contrast_scoring import ContrastScoring
@@ -218,33 +216,6 @@ def test_several_segments_a_step_are_all_taken_in_and_once() -> None:
     for batch in stream:
         method.end_step(batch)
     assert (method.memory.steps, method.memory.seen) == (2, 7) and not method.taken
-
-
-@pytest.mark.parametrize("options", [{"buffer": 4, "lazy_interval": 2}, {"policy": "random"}])
-@pytest.mark.parametrize("before", [0, 3])
-def test_after_a_break_it_goes_on_bit_for_bit(options: dict[str, object], before: int) -> None:
-    stream = segments(5, 4, 5, 5, 5)
-    method, other = scoring(**options), scoring(seed=5, **options)
-    learn(method, stream[:before])
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    if before:
-        assert learn(method, stream[before:]) == learn(other, stream[before:])
-        assert names(method.memory.images) == names(other.memory.images)
-        assert method.rescored == other.rescored
-    else:
-        assert len(other.memory) == 0
-
-
-@pytest.mark.parametrize(
-    "options", [{"buffer": -1}, {"lazy_interval": 0}, {"temperature": 0.0}, {"policy": "lifo"}, {"exemplars": 5}]
-)
-def test_bad_options_are_named(options: dict[str, object]) -> None:
-    with pytest.raises(ArgumentError, match=f"{next(iter(options))} is .*; it must be"):
-        scoring(**options)
 
 
 @pytest.mark.slow

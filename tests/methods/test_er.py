@@ -304,35 +304,6 @@ def test_der_pp_stores_the_logits_of_the_moment() -> None:
 
 
 @pytest.mark.slow
-def test_state_goes_on_with_the_same_replay() -> None:
-    for name in NAMES:
-        method = new(name, exemplars=9)
-        learn(method, 2)
-        other = new(name, exemplars=9)
-        other.model.load_state_dict(method.model.state_dict())
-        other.load_state_dict(copy.deepcopy(method.state_dict()))
-        torch.manual_seed(5)  # rows of new identities are drawn
-        expected = learn(method, 3, first=2)
-        torch.manual_seed(5)
-        assert learn(other, 3, first=2) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("er", {"exemplars": -1}, "exemplars is -1"),
-        ("er", {"store": "files"}, "store is 'files'"),
-        ("er_aml", {"negatives": "old"}, "negatives is 'old'"),
-        ("er", {"selection": "random"}, "selection is no option of er"),
-        ("er_aml", {"metric_loss": "softmax"}, "metric_loss is 'softmax'"),
-    ],
-)
-def test_bad_options(name: str, options: dict[str, object], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        new(name, **options)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_domains_share_the_rows_of_the_classifier(name: str) -> None:
     """Labels of the second task are behind those of the first, for the memory; the classifier has four rows."""

@@ -12,7 +12,6 @@ from family import model
 from test_er import learn, segments
 from torch import Tensor
 
-from lreid.errors import ArgumentError
 from lreid.methods import build_method
 from lreid.methods.er_metric import ERMetric
 
@@ -91,16 +90,3 @@ def test_an_empty_memory_or_a_step_without_pairs_is_no_error() -> None:
     assert all(set(terms) == {"incoming"} for terms in learn(method, 2))
     (batch,) = segments(1, steps=1, size=4)  # one image of each identity: supports alone
     assert method.loss(batch)["incoming"].item() == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric_loss": "softmax"}, "metric_loss is 'softmax'"),
-        ({"supports": 0}, "supports is 0"),
-        ({"replay_each": 1}, "replay_each is 1"),
-    ],
-)
-def test_bad_options(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        new(**options)

@@ -12,7 +12,6 @@ from drawn import drawn_task
 from family import model
 from fusing import begun, copied, learn, same_parts
 
-from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, lstkc_alpha
 from lreid.methods import build_method
 from lreid.models.adapt import norm_statistics
@@ -122,9 +121,3 @@ def test_without_anything_it_is_bot_with_one_softmax_in_the_first_task() -> None
     base = build_method("bot_ft", model(neck=True))
     method = build_method("fused_ft", model(), label_smoothing=0.1, soft_margin=False)
     same_parts(learn(base, 1), learn(method, 1))
-
-
-def test_bad_options_are_named() -> None:
-    for option in ("fusion", "later_rate"):
-        with pytest.raises(ArgumentError, match=f"{option} is -1.0"):
-            build_method("fused_ft", model(), **{option: -1.0})

@@ -8,30 +8,24 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from drawn import drawn_task
 from family import batches, model, train
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
-from lreid.data.synthetic import draw, load_synthetic
+from lreid.data.synthetic import draw
 from lreid.losses import batch_hard_triplet_loss, rotate_batch
 from lreid.methods import build_method
 from lreid.methods.pass_proto import PASS
 
-DRAWN = load_synthetic(
-    "plaza", train_identities=12, test_identities=2, images_per_identity=3, distractors=0, seed=0
-).train
-
-
-PIDS = sorted({record.pid for record in DRAWN})
-
 
 def task_of(index: int, turns: int = 1) -> Task:
     """Four identities with three drawn images each, or the classes of their turns."""
-    labelled = [record._replace(pid=PIDS.index(record.pid)) for record in DRAWN]
-    records = [record for record in labelled if record.pid // 4 == index]
-    if turns > 1:
-        records = [Record("", turns * record.pid + turn, 0) for record in records for turn in range(turns)]
-    return Task(index, f"task {index}", tuple(records))
+    task = drawn_task(index)
+    if turns == 1:
+        return task
+    records = [Record("", turns * record.pid + turn, 0) for record in task.records for turn in range(turns)]
+    return Task(index, task.name, tuple(records))
 
 
 def learn(method: object, tasks: int, steps: int = 2, turns: int = 1) -> list[dict[str, float]]:
@@ -60,10 +54,6 @@ def in_second_task(**options: object) -> PASS:
     method.begin_task(task_of(1))
     train(method, batches(2, seed=1, first_class=4))
     return method
-
-
-def test_labels_of_the_drawn_people() -> None:
-    assert task_of(1).classes == [4, 5, 6, 7] and len(task_of(1).records) == 12
 
 
 @pytest.mark.parametrize("rotate", [True, False])

@@ -8,11 +8,10 @@ import torch
 import torch.nn.functional as F
 from drawn import drawn_task
 from family import model, train
-from fusing import assert_comes_back, begun, copied, learn
+from fusing import begun, copied, learn
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
-from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, linear_combination
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.methods.retrace import MEASURED, _some
@@ -142,25 +141,5 @@ def test_of_a_large_task_whole_identities_are_looked_at() -> None:
     assert [int(path) % 3 for path in paths] == cameras.tolist()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rate": 0}, "rate is 0; it must be above 0"),
-        ({"keep": 0}, "keep is 0; it must be above 0"),
-        ({"keep": 2}, "keep is 2"),
-        ({"centre": -0.5}, "centre is -0.5; it must be 0 or more"),
-    ],
-)
-def test_options_out_of_range(options: dict[str, float], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        built(**options)
-
-
 def test_it_has_no_exemplars() -> None:
     assert set(method_defaults(method_class("retrace"))) == {"rate", "keep", "centre"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", [0, 1])
-def test_it_comes_back_in_the_middle_of_a_task(task: int) -> None:
-    assert_comes_back(built(), built(seed=1), task)

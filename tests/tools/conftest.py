@@ -1,9 +1,7 @@
-"""A small world to test and search in, and a way to call a tool without starting Python again."""
+"""A small world to test and search in."""
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,14 +16,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tool(repository: Path, world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs a tool within this process, which saves the seconds of importing torch again."""
+def tool(run_tool: Callable[..., int], world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs a tool in that world."""
     monkeypatch.chdir(world)
-
-    def call(name: str, *arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", [name, *arguments])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(repository / "tools" / name), run_name="__main__")
-        return end.value.code
-
-    return call
+    return run_tool

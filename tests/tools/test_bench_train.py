@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tiny import TINY
+from tiny import FEW, TINY, words
 
 pytestmark = pytest.mark.slow
 
-ARGUMENTS = [str(part) for pair in (TINY | {"METHOD.MARGIN": 0.5}).items() for part in pair]
+Run = Callable[..., list[str]]
 
 
-def run(
-    repository: Path, tool: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> list[str]:
+@pytest.fixture
+def run(run_tool: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The lines that a benchmark prints."""
-    monkeypatch.setattr(sys, "argv", [tool, *command, *ARGUMENTS])
-    monkeypatch.syspath_prepend(repository / "tools")
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(repository / "tools" / tool), run_name="__main__")
-    assert end.value.code == 0
-    return capsys.readouterr().out.splitlines()
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "tools")
+
+    def run(tool: str, *command: str, **keys: Any) -> list[str]:
+        assert run_tool(tool, *command, *words(TINY, {"METHOD.MARGIN": 0.5}, keys)) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
 
 
-def test_every_method_stands_beside_dmml_ft(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_method_stands_beside_dmml_ft(run: Run, tmp_path: Path) -> None:
     command = ["methods", "--methods", "dwopp", "bot_ft_plus", "joint", "--rounds", "2", "--steps", "1", "--json"]
-    out = run(repository, "bench_train.py", [*command, str(tmp_path / "steps.json")], monkeypatch, capsys)
-    assert out[0].startswith("small, 32 x 16, ") and out[0].endswith("median of 2 rounds, 1 steps each")
+    out = run("bench_train.py", *command, str(tmp_path / "steps.json"), **FEW)
+    assert out[0].startswith("few, 32 x 16, ") and out[0].endswith("median of 2 rounds, 1 steps each")
     methods = ["dmml_ft", "dwopp", "bot_ft_plus", "joint"]
     assert [line.split()[0] for line in out[-4:]] == methods
     figures = json.loads((tmp_path / "steps.json").read_text())["methods"]
@@ -44,25 +42,20 @@ def test_every_method_stands_beside_dmml_ft(
         assert each["images_per_second"] * each["step_ms"] == pytest.approx(images * 1000)
 
 
-def test_a_method_stands_beside_itself_with_other_options(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_stands_beside_itself_with_other_options(run: Run) -> None:
     variants = [["METHOD.TEMPERATURE", "2.0"], ["METHOD.DISTILLATION_WEIGHT", "0.5"]]
     command = ["methods", "--methods", "dwopp"]
     for variant in variants:
         command += ["--variant", *variant]
-    out = run(repository, "bench_train.py", [*command, "--rounds", "1", "--steps", "1"], monkeypatch, capsys)
+    out = run("bench_train.py", *command, "--rounds", "1", "--steps", "1", **FEW)
     names = [f"dwopp {' '.join(variant)}" for variant in variants]
     assert [line.split("  ")[0] for line in out[-2:]] == names
     assert f"x {names[0]}" in out[-4] and out[-2].split()[-2] == "1.00"
 
 
 @pytest.mark.parametrize("method", ["dwopp", "dmml_ft"])
-def test_a_step_is_split_into_its_parts(
-    repository: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["step", "--rounds", "2", "--method", method, "--evaluate"]
-    out = run(repository, "bench_train.py", command, monkeypatch, capsys)
+def test_a_step_is_split_into_its_parts(run: Run, method: str) -> None:
+    out = run("bench_train.py", "step", "--rounds", "2", "--method", method, "--evaluate", **FEW)
     parts = [line.split("  ")[0] for line in out[4:-3]]
     teacher = ["teacher, forward"] if method == "dwopp" else []
     assert parts == [
@@ -76,23 +69,19 @@ def test_a_step_is_split_into_its_parts(
     assert float(out[-2].split()[-1]) > 0 and out[-1].startswith("evaluation of ")
 
 
-def test_growth_compares_tasks(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_growth_compares_tasks(run: Run) -> None:
     methods = ["dwopp", "bot_ft"]
     command = ["growth", "--methods", *methods, "--rounds", "1", "--steps", "1", "--tasks", "3"]
-    out = run(repository, "bench_train.py", command, monkeypatch, capsys)
+    out = run("bench_train.py", *command)
     for expected, line in zip(methods, out[-2:], strict=True):
         name, *figures = line.split()
         assert name == expected and len(figures) == 6 and all(float(each) > 0 for each in figures)
 
 
-def test_the_plain_way_learns_from_the_same_losses(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plain_way_learns_from_the_same_losses(run: Run) -> None:
     for name in ("plain", "bf16"):
-        (seconds,) = run(repository, "bench_plain.py", ["--steps", "1", "--variant", name], monkeypatch, capsys)
+        (seconds,) = run("bench_plain.py", "--steps", "1", "--variant", name)
         assert float(seconds) > 0
     command = ["--variants", "plain", "fp32", "--rounds", "1", "--steps", "1"]
-    out = run(repository, "bench_plain.py", command, monkeypatch, capsys)
+    out = run("bench_plain.py", *command)
     assert [line.split()[0] for line in out[-2:]] == ["plain", "fp32"] and out[-2].split()[2] == "1.00"

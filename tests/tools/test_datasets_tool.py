@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import runpy
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,16 +13,12 @@ from lreid.apps.own import plan
 
 
 @pytest.fixture
-def run(repository: Path, tmp_path: Path, monkeypatch, capsys):
-    """Runs the tool in this process: exit status, standard output, standard error."""
+def run(run_tool, tmp_path: Path, capsys):
+    """Runs the tool: exit status, standard output, standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        tool = repository / "tools" / "datasets.py"
         root = [] if arguments[0] == "from-tracks" else ["--root", str(tmp_path)]
-        monkeypatch.setattr(sys, "argv", [str(tool), *arguments, *root])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(tool), run_name="__main__")
-        return end.value.code, *capsys.readouterr()
+        return run_tool("datasets.py", *arguments, *root), *capsys.readouterr()
 
     return run
 

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from processes import PATIENCE, until
-from tiny import TINY
+from tiny import ONE_TASK, TINY, words
 
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder, is_busy
 
-ARGUMENTS = [
-    str(part) for pair in (TINY | {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}).items() for part in pair
-]
+ARGUMENTS = words(TINY, ONE_TASK)
 
 
 @pytest.fixture
-def run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs the tool within this process and gives its exit status; the runs have processes of their own."""
-
-    def run(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["sweep.py", *arguments])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(repository / "tools" / "sweep.py"), run_name="__main__")
-        return end.value.code
-
-    return run
+def run(run_tool: Callable[..., int]) -> Callable[..., int]:
+    """Sweeps within this process; the runs have processes of their own."""
+    return partial(run_tool, "sweep.py")
 
 
 @pytest.mark.slow

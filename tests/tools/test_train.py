@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, until
-from tiny import TINY
+from processes import start, until, wait
+from tiny import FEW, TINY, words
 
-ARGUMENTS = [str(part) for pair in (TINY | {"TRAIN.EPOCHS": 16}).items() for part in pair]
-
-
-@pytest.fixture
-def command(repository: Path) -> list[str]:
-    return [sys.executable, str(repository / "tools" / "train.py")]
+ARGUMENTS = words(TINY, FEW, {"TRAIN.EPOCHS": 8})
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(command: list[str], tmp_path: Path) -> None:
-    def run(out: str, *more: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [*command, "--out", str(tmp_path / out), *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(tool: Callable[..., int], tmp_path: Path) -> None:
+    def run(out: str, *more: str) -> int:
+        return start(partial(tool, "train.py", "--out", str(tmp_path / out), *more))
 
-    assert run("whole", *ARGUMENTS).wait(PATIENCE) == 0
+    assert wait(run("whole", *ARGUMENTS)) == 0
     killed = run("killed", *ARGUMENTS)
     checkpoints = tmp_path / "killed" / "checkpoints"
-    until(lambda: all((checkpoints / name).exists() for name in ("task-01.pt", "last.pt")) or killed.poll() is not None)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait(PATIENCE) == -signal.SIGKILL
+    until(lambda: all((checkpoints / name).exists() for name in ("task-01.pt", "last.pt")))
+    os.kill(killed, signal.SIGKILL)
+    assert wait(killed) == -signal.SIGKILL
     assert not (checkpoints / "task-03.pt").exists()  # in the middle of a task
-    assert run("killed", "--resume").wait(PATIENCE) == 0  # takes the config of the run
+    assert wait(run("killed", "--resume")) == 0  # takes the config of the run
     whole, resumed = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed"))
     for key in ("mAP", "rank1", "rank5", "rank10", "identity_ap", "summary", "loss_history"):
         assert whole[key] == resumed[key], key

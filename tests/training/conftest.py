@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tiny import tiny_config as config
+from tiny import FEW, tiny_config
 
 from lreid.data.synthetic import draw, load_synthetic
 from lreid.training.run import train
@@ -17,7 +17,7 @@ from lreid.training.run import train
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
-    train(config(), out)
+    train(tiny_config(FEW), out)
     return out
 
 

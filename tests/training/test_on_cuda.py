@@ -20,7 +20,7 @@ import simulated  # noqa: E402
 
 # How often the host waits for the device in a step, at most; 0 where a method is not here.
 WAITS = {"der": 1, "der_pp": 1, "mir": 1, "contrast_scoring": 2}  # for logits or scores that the memory keeps
-GROUPS = 4
+GROUPS = 2
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, BreakOff, broken_off, figures, of_files
-from tiny import tiny_config as config
+from tiny import FEW, BreakOff, broken_off, figures, of_files, tiny_config
 
 import lreid
 from lreid.checkpoint import load_checkpoint, load_newest, save_checkpoint
@@ -25,6 +25,7 @@ from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
+config = partial(tiny_config, FEW)
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 4, 8])
@@ -69,9 +70,9 @@ def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> 
     """Broken off in the middle of the second task of three, or of the only one."""
     options = method_defaults(method_class(name))
     short = {f"METHOD__{option.upper()}": 2 for option in ("style_steps", "passes") if option in options}
-    cfg = config(FEW, METHOD__NAME=name, **short)
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=2, **short)
     whole = train(cfg, tmp_path / "whole")
-    broken_off(cfg, tmp_path / "broken", 4)
+    broken_off(cfg, tmp_path / "broken", 3)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
     model = lreid.load_model(tmp_path / "whole" / "checkpoints" / f"task-{len(whole['tasks']):02d}.pt")
     assert isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
@@ -89,7 +90,7 @@ class EvaluatedOnly(Observer):
 def test_networks_that_are_fused_after_a_task_are_fused_again(name: str, tmp_path: Path) -> None:
     """Killed between fusion and the end of the task: the checkpoint is that before fusion."""
     short = {"METHOD__STYLE_STEPS": 2} if name in ("dkp_pp", "dask") else {}
-    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, EVAL__UNFUSED=True, **short)
     whole = train(cfg, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(cfg, tmp_path / "broken", observers={"break": EvaluatedOnly()})
@@ -109,7 +110,7 @@ def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, 
     if (name, how) == ("lstkc_pp", "empty"):
         pytest.skip("the second task has a single teacher")
     short = {"METHOD__STYLE_STEPS": 1} if name in ("dkp_pp", "dask") else {}
-    cfg = config(FEW, METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
+    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
     broken_off(cfg, tmp_path / "run", 1)
     (path,) = (tmp_path / "run" / "checkpoints").glob("task-01.pt")
     for other in set(path.parent.glob("*.pt")) - {path}:
@@ -157,7 +158,7 @@ def test_another_config_is_not_resumed(unbroken: Path) -> None:
 )
 def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change: str, told: str) -> None:
     """Its figures would be of neither."""
-    cfg, index = of_files(people), people / "index.csv"
+    cfg, index = of_files(people, **FEW), people / "index.csv"
     broken_off(cfg, tmp_path / "run", 4)
     rows = index.read_text().splitlines()
     if change == "half a gallery":
@@ -210,7 +211,7 @@ def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) ->
     shutil.copytree(unbroken, tmp_path / "run")
     path = tmp_path / "run" / "checkpoints" / "task-03.pt"
     state = torch.load(path)
-    state["model"] = {key.replace("stem", "trunk"): value for key, value in state["model"].items()}
+    state["model"] = {key.replace("backbone.0", "backbone.stem"): value for key, value in state["model"].items()}
     torch.save(state, path)
     with pytest.raises(InputError, match="of another architecture"):
         train(config(), tmp_path / "run", resume=True)
@@ -219,7 +220,6 @@ def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) ->
 def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
     """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
     cfg = config(
-        FEW,
         METHOD__NAME="bot_ft",
         TRAIN__EPOCHS=2,
         TRAIN__FIRST_EPOCHS=4,
@@ -262,7 +262,7 @@ def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that they hold but times, wherever the run broke off: after every step, epoch, task and evaluation."""
-    cfg = config(FEW, TRAIN__EPOCHS=2, TRAIN__CHECKPOINT_STEPS=1, EVAL__DRIFT_STEPS=3)
+    cfg = config(TRAIN__EPOCHS=2, TRAIN__CHECKPOINT_STEPS=1, EVAL__DRIFT_STEPS=3)
     whole, copies = tmp_path / "whole", list[Path]()
 
     def with_copy(save: Callable[..., None]) -> Callable[..., None]:
@@ -291,7 +291,7 @@ def test_a_resume_with_other_threads_is_reported_and_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line names what differs; one under the same conditions, or of a finished run, logs none."""
-    cfg, out, lines = config(FEW, TRAIN__EPOCHS=1), tmp_path / "run", []
+    cfg, out, lines = config(TRAIN__EPOCHS=1), tmp_path / "run", []
     threads = torch.get_num_threads()
     for epochs, now, limit in ((1, threads, ""), (1, threads, ""), (0, threads + 1, ""), (1, threads + 1, "avx2")):
         caplog.clear()

@@ -35,10 +35,10 @@ from lreid.training.signals import StopSignals
 
 pytestmark = pytest.mark.slow
 
-KILLS = 24
+KILLS = 12
 
 
-config = partial(tiny_config, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
+config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -415,14 +415,13 @@ OUT_OF_MEMORY = [
 ]
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
 @pytest.mark.parametrize(
-    ("keys", "where", "named"),
+    ("error", "keys", "where", "named"),
     [
-        ({}, "loss", "EPISODE.IDENTITIES"),
-        ({"METHOD__NAME": "bot_ft"}, "loss", "BATCH.IDENTITIES"),
-        ({"METHOD__NAME": "bot_ft", "STREAM__SEGMENT": 4}, "loss", "STREAM.SEGMENT"),
-        ({}, "forward", "EVAL.BATCH_SIZE"),
+        *((error, {}, "loss", "EPISODE.IDENTITIES") for error in OUT_OF_MEMORY),
+        (OUT_OF_MEMORY[1], {"METHOD__NAME": "bot_ft"}, "loss", "BATCH.IDENTITIES"),
+        (OUT_OF_MEMORY[1], {"METHOD__NAME": "bot_ft", "STREAM__SEGMENT": 4}, "loss", "STREAM.SEGMENT"),
+        (OUT_OF_MEMORY[1], {}, "forward", "EVAL.BATCH_SIZE"),
     ],
 )
 def test_out_of_memory_names_the_keys_to_lower(
@@ -437,7 +436,7 @@ def test_out_of_memory_names_the_keys_to_lower(
 
     monkeypatch.setattr(Embedder, "forward", out_of_memory)
     with pytest.raises(OutOfMemory, match=named) as told:
-        train(config(FEW, TRAIN__EPOCHS=1, **keys), tmp_path / "run")
+        train(config(TRAIN__EPOCHS=1, **keys), tmp_path / "run")
     assert "\n" not in str(told.value)
 
 
@@ -446,7 +445,7 @@ def test_a_checkpoint_is_not_damaged_where_memory_ran_out(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is the run taken up from the one before, which would overwrite it."""
-    broken_off(config(FEW), tmp_path / "run", 5)
+    broken_off(config(), tmp_path / "run", 5)
     before = {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert len(before) >= 2
 
@@ -456,7 +455,7 @@ def test_a_checkpoint_is_not_damaged_where_memory_ran_out(
 
     monkeypatch.setattr(torch, "load", fails_once)
     with pytest.raises(OutOfMemory, match=r"last\.pt: memory ran out"):
-        train(config(FEW), tmp_path / "run", resume=True)
+        train(config(), tmp_path / "run", resume=True)
     assert {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()} == before
 
 
