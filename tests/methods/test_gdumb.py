@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from test_er import new, segments
 
 from lreid.data.records import Task
-from lreid.errors import ArgumentError
 from lreid.memory import StreamMemory
 from lreid.methods import Method
 
@@ -114,8 +113,3 @@ def test_the_first_step_is_that_of_plain_sgd() -> None:
     length = torch.stack([part.grad.norm() for part in twin.parameters()]).norm()
     for one, two in zip(method.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(one, two - 0.05 * two.grad * min(1.0, 10 / length.item()), rtol=1e-4, atol=1e-6)
-
-
-def test_the_least_rate_is_at_most_the_rate() -> None:
-    with pytest.raises(ArgumentError, match="least_rate is 1.0; it must be from 0 to the rate, 0.05"):
-        new("gdumb", least_rate=1.0)

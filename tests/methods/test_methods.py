@@ -81,6 +81,32 @@ def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
         build_method(name, model(), **options)
 
 
+BEYOND: dict[str, dict[str, object]] = {
+    "aka": {"plasticity_share": 1.5, "smoothing_classes": -1, "vertices": 0},
+    "bot_ft": {"exemplars": -1, "store": "disk", "exemplar_mib": -1.0, "least_images": 0, "exemplar_share": 1.0},
+    "cclis": {"selection": "herding", "distillation": "relations", "passes": 0, "prototype_rate": -1.0},
+    "co2l": {"distillation": "relations", "temperature": 0.0, "teacher_temperature": -1.0},
+    "contrast_scoring": {"buffer": -1, "lazy_interval": 0, "temperature": 0.0, "policy": "lifo", "exemplars": 5},
+    "dask": {"style_steps": -1, "style_batch": 1},
+    "dkp_pp": {"style_steps": -1, "style_batch": 1},
+    "dmml_ird": {"temperature": 0.0, "teacher_temperature": -1.0},
+    "er": {"exemplars": -1, "store": "files"},
+    "er_aml": {"negatives": "old", "metric_loss": "softmax"},
+    "er_metric": {"metric_loss": "softmax", "supports": 0, "replay_each": 1},
+    "erd": {"selection": "importance"},
+    "fused_ft": {"fusion": -1.0, "later_rate": -1.0},
+    "gdumb": {"passes": 0, "batch": 0, "rate": 0.0, "decay": -1.0, "least_rate": 1.0},
+    "retrace": {"rate": 0.0, "keep": 2.0, "centre": -0.5},
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_options_have_limits(name: str) -> None:
+    for option, value in BEYOND[name].items():
+        with pytest.raises(ArgumentError, match=f"^{option} is {value!r}; it must be "):
+            build_method(name, model(neck=method_class(name).neck), **{option: value})
+
+
 @pytest.mark.parametrize("name", method_names())
 def test_values_beyond_the_limits_of_an_option_are_refused(name: str) -> None:
     defaults, rules = method_defaults(method_class(name)), method_rules(method_class(name))
