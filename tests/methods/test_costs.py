@@ -17,8 +17,8 @@ from lreid.models import Embedder
 
 
 def operations(name: str, task: int, backbone: str = "resnet50", **options: Any) -> int:
-    """Of the convolutions and products of a forward and backward pass within a task, at 128 x 64 pixels."""
-    network = Embedder(backbone, height=128, width=64, pooling="gem", neck=name == "patch_kd")
+    """Of the convolutions and products of a forward and backward pass within a task, at 256 x 128 pixels."""
+    network = Embedder(backbone, height=256, width=128, pooling="gem", neck=name == "patch_kd")
     method = build_method(name, network, **options)
     for index in range(task):
         method.begin_task(drawn_task(index))
@@ -28,8 +28,8 @@ def operations(name: str, task: int, backbone: str = "resnet50", **options: Any)
     method.model.train()
     labels = 4 * task + torch.arange(2).repeat_interleave(2)
     (batch,) = steps_of(0, 1)
-    pixels = torch.randint(256, (4, 128, 64, 3), dtype=torch.uint8)
-    batch = batch._replace(images=torch.randn(4, 3, 128, 64), labels=labels, pixels=pixels)
+    pixels = torch.randint(256, (4, 256, 128, 3), dtype=torch.uint8)
+    batch = batch._replace(images=torch.randn(4, 3, 256, 128), labels=labels, pixels=pixels)
     with FlopCounterMode(display=False) as counter:
         method.total(method.loss(batch)).backward()
     return counter.get_total_flops()
