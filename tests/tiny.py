@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ class Few(nn.Sequential):
 
 
 def words(*keys: Mapping[str, Any]) -> list[str]:
-    """``KEY VALUE ...`` as they are typed."""
-    return [str(part) for each in keys for pair in each.items() for part in pair]
+    """``KEY VALUE ...`` as they are typed; of two values of a key the last one."""
+    return [str(part) for pair in ChainMap(*reversed(keys)).items() for part in pair]
 
 
 def tiny_config(*more: Mapping[str, Any], **changes: Any) -> Config:
