@@ -18,7 +18,7 @@ from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.test_set import Rules, load_tests
-from lreid.loading import model_config, network_of
+from lreid.loading import model_config, network_of, network_of_entry
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models.backbones import normalisation
 from lreid.models.embedder import IMAGENET, Embedder
@@ -123,6 +123,12 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
 def naming_index_keys() -> AbstractContextManager[None]:
     """Put around what makes or tries the index of a config: its errors name the keys."""
     return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
+
+
+def initial_model_of(cfg: Config, method: Method) -> Embedder:
+    """The model that training starts from: an entry of the zoo with its own neck, otherwise the method's network."""
+    model = network_of_entry(cfg)
+    return method.model if model is None else model.to(method.model.mean.device)
 
 
 def index_of(cfg: Config) -> FaissIndex | None:

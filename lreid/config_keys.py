@@ -327,6 +327,7 @@ class Eval(Section):
         False, "also search, after each task, the galleries of all earlier models; keeps their features on disk"
     )
     UNFUSED = key(False, "also evaluate the trained network before it is averaged with the previous one")
+    INITIAL = key(False, "also evaluate the model that training starts from, before the first task")
     DRIFT_STEPS = key(
         0, "number of steps after a task switch over which the drift of old features is measured; slow", least=0
     )

@@ -73,6 +73,23 @@ def _published_model(entry: zoo.Published) -> Embedder:
     return model.eval()
 
 
+def network_of_entry(cfg: CfgNode) -> Embedder | None:
+    """The entry of the zoo that ``MODEL.WEIGHTS`` names, with its own neck, for the input size of a config.
+
+    None where other weights are named. In evaluation mode, on the CPU.
+
+    Raises:
+        InputError: as :func:`load_model`, or the config describes another network.
+    """
+    weights = cfg.MODEL.WEIGHTS
+    if not weights.startswith(zoo.PREFIX):
+        return None
+    state = read_checkpoint(weights)["model"]
+    model = network_of(cfg, neck="neck.weight" in state)
+    load_model_state(model, state, Path(weights))
+    return model.eval()
+
+
 def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Embedder:
     """The network that the groups ``MODEL`` and ``INPUT`` of a config describe.
 

@@ -1,7 +1,8 @@
-"""Choose how to train on one's own images, say what was chosen, and tell what became of those learned before."""
+"""Choose how to train on your images, print what was chosen, and report what the run gained."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Template
+from tabulate import tabulate
 from yacs.config import CfgNode
 
 from lreid import zoo
@@ -19,13 +21,14 @@ from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, lo
 from lreid.data.datasets import load_datasets
 from lreid.data.listing import first_few
 from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
-from lreid.data.proposal import Proposal, propose, typical_size
+from lreid.data.proposal import UPRIGHT, Proposal, propose, typical_size
 from lreid.data.records import DataSet
+from lreid.data.tasks import BEFORE
 from lreid.errors import InputError, counted, naming_keys
 from lreid.methods import method_class
-from lreid.results import Results
+from lreid.results import Results, gain_interval, matrix
 from lreid.training.run_config import load_run_config
-from lreid.zoo import PEOPLE, SMALL_PEOPLE
+from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input of networks that start from ImageNet, height and width
 RATE = 2e-4  # of networks that are trained already
@@ -85,7 +88,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         proposal = propose(data_sets, tasks=tasks, pool=pool)
         keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
     else:
-        keys |= {"METHOD.NAME": METHOD} | _start(wanted, given, data_sets)
+        keys |= {"METHOD.NAME": METHOD, "EVAL.INITIAL": True} | _start(wanted, given, data_sets)
         proposal = propose(data_sets, tasks=tasks, pool=pool, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
         keys |= proposal.keys()
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
@@ -162,13 +165,18 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """The keys of what training starts from: a model of the zoo, or ImageNet where another network is asked for.
 
-    The small model is taken where images are no larger than its input.
+    The model is that of people where images are upright, otherwise that of vehicles; and the small one of the two where
+    images are no larger than its input.
     """
-    cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in (PEOPLE, SMALL_PEOPLE)}
-    typical, small = typical_size(data_sets), cards[SMALL_PEOPLE]
-    fits = SMALL_PEOPLE if typical and typical.pixels <= small.height * small.width else PEOPLE
-    if "MODEL.BACKBONE" in given:
-        of_network = [name for name in (fits, *cards) if cards[name].backbone == cfg.MODEL.BACKBONE]
+    models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
+    cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
+    typical = typical_size(data_sets)
+    large, small = (PEOPLE, SMALL_PEOPLE) if typical is None or typical.ratio >= UPRIGHT else (VEHICLES, SMALL_VEHICLES)
+    fits = small if typical and typical.pixels <= cards[small].height * cards[small].width else large
+    if "MODEL.WEIGHTS" in given and cfg.MODEL.WEIGHTS in cards:
+        fits = cfg.MODEL.WEIGHTS
+    elif "MODEL.BACKBONE" in given:
+        of_network = [name for name in (fits, large, small) if cards[name].backbone == cfg.MODEL.BACKBONE]
         if not of_network:
             return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
         fits = of_network[0]
@@ -199,17 +207,49 @@ def _told(path: Path, cfg: CfgNode, own: Sequence[OwnSet], proposal: Proposal, *
     return "\n".join([f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in notes)])
 
 
-def aftermath(results: Results) -> str:
-    """What became of each test set since before the run, whose first row is the model that it went on from."""
-    lines = []
+def gains(results: Results) -> str:
+    """A table of each test set before and after a run on the same queries, and what they are too few to tell.
+
+    Before is the model that training started from, or that it fine-tuned from. The interval of a gain is that of
+    :func:`lreid.results.gain_interval`. Identities count as better or worse from :data:`CLEAR` points of AP on. A
+    difference is too small to tell where it is inside the interval, or less than what a single query weighs.
+    """
+    rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):
-        first, last = results["mAP"][0][column], results["mAP"][-1][column]
-        rank1 = " and ".join(f"{results['rank1'][row][column]:.1f}" for row in (0, -1))
-        who = "learned before" if gallery["first_task"] == 0 else "new" if gallery["kind"] == "seen" else "unseen"
-        changes = np.subtract(*(results["identity_ap"][gallery["name"]]["ap"][row] for row in (-1, 0)))
-        lines.append(
-            f"{gallery['name']} ({who}): mAP {first:.1f} before, {last:.1f} now, Rank-1 {rank1}; "
-            f"of {counted(len(changes), 'identity')} {int((changes > CLEAR).sum())} found better now and "
-            f"{int((changes < -CLEAR).sum())} worse, by {CLEAR:g} points of AP or more"
+        name, people = one_line(gallery["name"]), results["identity_ap"][gallery["name"]]
+        first = {metric: matrix(results, metric)[0][column] for metric in ("mAP", "rank1")}
+        first_ap, last_ap = people["ap"][0], people["ap"][-1]
+        if results.get("initial"):
+            first = {metric: results["initial"][metric][column] for metric in first}
+            first_ap = results["initial_ap"][gallery["name"]]
+        pairs = [f"{value:.1f} → {matrix(results, metric)[-1][column]:.1f}" for metric, value in first.items()]
+        low, high = gain_interval(first_ap, last_ap, people["queries"])
+        changes, queries = np.subtract(last_ap, first_ap), sum(people["queries"])
+        row = {
+            "test set": name,
+            "mAP": pairs[0],
+            "gain (95 % interval)": f"{results['mAP'][-1][column] - first['mAP']:+.1f} ({low:+.1f} to {high:+.1f})",
+            "Rank-1": pairs[1],
+            "better": int((changes > CLEAR).sum()),
+            "worse": int((changes < -CLEAR).sum()),
+        }
+        if results["tasks"][0] == BEFORE:
+            row["identities"] = "learned before" if gallery["first_task"] == 0 else "new"
+        rows.append(row)
+        least = max((high - low) / 2, 100 / queries)
+        notes.append(
+            f"{name}: {counted(queries, 'query')} of {counted(len(changes), 'identity')}, "
+            f"too few to tell differences under {least:.1f} points"
         )
-    return "\n".join(lines)
+    head = f"before → after on the same queries, in per cent; better, worse: identities by {CLEAR:g} AP points or more"
+    return "\n".join([head, "", tabulate(rows, headers="keys", disable_numparse=True), "", *notes])
+
+
+def next_steps(images: Path, run: Path) -> str:
+    """The two commands that most people type after a run: search with the model, and continue with other identities."""
+    gallery = f"{one_line(title_of(images))}.gallery"
+    commands = [
+        ["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)],
+        ["lreid", "train", "OTHER_IMAGES", "--from", str(run)],
+    ]
+    return "\n".join(["next:", *(f"  {shlex.join(words)}" for words in commands)])

@@ -38,6 +38,13 @@ def run(args: argparse.Namespace) -> None:
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
 
 
+def with_images(folder: Path) -> None:
+    """Write ``report.html`` of a run with images of its test identities."""
+    runs = [read_run(folder)]
+    sections, pictures = _images_of_runs([folder], runs, blur=False)
+    write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
+
+
 def _folders(named: list[Path]) -> list[Path]:
     """The run folders that are meant, each once; what else ``runs/*`` matches is passed over."""
     folders: dict[Path, Path] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,14 +45,28 @@ def run(args: argparse.Namespace) -> None:
         cfg, before = plan.cfg, plan.before
         if distributed.speaks():
             print(f"{plan.text}\n")
+    command = "" if images is None else typed(args, images)
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # which a run that is stopped names
-    results = train(cfg, args.out, resume=args.resume, before=before)
-    if not distributed.speaks():
-        return
-    if cfg.BENCHMARK.LEARNED_IDENTITIES:
+    results = train(cfg, args.out, resume=args.resume, before=before, command=command)
+    if distributed.speaks() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
         from lreid.apps import own
+        from lreid.apps.report import with_images
 
-        print(own.aftermath(results))
+        print(f"\n{own.gains(results)}")
+        if images is not None:
+            print(f"\n{own.next_steps(images, args.out)}")
+        with_images(args.out)
+
+
+def typed(args: argparse.Namespace, images: Path) -> str:
+    """The command of a run on your images, as it was typed."""
+    options = {"config": args.config, "data": args.data, "from": args.before, "out": args.out}
+    options |= {option: getattr(args, option) for option in SHORT}
+    words = ["lreid", "train", str(images)]
+    for option, values in options.items():
+        for value in values if isinstance(values, list) else [values] if values else []:
+            words += [f"--{option}", str(value)]
+    return shlex.join([*words, *split_words(args.overrides)[1]])
 
 
 def require_run(folder: Path) -> None:

@@ -29,6 +29,7 @@ class TestFigures:
     Attributes:
         metrics: all of :data:`lreid.results.METRICS` by name.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
+        identity_queries: number of these queries of each identity.
         num_valid: queries that have a match in the gallery of some split.
         cross_model: ``metrics`` of the same queries in the gallery of the model after each task up to this one; empty
             where they are not asked for.
@@ -38,6 +39,7 @@ class TestFigures:
 
     metrics: dict[str, float]
     identity_ap: dict[int, float]
+    identity_queries: dict[int, int]
     num_valid: int
     cross_model: tuple[dict[str, float], ...] = ()
 
@@ -125,14 +127,17 @@ class Evaluator:
             self.past.keep(task, place, features[1])
             earlier = (self.past.read(before, place, features[1].shape) for before in range(task))
             crossed = [figures_of(average_evaluations(scored(gallery))) for gallery in earlier] + [metrics]
-        return TestFigures(metrics, _identity_ap(test, results), int(valid.sum()), tuple(crossed))
+        precisions = _identity_precisions(test, results)
+        means = {pid: 100 * float(np.mean(each)) for pid, each in precisions.items()}
+        counts = {pid: len(each) // len(test.splits) or 1 for pid, each in precisions.items()}
+        return TestFigures(metrics, means, counts, int(valid.sum()), tuple(crossed))
 
 
-def _identity_ap(test: TestSet, results: Sequence[Evaluation]) -> dict[int, float]:
-    """Mean average precision of the queries of each identity, in per cent; without identities that have no match."""
+def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:
+    """Average precision of the queries of each identity in all splits; without identities that have no match."""
     precisions: dict[int, list[float]] = {int(pid): [] for pid in np.unique(test.query.pids)}
     for split, result in zip(test.splits, results, strict=True):
         for pid, ap in zip(split.query.ids, result.ap, strict=True):
             if not np.isnan(ap):
                 precisions[int(pid)].append(ap)
-    return {pid: 100 * float(np.mean(each)) for pid, each in precisions.items() if each}
+    return {pid: each for pid, each in precisions.items() if each}

@@ -49,6 +49,7 @@ class Method:
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
         selections: those that the method can be given; ``importance`` is for methods that score images.
+        finishing: what :meth:`finish_task` does, for people.
         keeps_teacher: True where :attr:`teacher` is wanted from the second task on.
         teacher_in_training: let the teacher normalise by the statistics of the batch.
         network: what is trained and copied as a teacher: the model, or a module that holds it.
@@ -69,6 +70,7 @@ class Method:
     divisible: ClassVar[bool] = True
     selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
     defaults: ClassVar[Mapping[str, Any]] = {}
+    finishing: ClassVar[str] = "averaging weights"
     keeps_teacher: bool = False
     teacher_in_training: bool = False
 
@@ -237,6 +239,10 @@ class Method:
 
     def end_step(self, batch: Batch) -> None:
         """Called for each batch after the last update with it."""
+
+    def finishing_images(self, task: Task) -> int:
+        """Number of images that :meth:`finish_task` passes through the network, for estimates of time."""
+        return 0
 
     def finish_task(self, task: Task) -> None:
         """Called after the last update of a task and before its evaluation: what is done to the model is evaluated."""

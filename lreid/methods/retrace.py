@@ -53,6 +53,7 @@ class Retrace(BoTFineTuning):
     exemplars: they would bring labels that such a classifier does not know.
     """
 
+    finishing = "interpolating weights"
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
 
     def __init__(
@@ -136,6 +137,10 @@ class Retrace(BoTFineTuning):
         self._neck().running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
         line = "%s: alpha %.2f (mAP on this task's training images, not a test: %.1f before, %.1f after)"
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
+
+    def finishing_images(self, task: Task) -> int:
+        """Each measured image, once for each measured alpha, and once for the mean feature."""
+        return (BISECTIONS + 3) * len(_some(task)[0])
 
     def end_task(self, task: Task) -> None:
         """Discard the head and the previous network."""

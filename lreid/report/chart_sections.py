@@ -49,6 +49,8 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
     Methods that learn all tasks at once are level lines.
     """
+    if total_tasks(groups) < 2:  # a point is no curve
+        return []
     charts = []
     for metric in filter(lambda each: each.main, METRICS):
         lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
@@ -61,7 +63,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision on each of several test sets; a vertical line marks the task that trains its domain."""
     galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
-    if len(kinds) < 2:
+    if len(kinds) < 2 or total_tasks(groups) < 2:
         return []
     charts = []
     for name, kind in kinds.items():

@@ -15,7 +15,7 @@ from lreid.report.forgotten import Pictures
 from lreid.report.groups import Group, labels
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
 from lreid.report.tables import COST, FIGURES, TRANSFER, Column, duration, group_figures, number, past_gallery_rows
-from lreid.results import KINDS, Results, average, is_trained, matrix
+from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 
 HARDEST = 15  # identities listed
 
@@ -144,7 +144,7 @@ def mean_results(runs: Sequence[Results]) -> Results:
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
     """Name and kind of each column: of galleries, and of the means over them."""
     heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
-    return heads + [("mean", kind) for kind in KINDS if any(each == kind for _, each in heads)]
+    return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
 def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, Any]]:
@@ -153,10 +153,9 @@ def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, 
     for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
         kind = "trained" if gallery["kind"] != "seen" or is_trained(gallery, row) else "before"
         cells.append({"kind": kind, "mAP": value, "rank1": rank1, "depth": 0.06 + 0.5 * value / largest})
-    for kind in KINDS:
-        if any(gallery["kind"] == kind for gallery in results["galleries"]):
-            means = {metric: average(results, metric, row, kind) for metric in ("mAP", "rank1")}
-            cells.append({"kind": "mean", **means})
+    for kind in averaged_kinds(results):
+        means = {metric: average(results, metric, row, kind) for metric in ("mAP", "rank1")}
+        cells.append({"kind": "mean", **means})
     return cells
 
 

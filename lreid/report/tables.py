@@ -13,7 +13,7 @@ from tabulate import tabulate
 
 from lreid.errors import counted
 from lreid.report.groups import Group, grouped
-from lreid.results import KINDS, METRICS, Metric, Results, average, cross_average, is_trained
+from lreid.results import METRICS, Metric, Results, average, averaged_kinds, cross_average, is_trained
 
 WIDTH = 100  # columns of a terminal that a task table may take
 
@@ -111,7 +111,7 @@ def task_table(results: Results) -> str:
 def _by_task_and_gallery(results: Results) -> str:
     """All galleries after every task; where they do not fit, the averages after every task and the last line."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
-    kinds = KINDS if any(gallery["kind"] == "unseen" for gallery in galleries) else KINDS[:1]
+    kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
     averages = [
         [_pair(average(results, "mAP", row, kind), average(results, "rank1", row, kind)) for kind in kinds]
@@ -121,7 +121,7 @@ def _by_task_and_gallery(results: Results) -> str:
     titles = [f"{kind} mean" for kind in kinds]
     heads = ["after task", *(gallery["name"] for gallery in galleries), *titles]
     body = text_table(heads, [[name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)])
-    if len(body.partition("\n")[0]) > WIDTH:
+    if len(body.partition("\n")[0]) > WIDTH and kinds:
         by_task = text_table(
             ["after task", *titles], [[name, *means] for name, means in zip(names, averages, strict=True)]
         )

@@ -1,8 +1,20 @@
 """Make, check, read and summarise ``results.json``: what a run is, and its figures after every task."""
 
-from lreid.results.content import KINDS, SCHEMA, Gallery, Kind, Results, columns, is_trained, matrix, names_of
+from lreid.results.content import (
+    KINDS,
+    SCHEMA,
+    Gallery,
+    Kind,
+    Results,
+    averaged_kinds,
+    columns,
+    is_trained,
+    matrix,
+    names_of,
+)
 from lreid.results.file import fault, read, write
-from lreid.results.ledger import Figures, add_accuracies, add_task, resumed, start
+from lreid.results.intervals import gain_interval
+from lreid.results.ledger import Figures, add_accuracies, add_initial, add_task, resumed, start
 from lreid.results.metrics import MAX_RANK, METRICS, Metric, figures_of
 from lreid.results.summaries import (
     average,
@@ -26,14 +38,17 @@ __all__ = [
     "Metric",
     "Results",
     "add_accuracies",
+    "add_initial",
     "add_task",
     "average",
+    "averaged_kinds",
     "columns",
     "cross_average",
     "curve",
     "falls_and_rises",
     "fault",
     "figures_of",
+    "gain_interval",
     "identity_changes",
     "is_trained",
     "matrix",

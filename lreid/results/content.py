@@ -80,8 +80,13 @@ class Results(TypedDict, total=False):
     rank1: list[list[float]]
     # By gallery and metric: a row for each task, of its queries in the gallery of the model after each task up to it.
     cross_model: Annotated[dict[str, dict[str, list[list[float]]]], Key({str: {str: [[NUMBER]]}}, dict)]
-    # By gallery: ids, and for each task the AP of each.
-    identity_ap: Annotated[dict[str, dict[str, Any]], Key({str: {"ids": [int], "ap": [[NUMBER]]}}, dict)]
+    # By gallery: ids, the number of queries of each, and for each task the AP of each.
+    identity_ap: Annotated[
+        dict[str, dict[str, Any]], Key({str: {"ids": [int], "queries?": [int], "ap": [[NUMBER]]}}, dict)
+    ]
+    # Of the model before the first task, by metric: a value for each gallery; and the AP of each identity by gallery.
+    initial: Annotated[dict[str, list[float]], Key({str: [NUMBER]}, dict)]
+    initial_ap: Annotated[dict[str, list[float]], Key({str: [NUMBER]}, dict)]
     # By gallery, of ids as text; those without one are their own names.
     identity_names: Annotated[dict[str, dict[str, str]], Key({str: {str: str}})]
     summary: Annotated[dict[str, float | None], Key({str: FIGURE}, dict, needed=True)]
@@ -138,6 +143,11 @@ def names_of(results: Results) -> list[str]:
 def matrix(results: Results, metric: str) -> list[list[float]]:
     """A metric by finished task and gallery."""
     return results[metric]  # type: ignore[literal-required]
+
+
+def averaged_kinds(results: Results) -> list[Kind]:
+    """The kinds of which a run has several test sets: the mean of one repeats it."""
+    return [kind for kind in KINDS if sum(gallery["kind"] == kind for gallery in results["galleries"]) > 1]
 
 
 def is_trained(gallery: Gallery, row: int) -> bool:

@@ -25,6 +25,10 @@ class Figures(Protocol):
         """Average precision of each identity, in per cent."""
 
     @property
+    def identity_queries(self) -> Mapping[int, int]:
+        """Queries of each of these identities that have a match."""
+
+    @property
     def num_valid(self) -> int:
         """Queries that have a match."""
 
@@ -97,12 +101,22 @@ def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Fig
             crossed = results["cross_model"].setdefault(gallery["name"], {name: [] for name in names_of(results)})
             for name, rows in crossed.items():
                 rows.append([round(metrics[name], 4) for metrics in figure.cross_model])
-        history = results["identity_ap"].setdefault(gallery["name"], {"ids": list(figure.identity_ap), "ap": []})
+        people = {"ids": list(figure.identity_ap), "queries": list(figure.identity_queries.values()), "ap": []}
+        history = results["identity_ap"].setdefault(gallery["name"], people)
         history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
     seconds = results["seconds"]["train"]
     results["images_per_second"] = round(results["images_trained"] / seconds, 1) if seconds else 0.0
     results["skipped_images"] = len(results["skipped"])
     results["summary"] = summary(results)
+
+
+def add_initial(results: Results, figures: Sequence[Figures]) -> None:
+    """Record the figures of all galleries before the first task, as :func:`add_task` after one."""
+    results["initial"] = {name: [round(figure.metrics[name], 4) for figure in figures] for name in names_of(results)}
+    results["initial_ap"] = {
+        gallery["name"]: [round(value, 4) for value in figure.identity_ap.values()]
+        for gallery, figure in zip(results["galleries"], figures, strict=True)
+    }
 
 
 def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:

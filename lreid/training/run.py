@@ -16,7 +16,16 @@ import torch
 
 from lreid import distributed
 from lreid import results as ledger
-from lreid.build import accuracy_observer_of, benchmark_of, class_of, evaluator_of, learned, method_of, resolved
+from lreid.build import (
+    accuracy_observer_of,
+    benchmark_of,
+    class_of,
+    evaluator_of,
+    initial_model_of,
+    learned,
+    method_of,
+    resolved,
+)
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
 from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, leaves, method_title
 from lreid.config_keys import FREE_KEYS, Config
@@ -60,6 +69,7 @@ def train(
     resume: bool = False,
     observers: Mapping[str, Observer] = MappingProxyType({}),
     before: Path | None = None,
+    command: str = "",
 ) -> Results:
     """Trains the method of a config on its benchmark and writes a run folder.
 
@@ -70,6 +80,7 @@ def train(
         observers: further observers, by the name that checkpoints keep their states under.
         before: the checkpoint of a finished task of another run, which this one fine-tunes from where ``out`` holds
             none; ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` say what was learned there.
+        command: what was typed, for the report; empty for the command that sets every key which differs.
 
     Returns:
         The content of ``results.json``.
@@ -86,7 +97,7 @@ def train(
         # The folder is ours before its state is read: of two starts one must see what the other has done.
         how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
-            return _train(cfg, folder, resume, observers, stop, before)
+            return _train(cfg, folder, resume, observers, stop, before, command)
     except (MemoryError, OSError, RuntimeError) as error:
         refuse_out_of_memory(
             error,
@@ -118,6 +129,7 @@ def _train(
     observers: Mapping[str, Observer],
     stop: StopSignals,
     before: Path | None,
+    command: str,
 ) -> Results:
     start = _newest(cfg, folder, resume, before)
     _seed_all(cfg.SEED)
@@ -132,6 +144,7 @@ def _train(
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, _past_galleries(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
+    results["command"] = command or results["command"]
     others = ""
     if start is not None:
         path, checkpoint = start
@@ -149,6 +162,8 @@ def _train(
             method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
         )
     trainer.unfused = cfg.EVAL.UNFUSED
+    if cfg.EVAL.INITIAL and start is None and before is None:
+        trainer.initial = initial_model_of(cfg, method)
     trainer.observers |= {**measuring, **observers}
     if start is not None:
         with fitting(path):

@@ -192,18 +192,25 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.live = None
         self.require_ours()
         logger.info("\n%s\n", task_table(results))
-        figure = learning_curve([results])
-        write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
+        if len(results["tasks"]) > 1:  # one task is a point
+            figure = learning_curve([results])
+            write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
         write_report(self.path)
         summary = {f"summary/{name}": value for name, value in results["summary"].items() if value is not None}
         for each in self.loggers:
             each.scalars(summary, len(results["mAP"]), "task")
 
-    def show_progress(self, results: Results, progress: Progress) -> None:
-        """A line in log.txt and a page that shows how far the run is; one that cannot be written is left out."""
+    def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
+        """Write a line into log.txt, ``aloud`` to the console too, and a page that shows how far the run is.
+
+        A page that cannot be written is left out.
+        """
         if self.handler is None:
             return
-        self.handler.handle(logging.makeLogRecord({"msg": str(progress), "levelname": "INFO"}))
+        if aloud:
+            logger.info("%s", progress)
+        else:
+            self.handler.handle(logging.makeLogRecord({"msg": str(progress), "levelname": "INFO"}))
         self.live = results
         try:
             self.require_ours()

@@ -27,7 +27,9 @@ from lreid.errors import Stopped, counted
 from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
+from lreid.models.embedder import Embedder
 from lreid.report.page import Progress
+from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.history import History
@@ -39,6 +41,9 @@ logger = logging.getLogger("lreid")
 
 ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
 
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
+FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
+TOLD_EVERY = 30.0  # seconds between two lines about the progress where no terminal shows a bar
 SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
 QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after so many seconds and epochs without news
 
@@ -69,6 +74,7 @@ class Trainer:
         at: the position.
         observers: observers by name, so that a checkpoint can hold their states; add to them before :meth:`run`.
         unfused: evaluate a network before its method does something to it after a task, too.
+        initial: a model that is evaluated before the first task.
     """
 
     def __init__(
@@ -94,8 +100,12 @@ class Trainer:
         self.epoch_steps = [batching.epoch_steps(method, task) if task.records else 0 for task in benchmark.tasks]
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
+        self.initial: Embedder | None = None
         self.bar = tqdm(disable=True)
-        self.begun, self.shown_at = time.monotonic(), 0.0
+        self.begun, self.shown_at, self.told_at = time.monotonic(), 0.0, time.monotonic()
+        self.test_images = sum(len(test.query) + len(test.gallery) for test in evaluator.tests)
+        self.image_seconds = 0.0  # of a test image, once an evaluation has taken place
+        self.finished: list[float] = []  # seconds between the last step of a task and its end, of each task so far
         self.steps_then = 0  # those done when the run was begun or taken up again
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.unasked = 0  # steps since processes asked each other
@@ -128,8 +138,9 @@ class Trainer:
             for task in left:
                 require_files(task.records)
         self.bar = self._progress()
-        self.begun, self.steps_then = time.monotonic(), self._steps_done
         with logging_redirect_tqdm(), self.bar:
+            self._evaluate_initial()
+            self.begun, self.steps_then = time.monotonic(), self._steps_done
             if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
                 self._report()
             for task in left:
@@ -138,11 +149,16 @@ class Trainer:
                         self._leave_out(unreadable(task.records))
                     self.method.begin_task(self._readable(task))
                 self._train(task)
+                ended = time.monotonic()
                 trained = self._evaluated_before_fusion()
+                if type(self.method).finish_task is not Method.finish_task:
+                    self._say(self.method.finishing)
                 self.method.finish_task(self._readable(task))
                 self._evaluate(task, trained)
                 self.method.end_task(self._readable(task))
+                self._say("writing checkpoint and report")
                 self._close(task)
+                self.finished.append(time.monotonic() - ended)
                 if self.at.task < len(self.epochs):
                     self._show_progress()
 
@@ -174,7 +190,7 @@ class Trainer:
                 updates.check()
                 for observer in self.observers.values():
                     observer.after_epoch(self.at.epoch, epochs, updates.rate)
-                self._show_losses()
+                self._show_status()
                 if time.monotonic() - self.shown_at >= SHOWN_EVERY:
                     self._show_progress()
                 if self.at.epoch < epochs:
@@ -200,6 +216,19 @@ class Trainer:
         self.unasked += count
         self.bar.update(count)
 
+    def _evaluate_initial(self) -> None:
+        if self.initial is None:
+            return
+        self._say("evaluating the initial model", of_task=False)
+        started = time.perf_counter()
+        ledger.add_initial(self.results, self.evaluator.evaluate(self.initial, once=distributed.by_the_first))
+        self._count_evaluation(time.perf_counter() - started)
+        self.initial = None
+
+    def _count_evaluation(self, seconds: float) -> None:
+        self.results["seconds"]["evaluate"] += seconds
+        self.image_seconds = seconds / max(self.test_images, 1)
+
     def _evaluated_before_fusion(self) -> list[TestFigures]:
         """The network as it was trained, where it is asked for and the method does something to it then."""
         started = time.perf_counter()
@@ -210,10 +239,11 @@ class Trainer:
         return figures
 
     def _evaluate(self, task: Task, trained: Sequence[TestFigures] = ()) -> None:
+        self._say(f"evaluating {counted(self.test_images, 'test image')}")
         started = time.perf_counter()
         self.folder.require_ours()  # features of galleries are kept in it
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
-        self.results["seconds"]["evaluate"] += time.perf_counter() - started
+        self._count_evaluation(time.perf_counter() - started)
         self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
         ledger.add_task(self.results, figures, trained)
         for observer in self.observers.values():
@@ -283,9 +313,35 @@ class Trainer:
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _progress(self) -> tqdm:
-        """One bar for the whole run, so that the time left is that of all tasks; none without a terminal."""
+        """One bar for the steps of the whole run; none without a terminal.
+
+        It leaves out the time that tqdm expects, which ends with the last step; :meth:`_left` knows what follows.
+        """
         quiet = True if not self.folder.writes else None
-        return tqdm(total=sum(self._task_steps), initial=self._steps_done, unit="step", disable=quiet, leave=False)
+        total, done = sum(self._task_steps), self._steps_done
+        return tqdm(total=total, initial=done, unit="step", disable=quiet, leave=False, bar_format=BAR)
+
+    def _say(self, phase: str, *, of_task: bool = True) -> None:
+        """Name what the run does beside its steps: on the bar, or in a line where there is none."""
+        name = f"task {self.at.task + 1}/{len(self.epochs)}: {phase}" if of_task else phase
+        self.bar.set_description(name)
+        if self.bar.disable:
+            logger.info("%s", name)
+
+    def _left(self) -> float:
+        """Seconds to the end of the run: steps at their mean time, and what follows the last step of each task.
+
+        Before a task has ended, that is estimated from the images which method and evaluation pass through the network.
+        """
+        tasks = self.benchmark.tasks[self.at.task :]
+        trained = max(self._steps_done - self.steps_then, 1)
+        step = (time.monotonic() - self.begun - sum(self.finished)) / trained
+        left = step * (sum(self._task_steps) - self._steps_done)
+        if self.finished:
+            return left + len(tasks) * sum(self.finished) / len(self.finished)
+        images = self.results["images_trained"] / max(self.results["steps_trained"], 1)
+        image = self.image_seconds or step / max(images, 1) / FORWARD_SHARE
+        return left + image * sum(self.method.finishing_images(task) + self.test_images for task in tasks)
 
     @property
     def _task_steps(self) -> list[int]:
@@ -301,25 +357,27 @@ class Trainer:
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return
-        step = (time.monotonic() - self.begun) / done  # seconds
+        step = (time.monotonic() - self.begun - sum(self.finished)) / done  # seconds
         at = Progress(
             task + 1,
             len(self.epochs),
             self.at.epoch,
             self.epochs[task],
-            left=step * (sum(self._task_steps) - self._steps_done),
+            left=self._left(),
             at=time.time(),
             # The next evaluation takes hardly longer than all those before.
             patience=QUIET + QUIET_EPOCHS * step * self.epoch_steps[task] + self.results["seconds"]["evaluate"],
         )
-        self.folder.show_progress(self.results, at)
         self.shown_at = time.monotonic()
+        aloud = self.bar.disable and self.shown_at - self.told_at >= TOLD_EVERY
+        self.told_at = self.shown_at if aloud else self.told_at
+        self.folder.show_progress(self.results, at, aloud=aloud)
 
-    def _show_losses(self) -> None:
-        """The last loss terms, behind the bar."""
+    def _show_status(self) -> None:
+        """The time left and the last loss terms, after the bar."""
         entry = self.results["loss_history"][-1:] or [{}]
         terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
-        self.bar.set_postfix(terms, refresh=False)
+        self.bar.set_postfix({"left": duration(self._left())} | terms, refresh=False)
 
     def _read_clock(self) -> None:
         """Adds the time since the last look to that of the training; on a busy machine CPU time is the truer one."""

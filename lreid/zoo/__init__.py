@@ -26,5 +26,6 @@ PREFIX = "zoo:"  # before the name of an entry
 # The entries that are taken for images of people where none is named; the small one where they are no larger than its
 # input.
 PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
+VEHICLES, SMALL_VEHICLES = "zoo:vehicles", "zoo:vehicles-small"
 
 __getattr__, __dir__ = public_names(__name__)

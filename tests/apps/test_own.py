@@ -8,6 +8,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from entries import write_card
@@ -15,8 +16,9 @@ from PIL import Image
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
-from lreid.apps.own import Plan, aftermath, finished_task, plan
+from lreid.apps.own import Plan, finished_task, gains, next_steps, plan
 from lreid.apps.train import short_keys, split_words
+from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text, differing_keys, load_config
 from lreid.data.own import look_at
@@ -177,6 +179,49 @@ def test_short_options_stand_for_keys(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+def test_the_gain_is_that_over_the_model_of_the_zoo_on_the_same_queries(
+    shop: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "lreid")
+    cfg = plan(shop, [], ["TRAIN.EPOCHS", "1"]).cfg
+    assert cfg.MODEL.WEIGHTS == zoo.SMALL_PEOPLE and cfg.EVAL.INITIAL
+    results = train(cfg, tmp_path / "run", command="lreid train shop")
+    assert results["command"] == "lreid train shop"
+    evaluator = evaluator_of(cfg, benchmark_of(cfg))
+    (figures,) = evaluator.evaluate(load_model(zoo.SMALL_PEOPLE))
+    assert results["initial"]["mAP"] == [round(figures.metrics["mAP"], 4)]
+    people_of = results["identity_ap"]["shop"]
+    assert results["initial_ap"]["shop"] == [round(each, 4) for each in figures.identity_ap.values()]
+    assert sum(people_of["queries"]) == figures.num_valid == results["galleries"][0]["valid_queries"]
+    mean = np.average(people_of["ap"][-1], weights=people_of["queries"])
+    assert mean == pytest.approx(results["mAP"][-1][0], abs=1e-3)
+    text = gains(results)
+    before, after = results["initial"]["mAP"][0], results["mAP"][0][0]
+    assert f"{before:.1f} → {after:.1f}" in text and f"{after - before:+.1f} (" in text
+    assert "6 queries of 3 identities, too few to tell differences under" in text
+    for phase in ("evaluating the initial model", "task 1/1: interpolating weights", "evaluating 12 test images"):
+        assert phase in caplog.text
+    assert not (tmp_path / "run" / "learning_curve.png").exists()  # of one task, it is a point
+    commands = next_steps(shop, tmp_path / "run").splitlines()[1:]
+    assert [shlex.split(line)[:2] for line in commands] == [["lreid", "search"], ["lreid", "train"]]
+
+
+def test_images_that_are_not_upright_start_from_the_model_of_vehicles(shop: Path) -> None:
+    for file in shop.glob("*/*.png"):
+        Image.open(file).resize((200, 160)).save(file)
+    found = plan(shop, [], [])
+    assert found.cfg.MODEL.WEIGHTS == zoo.VEHICLES and "not upright" in found.text
+    assert (found.cfg.INPUT.HEIGHT, found.cfg.INPUT.WIDTH) == (160, 160)
+    chosen = plan(shop, [], ["MODEL.WEIGHTS", zoo.PEOPLE]).cfg
+    assert (
+        chosen.MODEL.WEIGHTS == zoo.PEOPLE and "not upright" not in plan(shop, [], ["MODEL.WEIGHTS", zoo.PEOPLE]).text
+    )
+    for file in shop.glob("*/*.png"):
+        Image.open(file).resize((64, 48)).save(file)
+    assert plan(shop, [], []).cfg.MODEL.WEIGHTS == zoo.SMALL_VEHICLES
+
+
+@pytest.mark.slow
 def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
     train(plan(shop, [], [*FAST, "METHOD.NAME", "dwopp"]).cfg, first)
@@ -196,11 +241,10 @@ def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
     assert all(torch.equal(value, saved[1]["method"]["teacher"][key]) for key, value in saved[0]["model"].items())
     assert results["mAP"][0][0] == saved[0]["results"]["mAP"][0][0]
     assert "distill" in results["loss_history"][0]  # distilled from the first step on
-    lines = aftermath(results).splitlines()
-    assert lines[0].startswith(
-        f"shop (learned before): mAP {results['mAP'][0][0]:.1f} before, {results['mAP'][1][0]:.1f} now"
-    )
-    assert lines[1].startswith("others (new): mAP ")
+    rows = {line.split("  ")[0]: line for line in gains(results).splitlines()}
+    for column, (name, who) in enumerate([("shop", "learned before"), ("others", "new")]):
+        before, after = (results["mAP"][row][column] for row in (0, 1))
+        assert who in rows[name] and f"{before:.1f} → {after:.1f}" in rows[name]
 
     # A run that was killed after its beginning goes on to the same weights, without the first one.
     killed = tmp_path / "killed"

@@ -19,22 +19,9 @@ def test_task_table_shows_every_cell(results):
     table = task_table(results())
     assert "dwopp on synthetic-4, seed 0: 3 of 4 tasks" in table
     assert "rectangular AP" in table
-    assert line_of(table, "after task") == ["after task", "plaza", "harbor", "mall", "seen mean", "unseen mean"]
-    assert line_of(table, "2 city 2/4") == [
-        "2 city 2/4",
-        "10.0 / 30.0",
-        "(11.0 / 31.0)",
-        "12.0 / 32.0",
-        "10.0 / 30.0",
-        "12.0 / 32.0",
-    ]
-    assert line_of(table, "3 city 3/4")[1:] == [
-        "20.0 / 40.0",
-        "21.0 / 41.0",
-        "22.0 / 42.0",
-        "20.5 / 40.5",
-        "22.0 / 42.0",
-    ]
+    assert line_of(table, "after task") == ["after task", "plaza", "harbor", "mall", "seen mean"]  # one unseen set
+    assert line_of(table, "2 city 2/4") == ["2 city 2/4", "10.0 / 30.0", "(11.0 / 31.0)", "12.0 / 32.0", "10.0 / 30.0"]
+    assert line_of(table, "3 city 3/4")[1:] == ["20.0 / 40.0", "21.0 / 41.0", "22.0 / 42.0", "20.5 / 40.5"]
     changes = line_of(table, "forgetting")
     figures = re.findall(r"[+-]?\d+\.\d", " ".join(changes))
     assert figures == ["-1.2", "+11.2", "+20.0", "11.0"]  # and plasticity, backward and forward transfer
@@ -45,7 +32,7 @@ def test_task_table_without_unseen_galleries_or_changes(results):
     run = results(rows=1, unseen=(), seen=("plaza",))
     run["summary"] |= {"forgetting": None, "plasticity": None, "backward_transfer": None}
     table = task_table(run)
-    assert line_of(table, "after task") == ["after task", "plaza", "seen mean"]
+    assert line_of(table, "after task") == ["after task", "plaza"]  # its mean would be the same again
     assert "unseen" not in table and "forgetting" not in table and "brackets" not in table
 
 

@@ -1,0 +1,37 @@
+"""Confidence intervals of differences between two models on the same queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+DRAWS = 2000
+
+
+def gain_interval(
+    before: Sequence[float], after: Sequence[float], queries: Sequence[int], *, level: float = 0.95
+) -> tuple[float, float]:
+    """The bootstrap interval of a difference of mAP, by resampling identities.
+
+    The queries of an identity are drawn together, as their precisions depend on each other; both models are scored on
+    the same draw. The draws are the same in every call.
+
+    Args:
+        before, after: average precision of each of n identities by the two models.
+        queries: number of queries of each identity, 1 or more.
+        level: share of the draws inside the interval, in (0, 1).
+
+    Returns:
+        Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the precisions.
+
+    Raises:
+        ValueError: there is no identity.
+    """
+    gains, weights = np.subtract(after, before), np.asarray(queries, np.float64)  # (n,)
+    if not len(gains):
+        raise ValueError("no identities to resample")
+    counts = np.random.default_rng(0).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), size=DRAWS)
+    drawn = counts @ (weights * gains) / (counts @ weights)  # (DRAWS,)
+    low, high = np.quantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    return float(low), float(high)

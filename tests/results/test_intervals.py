@@ -1,0 +1,39 @@
+"""The interval of a gain: against a loop over identities, and what must hold of any bootstrap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lreid.results import gain_interval
+
+
+def test_a_gain_that_all_identities_share_is_certain() -> None:
+    assert gain_interval([10, 50, 90], [15, 55, 95], [1, 4, 2]) == pytest.approx((5, 5))
+
+
+def test_the_interval_is_that_of_a_loop_over_draws() -> None:
+    rng = np.random.default_rng(3)
+    before, after, queries = rng.uniform(0, 100, 12), rng.uniform(0, 100, 12), rng.integers(1, 6, 12)
+    drawn = []
+    for _ in range(20_000):
+        chosen = rng.integers(0, 12, 12)
+        precisions = [np.repeat(each[chosen], queries[chosen]).mean() for each in (before, after)]
+        drawn.append(precisions[1] - precisions[0])
+    low, high = gain_interval(before, after, queries)
+    assert (low, high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=2.5)  # of 2000 draws: 0.7 deviation
+    assert low < np.average(after - before, weights=queries) < high
+    assert (low, high) == gain_interval(before, after, queries)
+
+
+def test_four_times_the_identities_halve_the_width() -> None:
+    rng = np.random.default_rng(0)
+    gains = rng.normal(3, 20, 100)
+    widths = [np.ptp(gain_interval(0 * each, each, np.ones(len(each)))) for each in (gains, np.tile(gains, 4))]
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.1)
+    assert widths[0] == pytest.approx(2 * 1.96 * gains.std() / 10, rel=0.1)
+
+
+def test_there_must_be_an_identity() -> None:
+    with pytest.raises(ValueError, match="no identities"):
+        gain_interval([], [], [])
