@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import torch
 import yaml
 from torch import nn
 from yacs.config import CfgNode
@@ -14,32 +15,64 @@ from yacs.config import CfgNode
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
-from lreid.errors import InputError, naming_keys
+from lreid.devices import pick_device
+from lreid.errors import ArgumentError, InputError, naming_keys
 from lreid.extras import Extra
 from lreid.files import list_folder
 from lreid.models.embedder import Embedder
+from lreid.models.inference import Inference
 
 if TYPE_CHECKING:
     from lreid.models.exported import OnnxEmbedder
 
+
+Engine = Literal["torch", "onnx"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 HUB = "hub:"  # before the name of a repository
 
 
-def load_model(source: str | Path) -> Embedder:
-    """A trained network, in evaluation mode on the CPU, ready to ``extract`` features.
+def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
+    """A trained network in evaluation mode, ready to ``extract`` features.
+
+    Whatever the device and the engine, the features are those of float32 to its rounding, and the
+    :func:`~lreid.models.fingerprint.fingerprint` is the same: a gallery that one of them built can be searched with the
+    others.
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
             the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; an ``.onnx`` file of
             :func:`lreid.export.export`; the folder of a run, or one that holds a single one of the last two; or
             ``hub:OWNER/NAME``, such a folder as a repository of Hugging Face's hub, ``hub:OWNER/NAME@REVISION``.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda:1`` …
+        engine: ``torch``, or ``onnx`` for onnxruntime, which computes on the processor.
 
     Raises:
-        InputError: there is no such file or entry, it is damaged, or no model of lreid.
+        InputError: there is no such file or entry, it is damaged, or no model of lreid; or the device or the engine
+            cannot be used.
     """
+    if engine not in ENGINES:
+        raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
+    if not isinstance(source, (str, os.PathLike)) or not str(source):
+        raise ArgumentError("source", "is no name of a model; call load_model('zoo:people') or give a file")
     source = single_file(source)
+    if engine == "onnx" or _is_onnx(source):
+        if str(device) not in ("auto", "cpu"):
+            raise ArgumentError("device", f"is {device}; onnxruntime computes on the processor here, so use cpu")
+        device = "cpu"
+    place = pick_device(str(device))
     if _is_onnx(source):
         return _onnx_model(source)
+    model = _torch_model(source)
+    if engine == "onnx":
+        from lreid.export.engine import onnx_model  # loads the exporter, which takes a second
+
+        return onnx_model(model)
+    model.inference = Inference()
+    return model.to(place)
+
+
+def _torch_model(source: str | Path) -> Embedder:
+    """The network of a file or an entry, on the CPU."""
     entry = _entry(source)
     if entry is not None and isinstance(entry, zoo.Published):
         return _published_model(entry)

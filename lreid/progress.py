@@ -15,11 +15,11 @@ class Bar(tqdm):
     monitor_interval = 0
 
 
-def images_done(total: int, what: str) -> Bar:
+def images_done(total: int | None, what: str) -> Bar:
     """A bar that counts images by ``update``, and gone once it is closed; of several processes the first has one.
 
     Args:
-        total: images.
+        total: images; None where nobody knows how many.
         what: is done to them, such as ``reading``.
     """
     silent = True if os.environ.get("RANK", "0") != "0" else None  # None: unless it is a terminal

@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoint": {"results"},
     "distributed": {"models"},
     "export": {"config", "models", "zoo"},
-    "loading": {"checkpoint", "config", "models", "zoo"},
+    "loading": {"checkpoint", "config", "devices", "export", "models", "zoo"},
     "build": {"config", "config_keys", "data", "evaluation", "loading", "methods", "models", "results", "retrieval"},
     "training": {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),

@@ -15,7 +15,7 @@ def run(args: argparse.Namespace) -> None:
     """Writes the file and says how far its features are from the model's."""
     for name in ("onnxscript", "onnx_ir"):  # torch's exporter tells its passes by them
         logging.getLogger(name).setLevel(logging.WARNING)
-    model, config = load_model(args.model), model_config(args.model).dump()
+    model, config = load_model(args.model, "cpu"), model_config(args.model).dump()
     if args.tool:
         for option in ("format", "normalise"):
             if getattr(args, option) is not None:

@@ -21,7 +21,7 @@ from lreid.files import write_text
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
 from lreid.identities import UNKNOWN
-from lreid.loading import model_config
+from lreid.loading import Engine, model_config
 from lreid.report.tables import number
 from lreid.search.named_gallery import NamedGallery
 from lreid.search.own_images import OwnImage, list_images, read_images, require_some
@@ -31,7 +31,13 @@ logger = logging.getLogger("lreid")
 
 @naming_keys(**ARGUMENTS)
 def score_gallery(
-    where: str, query: Path, *, checkpoint: Path | None = None, out: Path, overrides: Sequence[str] = ()
+    where: str,
+    query: Path,
+    *,
+    checkpoint: Path | None = None,
+    out: Path,
+    overrides: Sequence[str] = (),
+    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Scores what a gallery finds for labelled queries, and writes ``test.json`` into ``out``.
 
@@ -41,6 +47,7 @@ def score_gallery(
         checkpoint: the gallery's model, if it is not where it was.
         out: folder to write to.
         overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.
+        engine: of :func:`lreid.load_model`.
 
     Returns:
         What :func:`lreid.apps.test.score_checkpoints` returns: a row ``gallery KIND`` and, if the gallery keeps
@@ -49,7 +56,7 @@ def score_gallery(
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
-    model = named.model(checkpoint, cfg.DEVICE)
+    model = named.model(checkpoint, cfg.DEVICE, engine)
     _, images = read_images(_named(query), model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
 

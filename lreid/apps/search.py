@@ -9,10 +9,11 @@ from lreid.files import require_writable
 from lreid.gallery import Filter
 from lreid.reading import escaped
 from lreid.search import commands
-from lreid.search.findings import too_few, verdict, write_findings
+from lreid.search.findings import summary, too_few, verdict, write_findings
 from lreid.search.own_images import list_images, who
 
-ARGUMENTS = "adapt_norm camera cross_model device identity kind other_cameras restart shards top"
+FEW = 3  # queries that get a line each
+ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras restart shards top"
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # a query has no such option
 
@@ -46,13 +47,16 @@ def _build(args: argparse.Namespace) -> None:
         adapt_norm=args.adapt_norm is not None,
         skip_bad=args.skip_bad,
         device=args.device,
+        engine=args.engine,
     )
     print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
 
 
 def _add(args: argparse.Namespace) -> None:
     images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
-    added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
+    added = commands.add(
+        args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device, engine=args.engine
+    )
     print(
         f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} there already or skipped; "
         f"of {who(images)}"
@@ -72,6 +76,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
         device=args.device,
+        engine=args.engine,
     )
     rate = f"{100 * args.false_accept_rate:g} %"
     print(f"{args.gallery}: threshold {told['threshold']:.4f}; at most {rate} of impostors reach it")
@@ -101,10 +106,14 @@ def _query(args: argparse.Namespace) -> None:
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
         device=args.device,
+        engine=args.engine,
     )
     write_findings(results, args.out, blur=args.blur)
-    for finding in results["queries"]:
-        print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
+    if len(results["queries"]) <= FEW:
+        for finding in results["queries"]:
+            print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
+    if len(results["queries"]) > 1:
+        print("\n".join(summary(results)))
     if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):
         print(f"the threshold: {caveat}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")
@@ -113,7 +122,7 @@ def _query(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     from lreid.search.comparison import compare, said
 
-    told = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
+    told = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device, engine=args.engine)
     for pair in told["pairs"]:
         print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, told)}")
     for note in told["notes"]:
@@ -129,7 +138,12 @@ def _reindex(args: argparse.Namespace) -> None:
     from lreid.search import versions
 
     told = versions.reindex(
-        args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
+        args.gallery,
+        args.checkpoint,
+        skip_bad=args.skip_bad,
+        restart=args.restart,
+        device=args.device,
+        engine=args.engine,
     )
     print(
         f"{args.gallery}: {counted(told['images'], 'image')} of the new model, {told['extracted']} extracted now; "

@@ -30,7 +30,7 @@ from lreid.evaluation.scoring import described, notes_on, row_of, score
 from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.files import require_writable, write_text
 from lreid.gallery.store import SCHEME
-from lreid.loading import load_model, model_config
+from lreid.loading import Engine, load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
             variants=Variants(args.adapt_norm is not None, args.rerank, args.expand),
             cross_model=args.cross_model,
             blur=args.blur,
+            engine=args.engine,
         )
     )
 
@@ -87,7 +88,9 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
 
     checkpoint = checkpoints[0] if checkpoints else None
     out = args.out or Path(f"{args.gallery.removeprefix(SCHEME).strip('/').split('/')[-1]}-test")
-    _print(score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides))
+    _print(
+        score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides, engine=args.engine)
+    )
 
 
 def _print(results: dict[str, Any]) -> None:
@@ -134,6 +137,7 @@ def score_checkpoints(
     variants: Variants = Variants(),
     cross_model: bool = False,
     blur: bool = False,
+    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Scores the models of checkpoints and writes ``test.json`` and ``ranked.html``.
 
@@ -148,6 +152,7 @@ def score_checkpoints(
         variants: more rows.
         cross_model: the mAP of every model's queries in every model's gallery as well.
         blur: blur the images of the page.
+        engine: of :func:`lreid.load_model`.
 
     Returns:
         The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each
@@ -166,7 +171,7 @@ def score_checkpoints(
     tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
-    suite = _Suite(cfg, _tests_of(cfg, images))
+    suite = _Suite(cfg, _tests_of(cfg, images), engine)
     variants.require_cameras(suite.tests)
     results, sections = _scored(suite, checkpoints, variants, cross_model=cross_model, blur=blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
@@ -210,13 +215,13 @@ def _scored(
 class _Suite:
     """The test sets and their images at the size that a model wants."""
 
-    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery]) -> None:
-        self.cfg, self.tests = cfg, tests
+    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery], engine: Engine) -> None:
+        self.cfg, self.tests, self.engine = cfg, tests, engine
         self.device, self.index = pick_device(cfg.DEVICE), index_of(cfg)
         self.evaluators: dict[tuple[int, int], Evaluator] = {}
 
     def ready(self, path: Path) -> Embedder:
-        return load_model(path).to(self.device).to(memory_format=torch.channels_last)
+        return load_model(path, self.cfg.DEVICE, engine=self.engine).to(memory_format=torch.channels_last)
 
     def evaluator(self, model: Embedder) -> Evaluator:
         size = (model.height, model.width)
@@ -411,8 +416,9 @@ def _short(path: Path) -> str:
 
 def _links(out: Path) -> list[tuple[str, str]]:
     """From the page of a test to its figures, and to the report of the run that it lies in."""
-    report = out.parents[1] / "report.html" if len(out.parents) > 1 else out
-    return [("test.json", "test.json"), *([("report", "../../report.html")] if report.exists() else [])]
+    report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
+    in_run = report is not None and report.exists()
+    return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
 
 
 def _default_folder(checkpoint: Path) -> Path:

@@ -22,7 +22,6 @@ from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, config_from_text
 from lreid.data.images import read_image
-from lreid.devices import pick_device
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.hardest import hardest_rankings
 from lreid.evaluation.scoring import score
@@ -240,4 +239,4 @@ def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
 
 def _on_device(checkpoint: Path) -> Embedder:
     """Its network, on the device that is here: the run may have been made on another machine."""
-    return load_model(checkpoint).to(pick_device("auto")).to(memory_format=torch.channels_last)
+    return load_model(checkpoint).to(memory_format=torch.channels_last)

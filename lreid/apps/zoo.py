@@ -6,10 +6,10 @@ import argparse
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import safetensors.torch
@@ -39,11 +39,13 @@ from lreid.training.run import recorded_config
 from lreid.zoo import PREFIX
 from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
-from lreid.zoo.hosted import Published, published
+from lreid.zoo.hosted import IMAGENET_TERMS, Published, published
 from lreid.zoo.hub import hub_of, upload
 from lreid.zoo.weights import weights_file, weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
+
+RECOMMENDED = {"people": 0, "vehicles": 1}  # the most accurate of ours, in the order of the list
 
 # Points; other processors round differently, and of few queries one more or less that is found moves Rank-k.
 TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
@@ -72,8 +74,50 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    print(f"{table(cards())}\n\nmAP / Rank-1 in per cent, means over galleries\n")
-    print(f"{published_table(published().values())}\n\nhosted by others, to download; show NAME tells more")
+    ours, others = chosen(cards(), args.subject, args.licence), chosen(published().values(), args.subject, args.licence)
+    if ours:
+        print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries")
+        if (best := ours[0]).name in RECOMMENDED:
+            print(f"recommended: {PREFIX}{best.name}, {best.title}")
+        if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
+            print(f"{', '.join(unsettled)}: {IMAGENET_TERMS}")
+    if others:
+        print(f"\n{published_table(others)}\n\nhosted by others, to download; show NAME tells more")
+    if not ours and not others:
+        raise InputError(f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; leave one out")
+
+
+Entry = TypeVar("Entry", Card, Published)
+
+
+def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
+    """The entries for a subject under a licence, the recommended ones first.
+
+    Args:
+        entries: of the zoo.
+        subject: ``people`` or ``vehicles``, which leaves out networks to start training from; None is both.
+        licence: ``permissive`` for MIT, Apache and BSD, trained on images that are not for research only; None is any.
+    """
+    kept = [
+        each
+        for each in entries
+        if (subject is None or (not each.start_only and subject_of(each) == subject))
+        and (licence is None or _is_permissive(each))
+    ]
+    return sorted(kept, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
+
+
+def subject_of(entry: Card | Published) -> str:
+    """What a model re-identifies, by the data that it was trained on."""
+    data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
+    if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
+        return "people"
+    return "vehicles" if any(word in data for word in ("vehicle", "veri", "vehicleid", "cars")) else "people"
+
+
+def _is_permissive(entry: Card | Published) -> bool:
+    restricted = isinstance(entry, Published) and (entry.imagenet or bool(entry.terms))
+    return entry.licence.startswith(("MIT", "Apache", "BSD")) and not restricted
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -181,7 +225,7 @@ def publish(
         raise InputError(f"{run}: only {done} of {counted(tasks, 'task')} done; finish the run with --resume first")
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
     cfg = model_config(checkpoint)
-    state = stored(load_model(checkpoint).state_dict(), half)
+    state = stored(load_model(checkpoint, "cpu").state_dict(), half)
     measured = _measured(cfg, _model(cfg, state, checkpoint), results, run)
     content = safetensors.torch.save(state)
     card = Card(
@@ -342,7 +386,7 @@ class TestSets:
         name = f"{PREFIX}{card.file}"
         cfg = model_config(name)
         _require_own_sets(card, cfg)
-        figures, protocol = self.measure(load_model(name), cfg)
+        figures, protocol = self.measure(load_model(name, "cpu"), cfg)
         faults = []
         for gallery, told in card.figures.items():
             found = figures.get(gallery)

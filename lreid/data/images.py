@@ -155,7 +155,7 @@ class Images(Sequence[np.ndarray]):
         if isinstance(index, slice):
             rows = range(len(self))[index]
             if len(rows) > 1:  # PIL releases the interpreter while it decodes
-                with _threads(os.cpu_count()) as pool:
+                with decoding_threads(os.cpu_count()) as pool:
                     return np.stack(list(pool.map(self.__getitem__, rows)))
             return np.stack([self[i] for i in rows])
         return read_image(self.records[index].path, height=self.height, width=self.width)
@@ -172,7 +172,7 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
+def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
     """Threads to decode with, which the system has ended, too, when this ends.
 
     A thread holds a lock of OpenCV while it goes; a loader process that is forked in that moment would wait for it for
@@ -191,7 +191,7 @@ def _decoded(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The index and the image of every record, or of those that can be read where ``skip_bad``."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
-    with _threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
+    with decoding_threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
             for index, result in enumerate(pool.map(read, records[start : start + DECODED_AHEAD]), start):
                 bar.update()
@@ -238,15 +238,20 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
             image.load()
             with contextlib.suppress(Exception):  # a damaged EXIF block leaves the pixels as they lie
                 ImageOps.exif_transpose(image, in_place=True)
-            return _rgb(image)
+            return rgb_of(image)
     except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
         refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); {REMEDY}") from None
 
 
-def _rgb(image: Image.Image) -> np.ndarray:
-    """(H, W, 3) uint8. PIL's own conversion would not scale deeper grey values, but cut them off at 255."""
+def rgb_of(image: Image.Image) -> np.ndarray:
+    """An image of PIL as (H, W, 3) uint8; grey values of 16 bits become 8.
+
+    Raises:
+        ValueError: it has grey values of 32 bits.
+    """
+    # PIL's own conversion would not scale deeper grey values, but cut them off at 255.
     # PIL opens grey of 16 bits as I;16…, or as I: PPM files, and PNG files in older versions.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = (np.asarray(image) >> 8).astype(np.uint8)

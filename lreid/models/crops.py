@@ -21,10 +21,10 @@ class CropEmbedder:
         self.model, self.bgr = model, bgr
 
     def predict(self, crops: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Features (dim,) float32 of each crop (H, W, 3) uint8, of any size.
+        """Features (dim,) float32 of each crop (H, W, 3) uint8, or grey (H, W), of any size.
 
         Raises:
             InputError: a crop is of another form or has no pixels; its position is named.
         """
-        images = [crop[..., ::-1] if self.bgr and crop.ndim else crop for crop in map(np.asarray, crops)]
+        images = [crop[..., ::-1] if self.bgr and crop.ndim == 3 else crop for crop in map(np.asarray, crops)]
         return list(self.model.extract(images)) if images else []

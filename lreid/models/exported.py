@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.models.embedder import Embedder
+from lreid.models.inference import images_per_pass
 from lreid.reading import misfit, read_bytes
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
@@ -87,7 +87,10 @@ class OnnxEmbedder(Embedder):
             )
         return torch.from_numpy(self.session.run(None, {"images": images.cpu().numpy()})[0])  # (B, dim)
 
-    def _features(self, images: Sequence[str | Path | np.ndarray] | np.ndarray | Tensor, flip: bool) -> Tensor:
+    def _for_extraction(self, batch_size: int) -> tuple[Embedder, int]:
+        return self, min(batch_size, images_per_pass(self.height, self.width))
+
+    def _features(self, images: Any, flip: bool) -> Tensor:
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self._decoded(images)  # (B, H, W, 3)
             if self.takes == NORMALISED:

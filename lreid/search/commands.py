@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from lreid.data.images import Images
-from lreid.devices import pick_device
 from lreid.errors import ArgumentError, InputError
 from lreid.files import require_writable
 from lreid.gallery import Filter, Gallery
@@ -20,12 +19,12 @@ from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
-from lreid.loading import load_model
+from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.findings import findings, threshold_text, too_few
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
-from lreid.search.own_images import OwnImage, absolute, columns, list_queries, read_images, require_some
+from lreid.search.own_images import OwnImage, absolute, columns, list_images, list_queries, read_images, require_some
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.store
@@ -41,6 +40,7 @@ def build(
     adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
+    engine: Engine = "torch",
 ) -> NamedGallery:
     """Makes a gallery.
 
@@ -52,7 +52,7 @@ def build(
         shards: parts of a file that are searched side by side.
         adapt_norm: standardise features by camera, with statistics of these images, which are kept.
         skip_bad: leave out images that cannot be read.
-        device: of :func:`lreid.devices.pick_device`.
+        device, engine: of :func:`lreid.load_model`.
 
     Raises:
         InputError: there is a gallery already, or anything given does not fit; then nothing is written.
@@ -64,7 +64,7 @@ def build(
         require_writable(place.path)
     if adapt_norm and all(image.camera is None for image in images):
         raise ArgumentError("adapt_norm", "is given, but the cameras are not known; leave it out")
-    model = load_model(checkpoint).to(pick_device(device))
+    model = load_model(checkpoint, device, engine=engine)
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
     flip = flips(checkpoint)
@@ -89,6 +89,7 @@ def add(
     checkpoint: Path | None = None,
     skip_bad: bool = False,
     device: str = "auto",
+    engine: Engine = "torch",
 ) -> int:
     """Adds the images that are not in a gallery yet, normalised as those that are.
 
@@ -96,7 +97,7 @@ def add(
         where: of the gallery.
         images: of :func:`list_images`.
         checkpoint: the gallery's model, if it is not where it was.
-        skip_bad, device: of :func:`build`.
+        skip_bad, device, engine: of :func:`build`.
 
     Returns:
         How many were added.
@@ -109,7 +110,7 @@ def add(
     images = [image for image, known in zip(images, there, strict=True) if not known]
     if not images:
         return 0
-    model = named.model(checkpoint, device)
+    model = named.model(checkpoint, device, engine)
     images, pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)
     if images:
         named.add(model, images, pixels)
@@ -165,6 +166,7 @@ def calibrate(
     checkpoint: Path | None = None,
     skip_bad: bool = False,
     device: str = "auto",
+    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Sets a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
@@ -172,7 +174,7 @@ def calibrate(
         where: of the gallery, which has identities.
         images: of :func:`list_images`; those without identity are left out. Unenrolled people are welcome.
         false_accept_rate: in [0, 1).
-        checkpoint, skip_bad, device: of :func:`add`.
+        checkpoint, skip_bad, device, engine: of :func:`add`.
 
     Returns:
         ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
@@ -189,7 +191,7 @@ def calibrate(
             f"{where}: a threshold needs images whose identities are known, by folders named after them, names like "
             "0002_c1.jpg, or a CSV file"
         )
-    model, gallery = named.model(checkpoint, device), named.gallery
+    model, gallery = named.model(checkpoint, device, engine), named.gallery
     labelled, pixels = read_images(labelled, model, gallery.about.names, skip_bad=skip_bad)
     require_some(pixels)
     features, (paths, who, *_) = named.extract(model, pixels), columns(labelled)
@@ -256,6 +258,7 @@ def query(
     checkpoint: Path | None = None,
     cross_model: bool = False,
     device: str = "auto",
+    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Looks images up in a gallery.
 
@@ -268,7 +271,7 @@ def query(
         checkpoint: the gallery's model, if it is not where it was.
         cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
             of its own model, is not applied to it.
-        device: of :func:`build`.
+        device, engine: of :func:`build`.
 
     Returns:
         The content of ``matches.json``: ``gallery``, the number of ``images`` in it, ``threshold``,
@@ -283,7 +286,7 @@ def query(
     named = _load_filled(where)
     about, listed = named.gallery.about, _queries(named, images, camera, wanted)
     only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
-    model = named.model(checkpoint, device, any_model=cross_model)
+    model = named.model(checkpoint, device, engine, any_model=cross_model)
     listed, pixels = read_images(listed, model, about.names)
     features = _features(named, model, pixels, checkpoint)
     paths, _, cameras, _ = columns(listed)
@@ -302,8 +305,19 @@ def query(
         "threshold": about.threshold,
         "false_accept_rate": about.false_accept_rate,
         "calibrated_on": about.calibrated_on,
-        "queries": findings(matches, paths, calibrated=about.threshold is not None),
+        "queries": findings(matches, paths, _expected(named, images, paths), calibrated=about.threshold is not None),
     }
+
+
+def _expected(named: NamedGallery, sources: Sequence[Path], paths: Sequence[str]) -> list[str | None]:
+    """Who is on each query, where its folder, its name or a CSV file says so and the gallery has that person."""
+    try:
+        told = {image.path: image.identity for image in list_images(sources, "query")}
+    except InputError:  # two sources that disagree
+        return [None] * len(paths)
+    people = set(named.identities.values())
+    names = (told.get(absolute(path)) for path in paths)
+    return [name if name in people else None for name in names]
 
 
 def _queries(named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted) -> list[OwnImage]:

@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 
 from lreid import zoo
-from lreid.devices import pick_device
 from lreid.errors import InputError
-from lreid.loading import load_model
+from lreid.identities import UNKNOWN
+from lreid.loading import Engine, load_model
 from lreid.search.findings import too_few
 from lreid.search.named_gallery import NamedGallery, extract, flips
 from lreid.search.own_images import OwnImage, read_images
 
+MOST_IMAGES = 1000  # of a gallery, whose pairs tell a false accept rate
+
 
 def compare(
-    images: Sequence[Path], *, checkpoint: Path | None = None, where: str | None = None, device: str = "auto"
+    images: Sequence[Path],
+    *,
+    checkpoint: Path | None = None,
+    where: str | None = None,
+    device: str = "auto",
+    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Compares every pair of images by cosine similarity with a threshold that was measured before.
 
@@ -30,11 +37,13 @@ def compare(
         images: two files or more.
         checkpoint: of the model; None is the zoo's for people, or that of the gallery.
         where: of a gallery, whose model and threshold are taken.
-        device: of :func:`lreid.devices.pick_device`.
+        device, engine: of :func:`lreid.load_model`.
 
     Returns:
-        ``pairs`` with their two ``images``, their ``score`` and whether they are the ``same`` (None without a
-        threshold), ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None where they are not known), and
+        ``pairs`` with their two ``images``, their ``score``, whether they are the ``same`` (None without a threshold)
+        and ``false_accept_rate``, the share of the gallery's pairs of two identities that score as high (None without
+        a gallery of several identities); ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None where
+        they are not known); and
         ``notes``, sentences about the threshold.
 
     Raises:
@@ -45,22 +54,40 @@ def compare(
     listed = [OwnImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
-        model = named.model(checkpoint, device)
+        model = named.model(checkpoint, device, engine)
         features = named.extract(model, read_images(listed, model, named.gallery.about.names)[1])
-        threshold = _of_gallery(named)
+        threshold, impostors = _of_gallery(named), _impostor_scores(named)
     else:
         source = str(checkpoint or zoo.PEOPLE)
-        model = load_model(source).to(pick_device(device))
+        model = load_model(source, device, engine=engine)
         features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
-        threshold = _of_model(source)
+        threshold, impostors = _of_model(source), None
     vectors = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
     limit = threshold["threshold"]
     pairs = []
     for one, other in combinations(range(len(images)), 2):
         score = float(vectors[one] @ vectors[other])
         same = None if limit is None else score >= limit
-        pairs.append({"images": [str(images[one]), str(images[other])], "score": score, "same": same})
+        rate = None if impostors is None else float((impostors >= score).mean())
+        pair = {"images": [str(images[one]), str(images[other])], "score": score, "same": same}
+        pairs.append(pair | {"false_accept_rate": rate})
     return {"pairs": pairs, **threshold}
+
+
+def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
+    """Cosine similarities of pairs of two identities, among at most ``MOST_IMAGES`` images of a gallery.
+
+    None where the gallery keeps no features or knows of no two identities.
+    """
+    labels = named.gallery.store.labels()
+    rows = np.flatnonzero(labels.ids != UNKNOWN)
+    if named.gallery.about.kind == "ivfpq" or len(rows) < 2:
+        return None
+    rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_IMAGES])
+    features, ids = named.gallery.features(labels.keys[rows]), labels.ids[rows]
+    scores = features @ features.T  # rows of length 1
+    other = np.triu(ids[:, None] != ids[None])
+    return scores[other] if other.any() else None
 
 
 def _of_gallery(named: NamedGallery) -> dict[str, Any]:
@@ -98,4 +125,6 @@ def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
     known = f"threshold {told['threshold']:.3f} at a false accept rate of {100 * told['false_accept_rate']:g} %"
     if told["true_positive_rate"] is not None:
         known += f", which {100 * told['true_positive_rate']:.0f} % of pairs of one identity reach"
-    return f"{'the same' if pair['same'] else 'not the same, or unknown'}, {pair['score']:.3f} ({known})"
+    if (rate := pair["false_accept_rate"]) is not None:
+        known += f"; {100 * rate:.1f} % of pairs of two identities in the gallery score as high"
+    return f"{'likely the same' if pair['same'] else 'likely not the same'}, {pair['score']:.3f} ({known})"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -10,24 +12,41 @@ from typing import Any
 
 from lreid.data.images import read_image
 from lreid.errors import InputError, counted
-from lreid.files import write_text
+from lreid.files import list_folder, write_text
 from lreid.gallery import Matches
 from lreid.report import ranked
 from lreid.search.named_gallery import name_of
 
+PAGE_BYTES = 1_500_000  # of images on a page
+OUTCOMES = {  # sections of a page, in their order
+    "wrong": "Wrong: the best match is another person",
+    "unknown": "Unknown: nobody reaches the threshold",
+    "right": "Right: the best match is that person",
+    "found": "Best matches",
+}
 
-def findings(matches: Matches, queries: Sequence[str], *, calibrated: bool) -> list[dict[str, Any]]:
+
+def findings(
+    matches: Matches, queries: Sequence[str], expected: Sequence[str | None], *, calibrated: bool
+) -> list[dict[str, Any]]:
     """What a gallery says about queries, for JSON.
 
+    Args:
+        matches: of these queries, one row each.
+        queries: paths.
+        expected: who of the gallery is on each; None where that is not known.
+        calibrated: the gallery has a threshold.
+
     Returns:
-        For each query ``image``, ``unknown`` (None without a threshold), ``identity`` of the best match, or with a
-        threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``, ``identity``,
-        ``camera``, ``score``, ``known``.
+        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` of the best match,
+        or with a threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``,
+        ``identity``, ``camera``, ``score``, ``known``.
     """
-    return [_finding(matches, row, path, calibrated) for row, path in enumerate(queries)]
+    both = zip(queries, expected, strict=True)
+    return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
 
 
-def _finding(matches: Matches, row: int, path: str, calibrated: bool) -> dict[str, Any]:
+def _finding(matches: Matches, row: int, path: str, expected: str | None, calibrated: bool) -> dict[str, Any]:
     found = [
         {
             "rank": column + 1,
@@ -42,7 +61,40 @@ def _finding(matches: Matches, row: int, path: str, calibrated: bool) -> dict[st
     ]
     unknown = not any(match["known"] for match in found) if calibrated else None
     best = next((match["identity"] for match in found if match["known"] is not False), None)
-    return {"image": path, "unknown": unknown, "identity": best, "matches": found}
+    return {"image": path, "expected": expected, "unknown": unknown, "identity": best, "matches": found}
+
+
+def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
+    """The best match of a query that is another image than the query itself; None where there is none."""
+    own = os.path.abspath(finding["image"])
+    return next((match for match in finding["matches"] if match["path"] != own), None)
+
+
+def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """How many queries have an expected identity, and of how many of these the best match has it.
+
+    A query without another image in its matches counts as wrong.
+    """
+    expected = [each for each in queries if each["expected"] is not None]
+    firsts = [(each["expected"], first_match(each)) for each in expected]
+    return len(expected), sum(first is not None and first["identity"] == who for who, first in firsts)
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    """What :func:`lreid.search.query` found, in some lines: counts, and Rank-1 where folders name people."""
+    queries = results["queries"]
+    lines = [f"{counted(len(queries), 'query')} in {counted(results['images'], 'image')}"]
+    if results["threshold"] is None:
+        lines[0] += "; no threshold is set: run lreid search calibrate to detect people who are not enrolled"
+    else:
+        unknown = sum(each["unknown"] for each in queries)
+        rule = threshold_text(results["threshold"], results["false_accept_rate"])
+        lines[0] += f": {len(queries) - unknown} found, {unknown} unknown at threshold {rule}"
+    labelled, right = rank1(queries)
+    if labelled:
+        share = 100 * right / labelled
+        lines.append(f"Rank-1 {share:.1f} %: {right} of {labelled} queries whose folder names a person of the gallery")
+    return lines
 
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
@@ -87,53 +139,116 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Writes what :func:`lreid.search.query` gives as ``matches.json`` and as the page ``matches.html``."""
-    title = f"Found in {Path(results['gallery']).name}"
-    count = counted(results["images"], "image")
-    intro = f"{count} in the gallery. Under each match: its rank, cosine similarity, identity, camera."
-    section = _page_section(results, blur)
+    """Writes what :func:`lreid.search.query` gives: ``matches.json``, and pages ``matches.html``, ``matches-2.html``.
+
+    Wrong matches come first, then unknown people, then the rest. A page holds about ``PAGE_BYTES`` of images.
+
+    Args:
+        results: to write.
+        out: folder to write to; pages of an earlier query beyond the last one are deleted.
+        blur: blur the images of the pages.
+    """
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
-    ranked.write_ranked(out / "matches.html", title, [intro], [section])
+    queries = results["queries"]
+    names = dict(zip(map(id, queries), short_names([each["image"] for each in queries]), strict=True))
+    tiles = _Tiles(blur)
+    pages: list[dict[str, list[ranked.RankedQuery]]] = [{}]
+    room = PAGE_BYTES
+    for finding in sorted(queries, key=lambda each: list(OUTCOMES).index(_outcome(each))):
+        query, size = tiles.ranked_query(finding, names[id(finding)], results)
+        if size > room and pages[-1]:
+            pages.append({})
+            room = PAGE_BYTES
+        room -= size
+        pages[-1].setdefault(_outcome(finding), []).append(query)
+    counts = Counter(map(_outcome, queries))
+    for number, page in enumerate(pages, 1):
+        sections = [
+            ranked.Section(f"{OUTCOMES[outcome]} ({len(here)} of {counts[outcome]})", "", here, tiles.wide)
+            for outcome, here in page.items()
+        ]
+        title = f"Found in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" if pages[1:] else "")
+        links = [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1)] if pages[1:] else []
+        ranked.write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
+    for old in list_folder(out, "matches-*.html"):
+        number = old.stem.partition("-")[2]
+        if number.isdecimal() and int(number) > len(pages):
+            old.unlink()
 
 
-def _page_section(results: dict[str, Any], blur: bool) -> ranked.Section:
-    wide = []
+def _page_name(number: int) -> str:
+    return "matches.html" if number == 1 else f"matches-{number}.html"
 
-    def tile(path: str, labels: tuple[str, ...]) -> ranked.Tile:
+
+def _outcome(finding: dict[str, Any]) -> str:
+    """A key of ``OUTCOMES``."""
+    if finding["unknown"]:
+        return "unknown"
+    first = first_match(finding)
+    if finding["expected"] is None:
+        return "found"
+    return "right" if first is not None and first["identity"] == finding["expected"] else "wrong"
+
+
+def _note(results: dict[str, Any]) -> str:
+    """What to know of the scores on a page."""
+    below = "Under each match: its rank, cosine similarity, identity, camera."
+    if results["threshold"] is None:
+        return f"{below} Not calibrated: the nearest identity is shown, enrolled or not."
+    return f"{below} {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
+
+
+class _Tiles:
+    """Makes the rankings of a page.
+
+    Attributes:
+        wide: most images so far are wider than high.
+    """
+
+    def __init__(self, blur: bool) -> None:
+        self.blur, self._wide, self._all = blur, 0, 0
+
+    @property
+    def wide(self) -> bool:
+        return 2 * self._wide > self._all
+
+    def ranked_query(
+        self, finding: dict[str, Any], name: str, results: dict[str, Any]
+    ) -> tuple[ranked.RankedQuery, int]:
+        """A query with its matches, and the bytes that its images take on a page."""
+        query = self._tile(finding["image"], (name,))
+        matches = [
+            ranked.Match(
+                match["rank"],
+                f"{match['score']:.3f}",
+                _verdict_of(match, finding["expected"]),
+                self._tile(match["path"], _labels(match)),
+            )
+            for match in finding["matches"]
+        ]
+        headline = verdict(finding, results["threshold"], results["false_accept_rate"])
+        if finding["expected"] is not None:
+            headline = f"{finding['expected']}: {headline}"
+        size = sum(len(tile.source) for tile in (query, *(match.tile for match in matches)))
+        return ranked.RankedQuery(query, headline, matches), size
+
+    def _tile(self, path: str, labels: tuple[str, ...]) -> ranked.Tile:
         try:
             image = read_image(path)
         except InputError:  # the gallery outlives its images
             return ranked.Tile(None, path, labels)
-        wide.append(image.shape[1] > image.shape[0])
-        return ranked.Tile(ranked.thumbnail(image, blur=blur), path, labels)
+        self._all += 1
+        self._wide += image.shape[1] > image.shape[0]
+        return ranked.Tile(ranked.thumbnail(image, blur=self.blur), path, labels)
 
-    def labels(match: dict[str, Any]) -> tuple[str, ...]:
-        camera = () if match["camera"] is None else (f"cam {match['camera']}",)
-        return (match["identity"] or "no name", *camera)
 
-    names = short_names([finding["image"] for finding in results["queries"]])
+def _labels(match: dict[str, Any]) -> tuple[str, ...]:
+    camera = () if match["camera"] is None else (f"cam {match['camera']}",)
+    return (match["identity"] or "no name", *camera)
+
+
+def _verdict_of(match: dict[str, Any], expected: str | None) -> ranked.Verdict:
+    if expected is not None and match["identity"] is not None:
+        return "right" if match["identity"] == expected else "wrong"
     verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
-    rankings = [
-        ranked.RankedQuery(
-            tile(finding["image"], (name,)),
-            verdict(finding, results["threshold"], results["false_accept_rate"]),
-            [
-                ranked.Match(
-                    match["rank"],
-                    f"{match['score']:.3f}",
-                    verdicts[match["identity"] and match["known"]],
-                    tile(match["path"], labels(match)),
-                )
-                for match in finding["matches"]
-            ],
-        )
-        for name, finding in zip(names, results["queries"], strict=True)
-    ]
-    threshold = results["threshold"]
-    note = (
-        "Not calibrated: the nearest identity is shown, enrolled or not."
-        if threshold is None
-        else f"Who scores below {threshold:.3f} counts as unknown; so {100 * results['false_accept_rate']:g} % of "
-        f"impostors are accepted. {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
-    )
-    return ranked.Section("Matches", note, rankings, wide=sum(wide) > len(wide) / 2)
+    return verdicts[match["identity"] and match["known"]]

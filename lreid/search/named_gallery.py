@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.data.images import Images
-from lreid.devices import pick_device
 from lreid.errors import InputError, OutOfMemory
 from lreid.gallery import Gallery
 from lreid.gallery.store import Place
 from lreid.identities import UNKNOWN
-from lreid.loading import lasting_name, load_model, model_config
+from lreid.loading import Engine, lasting_name, load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.own_images import OwnImage, columns
@@ -109,14 +108,16 @@ class NamedGallery:
         kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return kept | (norm.to_arrays() if norm else {})
 
-    def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
+    def model(
+        self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False
+    ) -> Embedder:
         """The gallery's model, from where it was when the gallery was built, or from another file.
 
         Raises:
             InputError: no such file, another model, unless ``any_model``, or one whose features have another length.
         """
         checkpoint = checkpoint or self.checkpoint
-        model = load_model(checkpoint)
+        model = load_model(checkpoint, device, engine=engine)
         if not any_model and fingerprint(model) != self.gallery.about.model:
             if getattr(model, "origin", None) == self.gallery.about.model:
                 raise InputError(
@@ -133,7 +134,7 @@ class NamedGallery:
                 f"{checkpoint}: its features have {model.dim} numbers, those in the gallery {self.gallery.width}; "
                 "they cannot be compared, so build the gallery again with this model"
             )
-        return model.to(pick_device(device))
+        return model
 
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
         """Features (n, D) in the way of the gallery."""

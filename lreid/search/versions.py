@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from lreid.data.images import Images
-from lreid.devices import pick_device
 from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
 from lreid.gallery.gallery import Names
 from lreid.gallery.store import Place, Rows, place_of
-from lreid.loading import load_model
+from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
@@ -29,7 +28,13 @@ SAME_SCORE = 1e-4
 
 
 def reindex(
-    where: str | Path, checkpoint: Path, *, skip_bad: bool = False, restart: bool = False, device: str = "auto"
+    where: str | Path,
+    checkpoint: Path,
+    *,
+    skip_bad: bool = False,
+    restart: bool = False,
+    device: str = "auto",
+    engine: Engine = "torch",
 ) -> dict[str, int]:
     """Extracts all images of a gallery with another model, beside the gallery, and then takes its place.
 
@@ -41,7 +46,7 @@ def reindex(
         checkpoint: the new model.
         skip_bad: leave out images that cannot be read any more.
         restart: drop what an earlier call for another model has left.
-        device: of :func:`lreid.devices.pick_device`.
+        device, engine: of :func:`lreid.load_model`.
 
     Returns:
         ``images`` in the gallery, and how many of them were ``extracted`` by this call.
@@ -52,7 +57,7 @@ def reindex(
     """
     place = place_of(where)
     old = NamedGallery.load(place)
-    model = load_model(checkpoint).to(pick_device(device))
+    model = load_model(checkpoint, device, engine=engine)
     if fingerprint(model) == old.gallery.about.model:
         raise InputError(f"{where}: holds features of this model already")
     beside = place.next()

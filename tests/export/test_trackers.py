@@ -121,7 +121,7 @@ def test_crops_of_opencv_are_blue_first(tmp_path: Path) -> None:
     assert np.allclose(lreid.CropEmbedder(model).predict(CROPS), wanted)
     assert np.allclose(lreid.CropEmbedder(model, bgr=False).predict([crop[..., ::-1] for crop in CROPS]), wanted)
     assert lreid.CropEmbedder(model).predict([]) == []
-    for bad in (CROPS[0][:0], CROPS[0][:, :0], CROPS[0][..., 0], None):
+    for bad in (CROPS[0][:0], CROPS[0][:, :0], None):
         with pytest.raises(InputError):
             lreid.CropEmbedder(model).predict([*CROPS, bad])
 

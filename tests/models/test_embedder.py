@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from PIL import Image
@@ -77,11 +78,8 @@ def test_a_bad_file_is_named(model: Embedder, tmp_path: Path) -> None:
         (list((IMAGES / 255).astype(np.float32)), r"\(32, 16, 3\) and type float32"),
         (IMAGES.astype(np.int64), r"\(32, 16, 3\) and type int64"),
         (torch.from_numpy(IMAGES).long(), r"\(32, 16, 3\) and type int64"),
-        (IMAGES[..., 0], r"\(32, 16\) and type uint8"),  # grey
-        ([IMAGES[0, ..., 0]], r"\(32, 16\) and type uint8"),
         (np.concatenate([IMAGES, IMAGES[..., :1]], -1), r"\(32, 16, 4\) and type uint8"),  # RGBA
         (torch.from_numpy(IMAGES).permute(0, 3, 1, 2), r"\(3, 32, 16\) and type uint8"),
-        (IMAGES[0], r"\(16, 3\) and type uint8"),  # not in a list
         (torch.from_numpy(IMAGES).float(), r"\(5, 32, 16, 3\) and type torch.float32"),
     ],
 )
@@ -91,10 +89,70 @@ def test_images_of_another_form_are_told(model: Embedder, images: object, told: 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("path", ["a.jpg", Path("a.jpg")])
-def test_a_single_path_is_no_list(model: Embedder, path: str | Path) -> None:
-    with pytest.raises(InputError, match="a.jpg: a single path; give a list of paths"):
-        model.extract(path)
+def test_every_form_of_the_same_images_gives_the_same_rows(model: Embedder, tmp_path: Path) -> None:
+    for index, image in enumerate(IMAGES):
+        Image.fromarray(image).save(tmp_path / f"{index}.png")
+    wanted = model.extract(IMAGES)
+    forms: list[Any] = [
+        tmp_path,
+        str(tmp_path / "*.png"),
+        [Image.fromarray(image) for image in IMAGES],
+        (image for image in IMAGES),
+        iter([Image.fromarray(IMAGES[0]), *(str(tmp_path / f"{i}.png") for i in range(1, 5))]),
+        pandas.DataFrame({"path": [tmp_path / f"{i}.png" for i in range(5)]})["path"],
+    ]
+    for form in forms:
+        np.testing.assert_allclose(model.extract(form, batch_size=2), wanted, rtol=1e-4, atol=1e-6)
+    one = wanted[:1]
+    ready = model.normalise(torch.from_numpy(IMAGES[:1]))[0]
+    for form in (tmp_path / "0.png", str(tmp_path / "0.png"), IMAGES[0], Image.fromarray(IMAGES[0]), ready):
+        assert model.extract(form).shape == (1, 256)
+        np.testing.assert_allclose(model.extract(form), one, rtol=1e-4, atol=1e-6)
+
+
+def test_grey_images_are_those_of_three_equal_channels(model: Embedder) -> None:
+    grey = IMAGES[..., 0]
+    wanted = model.extract(np.repeat(grey[..., None], 3, axis=-1))
+    for form in (grey, list(grey), grey[..., None], [Image.fromarray(each) for each in grey]):
+        np.testing.assert_array_equal(model.extract(form), wanted)
+    assert model.extract(grey[0]).shape == (1, 256)
+
+
+def test_normalized_rows_have_length_one(model: Embedder) -> None:
+    rows, raw = model.extract(IMAGES, normalize=True), model.extract(IMAGES)
+    np.testing.assert_allclose(rows, raw / np.sqrt((raw.astype(np.float64) ** 2).sum(1, keepdims=True)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        None,
+        7,
+        {"a.jpg": 1},
+        b"a.jpg",
+        [None],
+        [7],
+        "https://example.com/a.jpg",
+        ["a.mp4"],
+        "nothing/*.jpg",
+        torch.zeros(1, 32, 16, 3, dtype=torch.uint8, device="meta"),
+        torch.zeros(1, 3, 32, 16, device="meta"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_one_line(model: Embedder, images: Any) -> None:
+    with pytest.raises(InputError) as error:
+        model.extract(images)
+    assert "\n" not in str(error.value) and ";" in str(error.value)
+
+
+def test_a_folder_without_images_is_refused(model: Embedder, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no images"):
+        model.extract(tmp_path)
+
+
+def test_calling_the_model_with_paths_names_extract(model: Embedder) -> None:
+    with pytest.raises(ArgumentError, match="extract"):
+        model(["a.jpg"])
 
 
 NONE = np.zeros((0, 5, 3), np.uint8)

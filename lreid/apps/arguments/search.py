@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 DEVICE = "auto, cpu, cuda, cuda:1 … (default: auto)"
+ENGINES = ("torch", "onnx")  # those of lreid.loading, which loads torch
+ENGINE = "onnx: extract features with onnxruntime on the processor (default: torch)"
 SKIP_BAD = "leave out images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # those of lreid.retrieval.index, which loads torch
 
@@ -47,8 +49,13 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
     if model:
         own = "the model" if model == "required" else "the gallery's model, if it is not where it was"
         sub.add_argument("--checkpoint", type=Path, required=model == "required", metavar="FILE", help=own)
-        sub.add_argument("--device", default="auto", help=DEVICE)
+        _add_device(sub)
     return sub
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="auto", help=DEVICE)
+    parser.add_argument("--engine", choices=ENGINES, default="torch", help=ENGINE)
 
 
 def _add_indexing(commands: Any) -> None:
@@ -114,7 +121,7 @@ def _add_compare(commands: Any) -> None:
     compare.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="the model (default: the zoo's for people, or the gallery's)"
     )
-    compare.add_argument("--device", default="auto", help=DEVICE)
+    _add_device(compare)
 
 
 def _add_versions(commands: Any) -> None:

@@ -43,4 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
     )
+    parser.add_argument(
+        "--engine",
+        choices=("torch", "onnx"),
+        default="torch",
+        help="onnx: extract features with onnxruntime on the processor (default: torch)",
+    )
     parser.add_argument("--blur", action="store_true", help="blur the images of the page")

@@ -1,6 +1,6 @@
 """List trained models by name, find their weights, check their figures, and add models.
 
-lreid zoo list
+lreid zoo list --for people --license permissive
 lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # gets the weights where they are not here, says where they are
 lreid zoo verify                        # evaluates each model on its benchmark, compares with its card
@@ -26,7 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.set_defaults(action=name)
         return sub
 
-    command("list", "all models, and checkpoints that others host")
+    sub = command("list", "all models, and checkpoints that others host")
+    sub.add_argument("--for", dest="subject", choices=("people", "vehicles"), help="models that re-identify these")
+    sub.add_argument(
+        "--license",
+        "--licence",
+        dest="licence",
+        choices=("permissive",),
+        help="permissive: MIT, Apache or BSD, and trained on images that are not for research only",
+    )
     command("show", "one card").add_argument("name", metavar="NAME", help="of a model")
     sub = command("download", "get weights that are not here yet, and say where they are")
     sub.add_argument("name", metavar="NAME", help="of a model")

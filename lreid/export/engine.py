@@ -1,0 +1,43 @@
+"""Run a trained model by onnxruntime instead of torch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from lreid.errors import InputError
+from lreid.export.formats import export
+from lreid.extras import Extra
+from lreid.models.embedder import Embedder
+from lreid.models.exported import OnnxEmbedder
+from lreid.models.fingerprint import fingerprint
+from lreid.zoo.weights import cache_folder
+
+logger = logging.getLogger("lreid")
+
+
+def onnx_model(model: Embedder) -> OnnxEmbedder:
+    """The same model, run by onnxruntime on the processor.
+
+    The first call exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of downloads, see
+    :func:`lreid.zoo.weights.cache_folder`; later ones load that file.
+
+    Args:
+        model: stays as it is.
+
+    Raises:
+        InputError: onnxruntime is not installed, or as :func:`lreid.export.export`.
+    """
+    if isinstance(model, OnnxEmbedder):
+        return model
+    Extra("onnxruntime", "export").load()
+    name = fingerprint(model)
+    file = cache_folder() / "onnx" / f"{name}.onnx"
+    with contextlib.suppress(InputError):  # not there yet, or damaged
+        if file.exists() and (known := OnnxEmbedder(file)).fingerprint == name:
+            return known
+    logger.info("exporting the model for onnxruntime to %s", file)
+    for verbose in ("onnxscript", "onnx_ir"):
+        logging.getLogger(verbose).setLevel(logging.WARNING)
+    export(model, file)
+    return OnnxEmbedder(file)

@@ -1,0 +1,203 @@
+"""Run a trained network faster on a processor: a copy whose layers are merged, for inference alone."""
+
+# tools/bench_extract.py measures what it gains. A copy is used only if it gives the features of the network that it was
+# made of; any other network is run as it is.
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from lreid.errors import OutOfMemory, refuse_out_of_memory
+
+if TYPE_CHECKING:
+    from lreid.models.embedder import Embedder
+
+PIXELS = 8 * 256 * 128  # of one forward pass: activations of more images leave the caches of a processor
+TOLERANCE = 1e-4  # difference of the features, relative to the largest of them
+ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # as oneDNN calls them, with their limits
+    nn.ReLU: ("relu", []),
+    nn.ReLU6: ("hardtanh", [0.0, 6.0]),
+}
+
+
+def images_per_pass(height: int, width: int) -> int:
+    """How many images of this size a processor takes at once."""
+    return max(1, PIXELS // (height * width))
+
+
+class Inference:
+    """Keeps the copy of a network that extracts its features, and makes it again once a weight has changed."""
+
+    def __init__(self) -> None:
+        self._of: list[tuple[Tensor, int]] = []  # every tensor of the network and its version, as of the copy
+        self._copy: Embedder | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inference:
+        return Inference()  # a copied network may get other weights
+
+    def __reduce__(self) -> tuple[type[Inference], tuple[()]]:
+        return Inference, ()
+
+    def network(self, model: Embedder) -> Embedder:
+        """A network on the processor whose features are those of a model, to the rounding of float32.
+
+        Args:
+            model: float32, on the processor, in evaluation mode; stays as it is.
+        """
+        tensors = [*model.parameters(), *model.buffers()]
+        if any(each.is_inference() for each in tensors):  # has no version
+            return model
+        now = [(each, each._version) for each in tensors]
+        same = len(now) == len(self._of) and all(
+            one is other and version == before for (one, version), (other, before) in zip(now, self._of, strict=True)
+        )
+        if self._copy is None or not same:
+            self._of, self._copy = now, merged(model)
+        return self._copy
+
+
+@torch.inference_mode()
+def merged(model: Embedder) -> Embedder:
+    """A copy of a model with merged layers, or the model itself where their features differ.
+
+    Each BatchNorm is folded into the convolution before it, and each ReLU is computed with its convolution by oneDNN.
+    Maps are in the order of channels_last.
+
+    Args:
+        model: of :meth:`Inference.network`.
+    """
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(1, 3, model.height, model.width, generator=generator).to(memory_format=torch.channels_last)
+    wanted = model(images)
+    for merge in (_folded_and_fused, _folded):
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                network = copy.deepcopy(model).to(memory_format=torch.channels_last)
+            merge(network, images)
+            if ((network(images) - wanted).abs().max() <= TOLERANCE * wanted.abs().max()).item():
+                return network
+        except OutOfMemory:
+            raise
+        except Exception as error:  # layers of other packages, versions of torch
+            refuse_out_of_memory(error, "extract")
+    return model
+
+
+def _folded(network: Embedder, images: Tensor) -> None:
+    """Folds every BatchNorm that follows a convolution into it."""
+    for conv, norm in _neighbours(network, images, nn.Conv2d, nn.BatchNorm2d):
+        if norm.running_mean is None or norm.running_var is None:
+            continue
+        weight, bias = fuse_conv_bn_weights(
+            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+        )
+        conv.weight, conv.bias = (nn.Parameter(each.detach(), requires_grad=False) for each in (weight, bias))
+        network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # timm's norms have one
+
+
+def _folded_and_fused(network: Embedder, images: Tensor) -> None:
+    """Folds every BatchNorm, and has oneDNN compute convolutions with the ReLU that follows."""
+    _folded(network, images)
+    sizes: dict[nn.Module, torch.Size] = {}
+    followers: dict[nn.Module, nn.Module] = {}
+    with _watched(network, nn.Conv2d, lambda conv, image, _: sizes.setdefault(conv, image.shape)):
+        for kind in ACTIVATIONS:
+            followers |= dict(_neighbours(network, images, nn.Conv2d, kind))
+    for conv, size in sizes.items():
+        if isinstance(conv, nn.Conv2d) and conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
+            follower = followers.get(conv)
+            network.set_submodule(_name(network, conv), _FusedConv(conv, follower, size))
+            if follower is not None:
+                network.set_submodule(_name(network, follower), nn.Identity())
+
+
+class _FusedConv(nn.Module):
+    """A convolution and the activation that follows, with its weights in the order that oneDNN wants for a size.
+
+    Args:
+        conv: with a bias or without.
+        activation: of ``ACTIVATIONS``; None is none.
+        size: (B, C, H, W) of its input.
+    """
+
+    def __init__(self, conv: nn.Conv2d, activation: nn.Module | None, size: torch.Size) -> None:
+        super().__init__()
+        self.name, self.limits = ("none", []) if activation is None else ACTIVATIONS[type(activation)]
+        self.outside, padding = _padding(conv, size)
+        height, width = size[2] + sum(self.outside[2:]), size[3] + sum(self.outside[:2])
+        self.settings = padding, conv.stride, conv.dilation, conv.groups
+        self.bias = conv.bias
+        weight = conv.weight.detach().contiguous().to_mkldnn()
+        pack: Callable[..., Tensor] = torch._C._nn.mkldnn_reorder_conv2d_weight
+        self.weight = pack(weight, *self.settings, [size[0], size[1], height, width])
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maps (B, C', H', W') of maps (B, C, H, W)."""
+        if any(self.outside):
+            maps = F.pad(maps, self.outside)
+        convolve = torch.ops.mkldnn._convolution_pointwise
+        return convolve(maps, self.weight, self.bias, *self.settings, self.name, self.limits, "")
+
+
+def _padding(conv: nn.Conv2d, size: torch.Size) -> tuple[list[int], tuple[int, ...]]:
+    """What is padded before a convolution (left, right, top, bottom), and its own padding."""
+    if type(conv).__name__ != "Conv2dSame":  # timm's, of TensorFlow's networks: as much as the size asks for
+        return [0, 0, 0, 0], tuple(int(each) for each in conv.padding)
+    outside: list[int] = []
+    for axis in (1, 0):  # the last one first, as F.pad takes them
+        side, stride, reach = size[2 + axis], conv.stride[axis], (conv.kernel_size[axis] - 1) * conv.dilation[axis]
+        lacking = max(0, (-(-side // stride) - 1) * stride + reach + 1 - side)
+        outside += [lacking // 2, lacking - lacking // 2]
+    return outside, (0, 0)
+
+
+def _neighbours(
+    network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
+) -> list[tuple[Any, Any]]:
+    """Pairs of modules, each called once, the second one with what the first one gave."""
+    outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # tensors stay alive, so that no two have one number
+    pairs: list[tuple[nn.Module, nn.Module]] = []
+    calls: Counter[nn.Module] = Counter()
+
+    def give(module: nn.Module, _: Tensor, output: Tensor) -> None:
+        calls[module] += 1
+        outputs[id(output)] = module, output
+
+    def take(module: nn.Module, image: Tensor, _: Tensor) -> None:
+        calls[module] += 1
+        if id(image) in outputs:
+            pairs.append((outputs[id(image)][0], module))
+
+    with _watched(network, first, give), _watched(network, second, take):
+        network(images)
+    return [(one, other) for one, other in pairs if calls[one] == calls[other] == 1]
+
+
+@contextmanager
+def _watched(
+    network: nn.Module, kind: type[nn.Module], see: Callable[[nn.Module, Tensor, Tensor], Any]
+) -> Iterator[None]:
+    """Inside, modules of a kind show themselves, their input and output whenever they are called."""
+
+    def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        see(module, inputs[0], output)
+
+    hooks = [each.register_forward_hook(hook) for each in network.modules() if isinstance(each, kind)]
+    try:
+        yield
+    finally:
+        for each in hooks:
+            each.remove()
+
+
+def _name(network: nn.Module, module: nn.Module) -> str:
+    return next(name for name, each in network.named_modules() if each is module)

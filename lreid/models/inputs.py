@@ -1,0 +1,175 @@
+"""Take images in the forms in which people have them, as a sequence of paths and arrays."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from lreid.data.images import rgb_of
+from lreid.data.listing import image_files
+from lreid.data.schemes import is_address
+from lreid.errors import ArgumentError
+
+OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
+AnyImages: TypeAlias = OneImage | Iterable[OneImage]
+
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".mpeg", ".webm", ".wmv")
+CALL = "call extract(['a.jpg', 'b.jpg']), extract('folder'), or extract(images) with uint8 RGB arrays"
+
+
+def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[Any]:
+    """Images as a sequence, an array or tensor of several, or an iterator.
+
+    Args:
+        images: of :meth:`lreid.models.Embedder.extract`.
+
+    Returns:
+        What has one item per image. Paths and elements are not looked at yet, see :func:`pixels_of`.
+
+    Raises:
+        ArgumentError: it can be no images; the message shows a right call.
+        InputError: a folder without images.
+    """
+    if isinstance(images, (str, os.PathLike)):
+        return _files(os.fspath(images))
+    if isinstance(images, Image.Image):
+        return [images]
+    if isinstance(images, (np.ndarray, Tensor)):
+        return _several(images)
+    if isinstance(images, (Sequence, Iterator)) and not isinstance(images, (bytes, bytearray)):
+        return images
+    if not isinstance(images, (bytes, bytearray, dict)) and hasattr(images, "__iter__"):
+        return list(images)  # a column of a table, a set
+    raise ArgumentError("images", f"is {_called(images)}; {CALL}")
+
+
+def _files(path: str) -> Sequence[str]:
+    """The files that a path stands for: a file, a folder, or a pattern such as ``people/*.jpg``."""
+    if os.path.isdir(path):
+        return [str(file) for file in image_files(Path(path))]
+    if os.path.exists(path) or is_address(path):
+        return [path]
+    if glob.has_magic(path):
+        if found := sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each)):
+            return found
+        raise ArgumentError("images", f"{path}: no file fits this pattern; {CALL}")
+    return [path]  # reading it names what is wrong
+
+
+def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
+    """Several images in one array, of one image a batch of it."""
+    kind = images.dtype
+    if isinstance(images, Tensor) and images.is_floating_point():
+        return images[None] if images.ndim == 3 else images  # (1, 3, H, W)
+    one = images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3))
+    return images[None] if one and kind in (np.uint8, torch.uint8) else images  # (1, H, W) or (1, H, W, C)
+
+
+def require_path(path: str) -> None:
+    """Refuses addresses and videos, which are no image files.
+
+    Raises:
+        ArgumentError: it is one; the message says what to do.
+    """
+    if "://" in path and not is_address(path):
+        raise ArgumentError("images", f"{path}: is an address on the web; download it and name the file")
+    if path.lower().endswith(VIDEOS):
+        raise ArgumentError("images", f"{path}: is a video; cut images out with lreid data from-tracks")
+
+
+def pixels_of(image: Any) -> np.ndarray:
+    """One image in memory as RGB.
+
+    Args:
+        image: of PIL, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
+
+    Returns:
+        (H, W, 3) uint8.
+
+    Raises:
+        ArgumentError: it is something else. Values in [0, 1] would all be taken for black.
+    """
+    if isinstance(image, Image.Image):
+        return rgb_of(image)
+    if not isinstance(image, (np.ndarray, Tensor)):
+        raise ArgumentError("images", f"hold {_called(image)}; {CALL}")
+    array = image.cpu().numpy() if isinstance(image, Tensor) else image
+    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))):
+        raise misfit(array)
+    grey = array.ndim == 2 or array.shape[2] == 1
+    return np.repeat(array.reshape(*array.shape[:2], 1), 3, axis=2) if grey else array
+
+
+def parts_of(
+    images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
+) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
+    """Images in parts of so many, each with the position of its first one."""
+    if isinstance(images, Iterator):
+        first = 0
+        while part := list(islice(images, step)):
+            yield first, part
+            first += len(part)
+    else:
+        for first in range(0, len(images), step):
+            yield first, images[first : first + step]
+
+
+def misfit(came: np.ndarray | Tensor) -> ArgumentError:
+    """The error about an array of another form."""
+    return ArgumentError(
+        "images",
+        f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
+        "(H, W, 3) each, or a normalised float tensor (n, 3, H, W)",
+    )
+
+
+def _called(image: Any) -> str:
+    """A value by the name of its type; nothing of it is shown."""
+    return "None" if image is None else f"of the type {type(image).__name__}"
+
+
+def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
+    """Refuses what a network would make a feature of all the same: images without pixels, or of NaN and infinities.
+
+    Args:
+        images: of :meth:`lreid.models.Embedder.extract`, at least one.
+        first: position of the first one among all.
+    """
+    if isinstance(images, (np.ndarray, Tensor)):
+        empty = [0] if 0 in images.shape else []
+    else:
+        empty = [index for index, image in enumerate(images) if 0 in getattr(image, "shape", ())]
+    if empty:
+        raise ArgumentError("images", f"hold one without pixels at position {first + empty[0]}; leave it out")
+    if isinstance(images, Tensor) and images.is_meta:
+        raise ArgumentError("images", f"are on the device meta, which has no values; {CALL}")
+    if isinstance(images, Tensor) and images.is_floating_point():
+        broken = (~images.isfinite().flatten(1).all(1)).nonzero()
+        if len(broken):
+            raise ArgumentError(
+                "images", f"hold NaN or infinite values at position {first + int(broken[0])}; leave that image out"
+            )
+
+
+def finite(features: np.ndarray, first: int) -> np.ndarray:
+    """Features (B, dim), refused where one is not finite: it would be as near to one image as to any other.
+
+    Args:
+        features: of a batch.
+        first: position of its first image among all.
+    """
+    broken = np.flatnonzero(~np.isfinite(features).all(1))
+    if len(broken):
+        raise ArgumentError(
+            "images", f"give NaN or infinite features at position {first + broken[0]}; check its values and the weights"
+        )
+    return features

@@ -1,0 +1,145 @@
+"""Features by merged layers are those of the network itself."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lreid.errors import ArgumentError, InputError
+from lreid.export import export
+from lreid.gallery import Gallery
+from lreid.loading import load_model
+from lreid.models import Embedder
+from lreid.models.fingerprint import fingerprint
+from lreid.models.inference import Inference, merged
+
+
+def noisy(model: Embedder) -> Embedder:
+    """A network whose BatchNorms have statistics and weights of their own."""
+    generator = torch.Generator().manual_seed(1)
+    for each in model.modules():
+        if isinstance(each, nn.BatchNorm2d):
+            for tensor in (each.running_mean, each.running_var, each.weight, each.bias):
+                assert tensor is not None
+                tensor.data.uniform_(0.5, 1.5, generator=generator)
+    return model.eval()
+
+
+def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(one.astype(np.float64), axis=1) * np.linalg.norm(other.astype(np.float64), axis=1)
+    return (one.astype(np.float64) * other).sum(1) / lengths
+
+
+def images_of(model: Embedder, count: int = 11) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, model.height, model.width, 3), dtype=np.uint8)
+
+
+NETWORKS = ["small", "resnet18", "timm:tf_efficientnet_lite0", "timm:mobilenetv2_050", "torchreid:osnet_x0_25"]
+
+
+@pytest.mark.parametrize("backbone", NETWORKS)
+def test_merged_layers_give_the_features_of_the_network(backbone: str) -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder(backbone, height=64, width=32, neck=True))
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    network = merged(model)
+    assert network is not model, "not merged"
+    norms = [sum(isinstance(each, nn.BatchNorm2d) for each in one.modules()) for one in (network, model)]
+    assert norms[0] < norms[1] / 2
+    images = images_of(model)
+    assert cosines(network.extract(images, batch_size=3), model.extract(images)).min() >= 0.99999
+    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+
+
+class Twice(nn.Module):
+    """A network that merging would change: the output of its convolution is also used before the norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.dim = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), 8
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.conv(images)
+        return self.norm(maps) + maps
+
+
+def test_a_network_that_merging_would_change_is_run_as_it_is() -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder(Twice(), height=16, width=8))
+    assert merged(model) is model
+
+
+def test_changed_weights_change_the_features() -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder("small", height=32, width=16))
+    model.inference = Inference()
+    images = images_of(model)
+    before = model.extract(images)
+    assert model.inference.network(model) is model.inference.network(model)
+    with torch.no_grad():
+        next(model.parameters()).mul_(1.5)
+    plain = copy.deepcopy(model)
+    plain.inference = None
+    after = model.extract(images)
+    assert np.abs(before - after).max() > 1e-3
+    np.testing.assert_allclose(after, plain.extract(images), rtol=1e-3, atol=1e-5)
+
+
+def test_a_network_in_training_keeps_its_arithmetic() -> None:
+    """Figures of runs are those of before, bit for bit."""
+    torch.manual_seed(0)
+    model = Embedder("small", height=32, width=16)
+    assert model.inference is None
+    images = images_of(model, 7)
+    with torch.inference_mode():
+        model.eval()
+        wanted = torch.cat([model(model.normalise(torch.from_numpy(part))) for part in (images[:4], images[4:])])
+    np.testing.assert_array_equal(model.extract(images, batch_size=4), wanted.numpy())
+
+
+def test_engines_have_one_fingerprint_and_search_one_gallery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LREID_ZOO_CACHE", str(tmp_path))
+    model, onnx = load_model("zoo:people-small", "cpu"), load_model("zoo:people-small", engine="onnx")
+    assert str(model.device) == str(onnx.device) == "cpu"
+    plain = copy.deepcopy(model)
+    plain.inference = None
+    images = images_of(model)
+    wanted = plain.extract(images)
+    for other in (model, onnx, load_model("zoo:people-small", engine="onnx")):
+        assert cosines(other.extract(images), wanted).min() >= 0.99999
+        assert fingerprint(other) == fingerprint(plain)
+    gallery = Gallery.build(model.extract(images), [f"{i}" for i in range(11)], model=fingerprint(model))
+    found = gallery.search(onnx.extract(images), 1, model=fingerprint(onnx))
+    assert found.paths[:, 0].tolist() == [f"{i}" for i in range(11)]
+
+
+def test_a_damaged_file_of_the_engine_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LREID_ZOO_CACHE", str(tmp_path))
+    torch.manual_seed(0)
+    model = load_model("zoo:dwopp-synthetic-10", "cpu")
+    file = tmp_path / "onnx" / f"{fingerprint(model)}.onnx"
+    file.parent.mkdir()
+    file.write_bytes(b"broken")
+    assert fingerprint(load_model("zoo:dwopp-synthetic-10", engine="onnx")) == fingerprint(model)
+    export(model, tmp_path / "again.onnx")
+    assert file.stat().st_size == (tmp_path / "again.onnx").stat().st_size
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"device": "cuda:0", "engine": "onnx"}, {"engine": "tensorrt"}, {"device": "cpu:x"}, {"device": "abacus"}],
+)
+def test_a_device_or_engine_that_is_not_there_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ArgumentError):
+        load_model("zoo:people-small", **options)
+
+
+@pytest.mark.parametrize("source", [None, "", 7])
+def test_what_names_no_model_is_refused(source: object) -> None:
+    with pytest.raises(InputError, match="load_model"):
+        load_model(source)

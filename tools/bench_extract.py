@@ -1,0 +1,113 @@
+"""Measure feature extraction from image files: time per image and peak memory of each engine, interleaved in one run.
+
+python tools/bench_extract.py                                # zoo:people, 500 images, one thread
+python tools/bench_extract.py --images 100 --rounds 5 --threads 2
+
+Engines: torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
+engine has its own process. Ratios are of medians over the rounds, in processor time, which other programs disturb less
+than the time on the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from lreid.apps.cli import run_tool
+from lreid.devices import peak_memory_mib
+from lreid.loading import load_model
+from lreid.models.inference import images_per_pass
+
+BASE = "onnx"  # of the ratios
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the benchmark."""
+    parser.add_argument("--checkpoint", default="zoo:people", help="the model (default: %(default)s)")
+    parser.add_argument("--images", type=int, default=500, metavar="N", help="per round (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of the networks (default: %(default)s)")
+    parser.add_argument("--plain", action="store_true", help="also plain torch in batches of 128 images")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measures and prints a line for each engine."""
+    engines = ["onnx", "torch", *["plain"] * args.plain]
+    load_model(args.checkpoint, "cpu", engine="onnx")  # exports it where that is to be done
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(Path(folder), args.images)
+        context = get_context("spawn")
+        pipes: dict[str, Connection] = {}
+        for engine in engines:
+            pipes[engine], other = context.Pipe()
+            context.Process(
+                target=work, args=(other, args.checkpoint, engine, folder, args.threads), daemon=True
+            ).start()
+        cosines = {engine: pipes[engine].recv() for engine in engines}
+        rounds: dict[str, list[tuple[float, float]]] = {engine: [] for engine in engines}
+        for number in range(args.rounds):
+            for engine in engines if number % 2 == 0 else reversed(engines):
+                pipes[engine].send("round")
+                rounds[engine].append(pipes[engine].recv())
+        for engine in engines:
+            pipes[engine].send("memory")
+        memory = {engine: pipes[engine].recv() for engine in engines}
+    medians = {engine: statistics.median(cpu for cpu, _ in rounds[engine]) for engine in engines}
+    for engine in engines:
+        wall = statistics.median(clock for _, clock in rounds[engine])
+        print(
+            f"{engine:6} {1000 * medians[engine] / args.images:6.2f} ms of processor an image, "
+            f"{1000 * wall / args.images:6.2f} ms on the clock, {medians[engine] / medians[BASE]:.2f} x {BASE}, "
+            f"peak memory {memory[engine]} MiB, lowest cosine to plain torch {cosines[engine]:.7f}"
+        )
+
+
+def write_images(folder: Path, count: int) -> None:
+    """JPEG files of smooth random colours, in sizes that cameras give."""
+    generator = np.random.default_rng(0)
+    for index in range(count):
+        height = int(generator.integers(150, 350))
+        colours = Image.fromarray(generator.integers(0, 256, (16, 8, 3), dtype=np.uint8))
+        colours.resize((height // 2, height), Image.Resampling.BICUBIC).save(folder / f"{index:04d}.jpg", quality=85)
+
+
+def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) -> None:
+    """Extracts all images of a folder whenever it is asked to."""
+    import torch
+
+    torch.set_num_threads(threads)
+    files = sorted(Path(folder).iterdir())
+    model = load_model(source, "cpu", engine="onnx" if engine == "onnx" else "torch")
+    if engine == "plain":
+        model.inference = None
+    few = files[: 2 * images_per_pass(model.height, model.width)]
+    features = model.extract(few, normalize=True)
+    plain = load_model(source, "cpu")
+    plain.inference = None
+    wanted = plain.extract(few, normalize=True, batch_size=4)
+    del plain
+    pipe.send(float((features * wanted).sum(1).min()))
+    while True:
+        if pipe.recv() == "memory":
+            pipe.send(peak_memory_mib(torch.device("cpu")))
+            return
+        cpu, clock = time.process_time(), time.perf_counter()
+        model.extract(files)
+        pipe.send((time.process_time() - cpu, time.perf_counter() - clock))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add_arguments(parser)
+    sys.exit(run_tool(parser, run))
