@@ -93,7 +93,7 @@ def summary(results: dict[str, Any]) -> list[str]:
     labelled, right = rank1(queries)
     if labelled:
         share = 100 * right / labelled
-        lines.append(f"Rank-1 {share:.1f} %: {right} of {labelled} queries whose folder names a person of the gallery")
+        lines.append(f"Rank-1 {share:.1f} %: {right} of {labelled} queries whose names tell a person in the gallery")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_pairs_are_judged_by_the_threshold_of_the_card(images: list[Path]) -> No
     for pair, (one, other) in zip(told["pairs"], ((0, 1), (0, 2), (1, 2)), strict=True):
         assert pair["score"] == pytest.approx(float(vectors[one] @ vectors[other]), abs=1e-5)
         assert pair["same"] == (pair["score"] >= known["threshold"])
-        words = "the same, " if pair["same"] else "not the same, or unknown, "
+        words = "likely the same, " if pair["same"] else "likely not the same, "
         assert said(pair, told).startswith(
             f"{words}{pair['score']:.3f} (threshold {known['threshold']:.3f} at a false accept rate of 1 %"
         )
@@ -71,7 +72,17 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
             image = draw(f"synthetic:plaza/0/{600 + person}/{camera}/0")
             Image.fromarray(image).save(folder / str(person) / f"{camera}.png")
     where = str(tmp_path / "people.gallery")
-    search.build(where, MODEL, search.list_images([folder], "gallery"), device="cpu")
+    listed = search.list_images([folder], "gallery")
+    search.build(where, MODEL, listed, device="cpu")
+    pair = compare(images[:2], where=where, device="cpu")["pairs"][0]
+    rows = load_model(MODEL).extract([image.path for image in listed], normalize=True)
+    impostors = [
+        float(one @ other)
+        for (i, one), (j, other) in combinations(enumerate(rows), 2)
+        if listed[i].identity != listed[j].identity
+    ]
+    assert len(impostors) == 24
+    assert pair["false_accept_rate"] == np.mean([score >= pair["score"] for score in impostors])
     assert compare(images[:2], where=where, device="cpu")["notes"] == [
         f"{where} has no threshold; calibrate it: lreid search calibrate"
     ]

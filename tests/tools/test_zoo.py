@@ -20,6 +20,13 @@ def test_list_show_download_and_page(
 ) -> None:
     assert tool("zoo.py", "list") == 0
     assert NAME in capsys.readouterr().out
+    for subject, first, absent in (("people", "people", "vehicles"), ("vehicles", "vehicles", "people")):
+        assert tool("zoo.py", "list", "--for", subject, "--license", "permissive") == 0
+        names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+        assert names[2] == first and absent not in names
+        assert not set(names) & published().keys()  # all were trained on images for research only
+    assert tool("zoo.py", "list", "--for", "vehicles") == 0
+    assert {"fastreid-sbs-r50-ibn-veri"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
     assert tool("zoo.py", "show", f"zoo:{NAME}") == 0
     assert find(NAME).sha256 in capsys.readouterr().out
     assert tool("zoo.py", "download", NAME) == 0
