@@ -21,7 +21,7 @@ from lreid.errors import OutOfMemory, refuse_out_of_memory
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
-PIXELS = 8 * 256 * 128  # of one forward pass: activations of more images leave the caches of a processor
+PIXELS = 4 * 256 * 128  # of one forward pass: activations of more images leave the caches of a processor
 TOLERANCE = 1e-4  # difference of the features, relative to the largest of them
 ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # as oneDNN calls them, with their limits
     nn.ReLU: ("relu", []),
