@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
         def defrost(self) -> None: ...  # noqa: D102
 else:
     from yacs.config import CfgNode
+
+
+logger = logging.getLogger("lreid")
 
 
 @dataclass(frozen=True)
@@ -411,6 +415,14 @@ def _loggers(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
     return {"TRAIN.LOGGERS": loggers}
 
 
+def _teacher(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    if (value := values["TRAIN.TEACHER_PRECISION"]) != "fp32":
+        logger.warning(
+            "config of the run: TRAIN.TEACHER_PRECISION %s was removed; previous models now compute in fp32", value
+        )
+    return {}
+
+
 def _nothing(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
@@ -438,7 +450,7 @@ def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, A
 
 REMOVED = (
     Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
-    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION (previous models compute in fp32)", _nothing),
+    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION (previous models compute in fp32)", _teacher),
     Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
     Removed(
         (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline

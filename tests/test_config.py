@@ -377,3 +377,10 @@ def test_renamed_keys_still_work(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert load_config([], ["TRAIN.DECAY_FACTOR", "0.3"]).TRAIN.STEP_FACTOR == 0.3
     of_run = config_from_text("TRAIN: {EPOCH_OF: images}", "config.yaml")
     assert of_run.TRAIN.EPOCH_COVERS == "images"
+
+
+def test_another_precision_of_the_teacher_is_reported_when_a_run_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    config_from_text("TRAIN: {TEACHER_PRECISION: fp32}", "config.yaml")
+    assert not caplog.messages
+    config_from_text("TRAIN: {TEACHER_PRECISION: bf16}", "config.yaml")
+    assert len(caplog.messages) == 1 and "bf16" in caplog.messages[0]
