@@ -1,76 +1,30 @@
-"""List trained models by name, find their weights, check their figures, and add models."""
+"""List trained models by name, show their cards, and find their weights. Nothing here loads torch."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
-import numpy as np
-import safetensors.torch
-import torch
-from torch import Tensor
-from yacs.config import CfgNode
-
-from lreid.build import benchmark_of, evaluator_of, model_of
-from lreid.checkpoint import load_model_state
-from lreid.config import ARGUMENTS, leaves, method_title, without_folders
-from lreid.data.datasets import load_datasets
-from lreid.data.fingerprint import protocol_fingerprint
-from lreid.data.schemes import Sources, is_address
-from lreid.devices import pick_device
-from lreid.errors import InputError, OutOfMemory, counted, naming_keys
-from lreid.evaluation.evaluator import Evaluator
+from lreid.errors import InputError
 from lreid.files import write_text
-from lreid.loading import load_model, model_config
-from lreid.methods import method_class
-from lreid.models.embedder import Embedder
-from lreid.results import METRICS, Results
-from lreid.results import read as read_results
-from lreid.retrieval.open_set import pair_scores, threshold_for
-from lreid.retrieval.scores import cosines_of
-from lreid.training.command import command_of
-from lreid.training.run import recorded_config
 from lreid.zoo import PREFIX
-from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
+from lreid.zoo.card import BUNDLED, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import IMAGENET_TERMS, Published, published
-from lreid.zoo.hub import hub_of, upload
-from lreid.zoo.weights import weights_file, weights_in_place, write_entry
-
-logger = logging.getLogger("lreid")
 
 RECOMMENDED = {"people": 0, "vehicles": 1}  # the most accurate of ours, in the order of the list
-
-# Points; other processors round differently, and of few queries one more or less that is found moves Rank-k.
-TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
-
-FALSE_ACCEPTS = 0.01  # share of pairs of two identities that may pass for one
-MOST_QUERIES = 500  # of a gallery, for the threshold
-
-Figures = dict[str, dict[str, Any]]
-
-
-class ImagesElsewhere(InputError):
-    """A card's figures are of images that do not come with lreid and are not where it looks."""
 
 
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
-    actions = {
-        "list": _list,
-        "show": _show,
-        "download": _download,
-        "verify": _verify,
-        "publish": _publish,
-        "page": _page,
-    }
-    actions[args.action](args)
+    actions = {"list": _list, "show": _show, "download": _download, "page": _page}
+    if args.action in actions:
+        actions[args.action](args)
+        return
+    from lreid.apps import publishing  # torch, and what measures a model
+
+    {"verify": publishing.verify_cards, "publish": publishing.publish_run}[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -121,328 +75,16 @@ def _is_permissive(entry: Card | Published) -> bool:
 
 
 def _show(args: argparse.Namespace) -> None:
-    print(describe(_found(args.name)))
+    print(describe(find(args.name.removeprefix(PREFIX))))
 
 
 def _download(args: argparse.Namespace) -> None:
-    print(weights_file(_found(args.name)))
+    from lreid.zoo.weights import weights_file  # torch
 
-
-def _verify(args: argparse.Namespace) -> None:
-    faults, tests = [], TestSets()
-    for card in [_card(args.name)] if args.name else cards():
-        try:
-            figures, wrong = tests.verify(card)
-        except ImagesElsewhere as error:
-            if args.name:
-                raise
-            print(f"not measured: {error}", flush=True)
-            continue
-        for gallery, each in figures.items():
-            print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
-        faults += [f"{card.name}: {fault}" for fault in wrong]
-    if faults:
-        raise InputError(f"{'; '.join(faults)}; publish again, or look for what has changed")
-    print("as on the cards")
-
-
-def _publish(args: argparse.Namespace) -> None:
-    statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
-    if args.hub and not args.out:
-        raise InputError("--hub: needs --out DIR, the folder that keeps the entry as it is uploaded")
-    hub = hub_of(args.hub) if args.hub else None  # before the work
-    card = publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)
-    print(describe(card))
-    if args.hub:
-        print(f"uploaded: {upload(card, args.hub, hub)}")
+    print(weights_file(find(args.name.removeprefix(PREFIX))))
 
 
 def _page(args: argparse.Namespace) -> None:
     bundled = [card for card in cards() if card.file.parent == BUNDLED]
     write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)
-
-
-def _found(name: str) -> Card | Published:
-    return find(name.removeprefix(PREFIX))
-
-
-def _card(name: str) -> Card:
-    entry = _found(name)
-    if isinstance(entry, Published):
-        raise InputError(f"{PREFIX}{entry.name}: is hosted by others and has no figures of lreid to compare with")
-    return entry
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What a publisher says of a model, see :class:`lreid.zoo.Card`.
-
-    Attributes:
-        title: one line for people; empty for one of method and benchmark.
-        start_only: the network is meant to start training from.
-        trained_on: the source of the images; empty for the names of the data sets.
-        limits: what it does not know and must not be used for.
-        licence: of the weights.
-        urls: where the weights will be had, if not beside the card.
-    """
-
-    title: str = ""
-    start_only: bool = False
-    trained_on: str = ""
-    limits: str = ""
-    licence: str = "MIT"
-    urls: Sequence[str] = ()
-
-
-def publish(
-    run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
-) -> Card:
-    """Writes weights and card of a run's last task; an entry of this name is replaced in one step.
-
-    Args:
-        run: the folder of a finished run.
-        name: of the entry, in a-z, 0-9, ``-`` and ``_``.
-        statement: what nobody can tell from the run.
-        half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
-            variances may be too large or too small for 16.
-        folder: to write to.
-
-    Returns:
-        The card. Its figures are those of the weights as they are stored, on the benchmark of the run; of the paths of
-        its images it tells the last part.
-
-    Raises:
-        InputError: the name or the run does not fit, the benchmark's images are not those of the run, or a file that
-            is not of an entry has one of its names.
-    """
-    if not NAME.fullmatch(name):
-        raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
-    weights_in_place(folder / f"{name}.json")  # refuses a file of the user before the work
-    results = read_results(run)
-    tasks, done = len(results["tasks"]), len(results["mAP"])
-    if done < tasks:
-        raise InputError(f"{run}: only {done} of {counted(tasks, 'task')} done; finish the run with --resume first")
-    checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
-    cfg = model_config(checkpoint)
-    state = stored(load_model(checkpoint, "cpu").state_dict(), half)
-    measured = _measured(cfg, _model(cfg, state, checkpoint), results, run)
-    content = safetensors.torch.save(state)
-    card = Card(
-        file=folder / f"{name}.json",
-        name=name,
-        sha256=hashlib.sha256(content).hexdigest(),
-        bytes=len(content),
-        **measured,
-        **_of_run(cfg, results),
-        **_stated(statement, cfg),
-    )
-    write_entry(card, content)
-    return card
-
-
-def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """What a card records about a network as it is stored, and of its figures."""
-    tests = TestSets()
-    figures, protocol = tests.measure(model, cfg)
-    if protocol != results["protocol"]:
-        raise InputError(
-            f"{run}: the images of {results['benchmark']} are not those that the run was tested on "
-            f"({protocol}, not {results['protocol']}); put these in place, or train again"
-        )
-    for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
-        told = figures[gallery["name"]]["mAP"]
-        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, told)
-    return {
-        "dim": model.dim,
-        "parameters": sum(each.numel() for each in model.parameters()),
-        "figures": figures,
-        "protocol": protocol,
-        "verification": tests.threshold(model, cfg),
-    }
-
-
-def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """What a card records about how a model was trained, what it takes and how it was measured."""
-    shared, tasks = without_folders(cfg), len(results["tasks"])
-    return {
-        "method": method_title(cfg),
-        "benchmark": cfg.BENCHMARK.NAME,
-        "seed": cfg.SEED,
-        "task": tasks,
-        "tasks": tasks,
-        "backbone": cfg.MODEL.BACKBONE,
-        "height": cfg.INPUT.HEIGHT,
-        "width": cfg.INPUT.WIDTH,
-        "mean": list(cfg.INPUT.MEAN),
-        "std": list(cfg.INPUT.STD),
-        "neck": method_class(cfg.METHOD.NAME).neck,
-        "metric": cfg.EVAL.METRIC,
-        "ap": cfg.EVAL.AP,
-        "camera_filter": cfg.EVAL.CAMERA_FILTER,
-        "flip": cfg.EVAL.FLIP,
-        "images_trained": results.get("images_trained", 0),
-        "command": command_of(shared),
-        "config": {"SEED": cfg.SEED} | recorded_config(dict(leaves(shared))),
-        "version": results["versions"].get("lreid", ""),
-        "imagenet": from_imagenet(cfg.MODEL.WEIGHTS),
-    }
-
-
-def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """What a card tells in its publisher's words, or in ours where there are none."""
-    told = asdict(statement)
-    url, *mirrors = told.pop("urls") or [""]
-    return told | {
-        "title": statement.title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
-        "trained_on": statement.trained_on or _trained_on(without_folders(cfg).BENCHMARK.TRAIN),
-        "url": url,
-        "mirrors": mirrors,
-    }
-
-
-def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """A state dict as it is stored: see ``half`` of :func:`publish`."""
-    return {
-        key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
-        for key, value in state.items()
-    }
-
-
-class TestSets:
-    """Benchmarks to measure models on; models of one benchmark share its images."""
-
-    __test__ = False  # pytest: not a test
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Evaluator, str]] = {}
-
-    @naming_keys(**ARGUMENTS)
-    @torch.inference_mode()
-    def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
-        """What :class:`lreid.zoo.Card` calls ``figures``, and the benchmark's fingerprint."""
-        evaluator, protocol = self._evaluator(cfg)
-        model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
-        tests = [each.test for each in evaluator.tests]
-        return {
-            test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
-            | {metric: round(value, 2) for metric, value in found.metrics.items()}
-            for test, found in zip(tests, evaluator.evaluate(model), strict=True)
-        }, protocol
-
-    def _evaluator(self, cfg: CfgNode) -> tuple[Evaluator, str]:
-        """That of a config's benchmark, and the benchmark's fingerprint."""
-        key = json.dumps(
-            [
-                (name, value)
-                for name, value in leaves(cfg)
-                if name.startswith(("BENCHMARK.", "SYNTHETIC.", "DATA.", "EVAL.", "INPUT.HEIGHT", "INPUT.WIDTH"))
-            ]
-        )
-        if key not in self._known:
-            benchmark = benchmark_of(cfg)
-            self._known[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
-        return self._known[key]
-
-    @torch.inference_mode()
-    def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """What :class:`lreid.zoo.Card` calls ``verification``, on the unseen galleries or, without any, seen ones."""
-        evaluator = self._evaluator(cfg)[0]
-        kinds = {each.test.kind for each in evaluator.tests}
-        chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]
-        if not chosen:
-            return {}
-        scores: list[list[np.ndarray]] = [[], []]
-        for test in chosen:
-            rows = slice(None, None, max(1, len(test.query) // MOST_QUERIES))
-            query = model.extract(test.query[rows], **evaluator.extraction)
-            gallery = model.extract(test.gallery, **evaluator.extraction)
-            labels = test.labels
-            for kept, each in zip(
-                scores, pair_scores(cosines_of(query, gallery), labels[0][rows], labels[1]), strict=True
-            ):
-                kept.append(each)
-        same, other = map(np.concatenate, scores)
-        limit = threshold_for(other, FALSE_ACCEPTS)
-        return {
-            "threshold": round(limit, 4),
-            "false_accept_rate": FALSE_ACCEPTS,
-            "true_positive_rate": round(float((same >= limit).mean()), 4),
-            "impostor_pairs": len(other),
-            "galleries": [test.name for test in chosen],
-        }
-
-    def verify(self, card: Card) -> tuple[Figures, list[str]]:
-        """Measures a model on the benchmark of its card.
-
-        Returns:
-            The figures as they were found, and in words where those on the card are others: mAP by more than
-            ``MAP_TOLERANCE``, other metrics by more than ``TOLERANCE``, kind and counts at all.
-
-        Raises:
-            ImagesElsewhere: its data sets are the publisher's own, and not here.
-            InputError: weights or data sets are missing or damaged.
-        """
-        name = f"{PREFIX}{card.file}"
-        cfg = model_config(name)
-        _require_own_sets(card, cfg)
-        figures, protocol = self.measure(load_model(name, "cpu"), cfg)
-        faults = []
-        for gallery, told in card.figures.items():
-            found = figures.get(gallery)
-            if found is None:
-                faults.append(f"{gallery} is on the card, but not tested on")
-                continue
-            faults += [
-                f"{gallery} has {metric} {found[metric]:.2f}, on the card {told[metric]:.2f}"
-                for metric in (each.name for each in METRICS if each.name in told)
-                if abs(found[metric] - told[metric]) > (MAP_TOLERANCE if metric == "mAP" else TOLERANCE)
-            ]
-            faults += [
-                f"{gallery} has {key} {found[key]}, on the card {told[key]}"
-                for key in ("kind", "queries", "images")
-                if found[key] != told[key]
-            ]
-        if protocol != card.protocol:
-            faults.append(f"tested on other images ({protocol}, on the card {card.protocol})")
-        return figures, faults
-
-
-def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
-    model = model_of(cfg, pretrained=False)
-    load_model_state(model, state, path)
-    return model.eval()
-
-
-def from_imagenet(weights: str) -> bool:
-    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or of a model that began with them, as far as it tells."""
-    if weights.startswith(PREFIX):  # an entry of the very name that is published now is still the earlier one
-        return find(weights.removeprefix(PREFIX)).imagenet
-    if Path(weights).is_file():
-        try:
-            return from_imagenet(model_config(weights).MODEL.WEIGHTS)
-        except OutOfMemory:
-            raise
-        except InputError:  # no model of lreid
-            return False
-    return weights == "imagenet" or weights.startswith("package:")
-
-
-def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Says where to put images that are no data set which lreid knows, since cards tell no folders."""
-    for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
-        if not name.startswith(("csv:", "folder:", "own:")):
-            continue
-        try:
-            load_datasets(name, Sources(cfg.DATA.ROOT))
-        except InputError as error:
-            raise ImagesElsewhere(
-                f"{card.name}: is measured on {name}, of which the card tells the name alone: put those images, or a "
-                f"link to them, here or into {cfg.DATA.ROOT} by this name ({error})"
-            ) from None
-
-
-def _trained_on(names: Sequence[str]) -> str:
-    if all(is_address(name) for name in names):
-        return "synthetic images of lreid, no real people or vehicles"
-    return f"the training images of {', '.join(names)}; see their licences"

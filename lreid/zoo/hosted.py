@@ -19,7 +19,6 @@ from lreid.errors import InputError, OutOfMemory
 from lreid.files import write_text
 from lreid.reading import parse_yaml, read_text, require_regular
 from lreid.zoo.download import Download
-from lreid.zoo.state_dicts import read_state_dict
 
 logger = logging.getLogger("lreid")
 
@@ -139,6 +138,8 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
     """Keeps the SHA-256 of a file that was never seen before, if it holds tensors by name at all."""
+    from lreid.zoo.state_dicts import read_state_dict  # torch
+
     try:
         read_state_dict(file)
     except OutOfMemory:

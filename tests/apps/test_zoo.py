@@ -19,7 +19,7 @@ from tiny import TINY, words
 import lreid
 from lreid import zoo
 from lreid.apps.arguments.zoo import add_arguments
-from lreid.apps.zoo import ImagesElsewhere, Statement, TestSets, from_imagenet, publish, stored
+from lreid.apps.publishing import ImagesElsewhere, Statement, TestSets, from_imagenet, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.config import load_config
