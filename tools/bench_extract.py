@@ -19,13 +19,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.apps.cli import run_tool
-from lreid.devices import peak_memory_mib
-from lreid.loading import load_model
-from lreid.models.inference import images_per_pass
 
 BASE = "onnx"  # of the ratios
 
@@ -41,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measures and prints a line for each engine."""
+    from lreid.loading import load_model
+
     engines = ["onnx", "torch", *["plain"] * args.plain]
     load_model(args.checkpoint, "cpu", engine="onnx")  # exports it where that is to be done
     with tempfile.TemporaryDirectory() as folder:
@@ -73,6 +70,9 @@ def run(args: argparse.Namespace) -> None:
 
 def write_images(folder: Path, count: int) -> None:
     """JPEG files of smooth random colours, in sizes that cameras give."""
+    import numpy as np
+    from PIL import Image
+
     generator = np.random.default_rng(0)
     for index in range(count):
         height = int(generator.integers(150, 350))
@@ -83,6 +83,10 @@ def write_images(folder: Path, count: int) -> None:
 def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) -> None:
     """Extracts all images of a folder whenever it is asked to."""
     import torch
+
+    from lreid.devices import peak_memory_mib
+    from lreid.loading import load_model
+    from lreid.models.inference import images_per_pass
 
     torch.set_num_threads(threads)
     files = sorted(Path(folder).iterdir())

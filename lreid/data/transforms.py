@@ -202,7 +202,7 @@ class Augment:
     def _misfit(self, made: str, shape: tuple[int, ...]) -> InputError:
         return InputError(
             f"{self.name}: makes {made} of one uint8 image {shape}, and must keep number, type and size; "
-            "leave out Normalize and ToTensorV2, and crop to INPUT.HEIGHT x INPUT.WIDTH"
+            "leave out Normalize and ToTensorV2, and crop to the size of the images"
         )
 
 

@@ -106,10 +106,10 @@ def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
     assert len(said) == 4 and "dwopp-synthetic-10" in said[0]
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
     assert said[1] == f"people.gallery: {listed}\n"
-    assert said[3].startswith("my/new/person-0/0.jpg: nearest: person-") and len(said[3].splitlines()) == 13
     answers = json.loads(Path("matches/matches.json").read_text())["queries"]
     right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
     assert right >= 9  # of twelve; one by chance
+    assert f"{right} of 12 queries" in said[3]
     html = Path("matches/matches.html").read_text()
     assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
 
