@@ -25,6 +25,7 @@ setup(
             "data/*.zip",
             "report/templates/*",
             "report/static/*",
+            "serve/static/*",
             "apps/*.md",
             "zoo/*.md",
             "zoo/*.yaml",
@@ -71,11 +72,14 @@ setup(
         "hub": ["huggingface-hub>=0.20"],  # models by hub:OWNER/NAME
         "render": ["moderngl>=5.12", "lreid[opencv]", "scipy"],  # and Debian's libegl1, libgl1-mesa-dri
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
+        "serve": ["fastapi>=0.110", "prometheus-client>=0.19", "uvicorn>=0.29"],  # lreid serve
+        "heif": ["pillow-heif>=0.20"],  # images of telephones: .heic, .heif
         "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10", "pygments>=2.17"],
         "dev": [
             "pytest>=8",
             "pytest-cov>=5",
             "pytest-xdist>=3.6",
+            "httpx2>=2.0",  # the client that starlette's tests use
             "hypothesis>=6.100",
             "mypy>=1.13",
             "playwright>=1.45",  # drives Debian's chromium

@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
         *("methods", "models", "report", "results"),
     },
+    "serve": {"data", "gallery", "models", "report", "search"},
     "search": {"data", "devices", "gallery", "loading", "models", "report", "retrieval", "zoo"},
 }
 EVERYTHING = {"__init__", "__main__", "apps"}  # the doors

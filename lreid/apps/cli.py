@@ -24,6 +24,7 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "train": "train a lifelong method on a benchmark, task after task",
     "test": "test trained models: a table of figures and a page of ranked images",
     "search": "index your own images and find who is on another one",
+    "serve": "serve a gallery over HTTP, with a page to search it by photographs",
     "report": "compare runs in a table and write their pages",
     "sweep": "train methods x benchmarks x seeds x values of keys",
     "data": "list, check and prepare data sets",

@@ -1,0 +1,68 @@
+"""Start and stop the HTTP server of a gallery."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+
+from lreid.errors import InputError, counted, require
+from lreid.extras import Extra
+
+SHORTEST = 16  # characters of a token
+STOPPING = 10  # seconds that requests get to end in
+
+
+def run(args: argparse.Namespace) -> None:
+    """Serves until SIGTERM or SIGINT comes.
+
+    Raises:
+        InputError: the gallery, its model or an option cannot be used, or the address is taken.
+    """
+    require(0 < args.max_mb <= 1000, "--max-mb", args.max_mb, "above 0 and at most 1000")
+    require(args.rate > 0, "--rate", args.rate, "above 0")
+    require(0 <= args.port < 65536, "--port", args.port, "from 0 to 65535")
+    uvicorn = Extra("uvicorn", "serve").load()
+    for module in ("fastapi", "prometheus_client"):
+        Extra(module, "serve").load()
+    from lreid.serve.app import create_app
+    from lreid.serve.guard import Limits, is_local
+    from lreid.serve.served_gallery import ServedGallery
+
+    token = os.environ.get("LREID_TOKEN") or None
+    if token is not None and len(token) < SHORTEST:
+        raise InputError(f"LREID_TOKEN: has fewer than {SHORTEST} characters; make one with: openssl rand -hex 32")
+    with _listening(args.host, args.port) as listener:
+        host, port = listener.getsockname()[:2]
+        if token is None and not is_local(host):
+            raise InputError(
+                f"--host {args.host}: others can reach this address; set the environment variable LREID_TOKEN to a "
+                f"token of {SHORTEST} characters or more"
+            )
+        gallery = ServedGallery(args.gallery, args.checkpoint, args.device)
+        app = create_app(gallery, token=token, limits=Limits(int(args.max_mb * 1e6), args.rate))
+        config = uvicorn.Config(
+            app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=STOPPING
+        )
+        for stop in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises what it received again when it has stopped
+            signal.signal(stop, lambda *_: None)
+        images = counted(gallery.info()["images"], "image")
+        address = f"[{host}]" if ":" in host else host
+        print(f"{args.gallery}: {images}, served at http://{address}:{port}/ (Ctrl-C stops)", flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+    print("stopped")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at an address.
+
+    Raises:
+        InputError: there is no such address, or it is taken.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=512)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{host}:{port}: cannot be served at ({reason}); choose another --host or --port") from None

@@ -1,0 +1,137 @@
+"""The routes of the server: search, add, remove and undo, what the gallery holds, metrics, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.security import HTTPBearer
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from lreid.errors import InputError, NotConfirmed, OutOfMemory
+from lreid.extras import installed_version
+from lreid.serve.guard import Guard, Limits
+from lreid.serve.served_gallery import Absent, Conflict, ServedGallery, Unavailable
+
+STATIC = Path(__file__).with_name("static")
+STATUS = {Absent: 404, Conflict: 409, Unavailable: 503, OutOfMemory: 503, NotConfirmed: 500}  # of an error; others 422
+BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
+PAGES = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
+LONGEST = 4096  # characters of a path
+
+
+async def _content(request: Request) -> bytes:
+    """The image that a request sends."""
+    if content := await request.body():
+        return content
+    raise HTTPException(422, "the body is empty; send the content of an image file")
+
+
+Content = Annotated[bytes, Depends(_content)]
+Name = Annotated[str | None, Query(max_length=LONGEST)]
+
+
+def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
+    """The server's application.
+
+    Args:
+        gallery: to search and change.
+        token: that requests must bear, but those of ``guard.OPEN``; None serves all, for this machine alone.
+        limits: of each client's requests.
+    """
+    app = FastAPI(
+        title="lreid serve",
+        version=installed_version("lreid") or "source",
+        description="Search a gallery by images. The body of a request is the content of an image file.",
+        docs_url=None,  # FastAPI's own pages load scripts from another site
+        redoc_url=None,
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # for the description; Guard checks
+    )
+    registry = CollectorRegistry()
+    app.add_middleware(Guard, limits=limits, token=token, registry=registry)
+    images = Gauge("lreid_gallery_images", "Images in the gallery", registry=registry)
+    images.set_function(lambda: len(gallery.current().gallery))
+
+    @app.exception_handler(InputError)
+    def refuse(request: Request, error: InputError) -> JSONResponse:
+        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 422)
+        return JSONResponse({"detail": str(error)}, status)
+
+    @app.post("/search", openapi_extra=BODY)
+    def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
+        """Find who is on an image: identity, unknown (null without a threshold), and matches, best first."""
+        return gallery.search(content, top, camera)
+
+    @app.post("/images", openapi_extra=BODY)
+    def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
+        """Add an image to the gallery; the answer names the change for undo."""
+        return gallery.add(content, identity, camera)
+
+    @app.delete("/images")
+    def remove(path: Name = None, identity: Name = None) -> dict[str, Any]:
+        """Remove one image by its path, or all images of an identity."""
+        if (path is None) == (identity is None):
+            raise HTTPException(422, "name either path or identity")
+        return gallery.remove(path, identity)
+
+    @app.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
+    def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
+        """A thumbnail of an image of the gallery."""
+        return Response(gallery.thumbnail(path), media_type="image/jpeg")
+
+    @app.post("/undo/{change}")
+    def undo(change: str) -> dict[str, int]:
+        """Undo one of the last changes."""
+        return gallery.undo(change)
+
+    @app.get("/info")
+    def info() -> dict[str, Any]:
+        """What the gallery holds, and its threshold."""
+        return gallery.info()
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Whether the server answers."""
+        return {"status": "ok"}
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    def metrics() -> PlainTextResponse:
+        """Requests, seconds and images, in Prometheus' text format."""
+        return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(_description(app))
+
+    for address, file in PAGES.items():
+        app.add_route(address, _file(STATIC / file), include_in_schema=False)
+    return app
+
+
+def _file(path: Path) -> Callable[[Request], FileResponse]:
+    return lambda request: FileResponse(path)
+
+
+def _description(app: FastAPI) -> str:
+    """The description of all routes as a page that loads nothing from other sites."""
+    rows = [
+        (
+            method.upper(),
+            path,
+            ", ".join(option["name"] for option in route.get("parameters", ())),
+            route["description"],
+        )
+        for path, methods in app.openapi()["paths"].items()
+        for method, route in methods.items()
+    ]
+    table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}" for row in rows)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<title>API</title><link rel="stylesheet" href="page.css"><main><h1>API</h1><p>{escape(app.description)} '
+        'Types and answers: <a href="openapi.json">openapi.json</a>.</p>'
+        f"<table><tr><th>method<th>path<th>options<th>what it does{table}</table></main></html>"
+    )

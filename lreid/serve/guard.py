@@ -1,0 +1,160 @@
+"""What every request passes before the server's own code: its sender, its size, its rate, and its number."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # hold nothing of the gallery
+MOST_CLIENTS = 1024  # whose rates are remembered
+SECONDS = 30  # within which the next part of a body must come
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; img-src blob: data:; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may ask for.
+
+    Attributes:
+        body: bytes of a request's body, at most.
+        rate: requests per second of a client, and twice as many at once.
+        waiting: requests of all clients that are worked on or wait at one time, at most.
+    """
+
+    body: int = 10_000_000
+    rate: float = 100.0
+    waiting: int = 64
+
+
+class Guard:
+    """Refuses requests before they are worked on, and counts all.
+
+    Without a token the server is for this machine alone. Then the names by which a browser may call it are those of
+    this machine, so that the page of another site cannot reach it (DNS rebinding). A page of another origin is refused
+    in any case.
+
+    Args:
+        app: that answers what passes.
+        limits: see :class:`Limits`.
+        token: that a request must bear; None lets every one pass.
+        registry: of the metrics.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None, registry: CollectorRegistry) -> None:
+        self.app, self.limits, self.token = app, limits, token
+        self._waiting = 0
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens left, and when
+        names = ("method", "path", "status")
+        self._requests = Counter("lreid_requests", "Answered requests", names, registry=registry)
+        self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        self._waiting += 1
+        try:
+            if refusal := self._refusal(scope):
+                await refusal(scope, receive, answer)
+            else:
+                await self.app(scope, self._bounded(receive), answer)
+        finally:
+            self._waiting -= 1
+            path = getattr(scope.get("route"), "path", "other")
+            method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD") else "other"
+            self._requests.labels(method, path, status).inc()
+            self._seconds.labels(path).observe(time.perf_counter() - began)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if (self.token is None and not is_local(_name(host))) or (origin and origin.partition("://")[2] != host):
+            return _refused(403, "the page of another site, or another name of this server; open its own page")
+        if scope["path"] == "/health":
+            return None
+        if not self._in_time((scope.get("client") or ("",))[0]):
+            return _refused(429, f"more than {self.limits.rate:g} requests per second; wait", {"Retry-After": "1"})
+        if self.token is not None and scope["path"] not in OPEN:
+            given = headers.get("authorization", "").removeprefix("Bearer ")
+            if not secrets.compare_digest(given.encode(), self.token.encode()):
+                return _refused(401, "send the token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+        if self._waiting > self.limits.waiting:
+            return _refused(429, "too many requests at one time; wait", {"Retry-After": "1"})
+        size = headers.get("content-length", "0")
+        if not size.isdecimal() or int(size) > self.limits.body:
+            return _refused(413, self._too_large())
+        return None
+
+    def _in_time(self, client: str) -> bool:
+        """Whether a client keeps to its rate; this request is counted."""
+        now, most = time.monotonic(), 2 * self.limits.rate
+        left, before = self._clients.pop(client, (most, now))
+        left = min(left + (now - before) * self.limits.rate, most) - 1
+        self._clients[client] = (max(left, 0.0), now)
+        if len(self._clients) > MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        return left >= 0
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """Counts a body whose length its header does not tell, and does not wait for ever for its next part."""
+        size, ended = 0, False
+
+        async def read() -> Message:
+            nonlocal size, ended
+            if ended:
+                return await receive()  # the client hangs up
+            try:
+                message = await asyncio.wait_for(receive(), SECONDS)
+            except asyncio.TimeoutError:
+                raise HTTPException(408, f"no part of the body came for {SECONDS} seconds; send it again") from None
+            size, ended = size + len(message.get("body", b"")), not message.get("more_body")
+            if size > self.limits.body:
+                raise HTTPException(413, self._too_large())
+            return message
+
+        return read
+
+    def _too_large(self) -> str:
+        return f"the body has more than {self.limits.body:,} bytes; send a smaller image, or raise --max-mb"
+
+
+def is_local(host: str) -> bool:
+    """Whether a host's name or address is that of this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _name(host: str) -> str:
+    """The name in a header ``Host``, without its port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def _refused(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status, headers)

@@ -1,0 +1,312 @@
+"""A gallery that many clients search at once, and that one client at a time changes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import secrets
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from lreid.data.images import FORMATS, read_image
+from lreid.errors import InputError, NotConfirmed
+from lreid.files import write_atomically
+from lreid.gallery.faiss.faiss_store import FilePlace
+from lreid.gallery.faiss.gallery_file import stamp
+from lreid.gallery.places import place_of
+from lreid.identities import UNKNOWN
+from lreid.models.fingerprint import fingerprint
+from lreid.reading import escaped
+from lreid.report.ranked import thumbnail
+from lreid.search.findings import findings
+from lreid.search.named_gallery import NamedGallery
+from lreid.search.own_images import OwnImage, columns, read_images
+
+MOST_PIXELS = 50_000_000  # of an image that is sent: 150 MB decoded
+MOST_LETTERS = 200  # of a name
+UNDOABLE = 20  # changes that can be undone
+SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # of the formats that are not called like their suffix
+
+
+class Absent(InputError):
+    """The gallery has no such image, identity or change."""
+
+
+class Conflict(InputError):
+    """The gallery has the image already, or no longer."""
+
+
+class Unavailable(InputError):
+    """The file of the gallery cannot be read or written at present."""
+
+
+class Images(NamedTuple):
+    """Images of a gallery."""
+
+    listed: list[OwnImage]
+    features: np.ndarray  # (n, D) float32
+    files: dict[str, bytes]  # contents of those that clients sent, by path
+
+
+class ServedGallery:
+    """A gallery file in memory, with its model.
+
+    A change reads the file again, writes the new one and then replaces the gallery in memory. So a search never waits
+    for a change and never sees half of one. Changes by other processes are read as well. Images that clients send are
+    kept in the folder ``GALLERY.images`` beside the file, under names that their content decides.
+
+    Args:
+        where: the gallery's file.
+        checkpoint: the gallery's model, if it is not where it was.
+        device: of :func:`lreid.devices.pick_device`.
+
+    Raises:
+        InputError: it is in Milvus, or it or its model cannot be read.
+    """
+
+    def __init__(self, where: str, checkpoint: Path | None = None, device: str = "auto") -> None:
+        place = place_of(where)
+        if not isinstance(place, FilePlace):
+            raise InputError(f"{where}: serve a gallery file; lreid search migrate copies this gallery to one")
+        self.path = place.path
+        self.folder = self.path.with_name(f"{self.path.name}.images").absolute()
+        self._named = NamedGallery.load(self.path)
+        self._model = self._named.model(checkpoint, device)
+        self._fingerprint = fingerprint(self._model)
+        self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether they were added, else removed
+
+    def current(self) -> NamedGallery:
+        """The gallery as its file has it now; to be searched, not changed.
+
+        Raises:
+            Unavailable: the file is gone, damaged, or of another model by now.
+        """
+        with self._reading:
+            try:
+                if stamp(self.path) != getattr(self._named.gallery.store, "seen", None):
+                    self._named = self._read()
+            except OSError as error:
+                raise Unavailable(f"{self.path}: cannot be read ({error.strerror})") from None
+            return self._named
+
+    def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
+        """What :func:`lreid.search.findings.findings` says of an image, with the gallery's threshold.
+
+        Args:
+            content: of an image file.
+            top: number of matches, 1 or more.
+            camera: that took the image; None if it is not known.
+
+        Raises:
+            InputError: the image cannot be read.
+        """
+        named = self.current()
+        about = named.gallery.about
+        matches = named.gallery.search(self._features(named, content, camera), top, model=self._fingerprint)
+        (finding,) = findings(matches, [""], calibrated=about.threshold is not None)
+        return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
+
+    def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
+        """Adds an image and keeps its file.
+
+        Args:
+            content: of an image file.
+            identity, camera: names; None if they are not known.
+
+        Returns:
+            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, which names the change.
+
+        Raises:
+            Conflict: the gallery has the image.
+            InputError: the image or a name cannot be used; then the gallery is as it was.
+        """
+        path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
+        listed = [OwnImage(path, _name(identity, "identity"), _name(camera, "camera"))]
+        images = Images(listed, self._features(self.current(), content, listed[0].camera), {path: content})
+        with self._changed() as named:
+            self._put(named, images)
+        return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
+
+    def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
+        """Removes one image, or all of an identity. Files that clients sent are deleted, others stay.
+
+        Returns:
+            ``removed``, how many, the number of ``images`` left, and ``undo``, which names the change; None for an
+            ``ivfpq`` gallery, which keeps no features. The last 20 changes can be undone until the server stops.
+
+        Raises:
+            Absent: there is no such image or identity.
+        """
+        with self._changed() as named:
+            rows = enumerate(named.images())  # by ascending keys
+            asked = {
+                row: each for row, each in rows if (each.identity == identity if path is None else each.path == path)
+            }
+            if not asked or path is identity is None:
+                raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
+            images, keeps = Images([*asked.values()], np.empty(0), {}), named.gallery.about.kind != "ivfpq"
+            if keeps:
+                features = named.gallery.features(named.gallery.labels().keys[[*asked]])
+                sent = [each.path for each in images.listed if self._sent(each.path)]
+                images = Images(images.listed, features, {path: Path(path).read_bytes() for path in sent})
+            self._take(named, images)
+        undo = self._undoable(False, images) if keeps else None
+        return {"removed": len(asked), "images": len(named.gallery), "undo": undo}
+
+    def undo(self, change: str) -> dict[str, int]:
+        """Undoes one of the last changes, and gives the number of ``images`` in the gallery.
+
+        Raises:
+            Absent: there is no such change, or it is undone.
+            Conflict: the gallery has changed so that it cannot be undone.
+        """
+        added, images = self._undo.pop(change, (False, None))
+        if images is None:
+            raise Absent(f"{change[:MOST_LETTERS]}: no such change, or it is undone; the last {UNDOABLE} can be undone")
+        try:
+            with self._changed() as named:
+                (self._take if added else self._put)(named, images)
+        except InputError:
+            self._undo[change] = added, images
+            raise
+        return {"images": len(named.gallery)}
+
+    def info(self) -> dict[str, Any]:
+        """What the gallery holds: counts, ``kind``, ``model``, and its threshold with what it was set for."""
+        about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
+        counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
+        shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
+        return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
+
+    def thumbnail(self, path: str) -> bytes:
+        """A small JPEG of an image of the gallery; of no other file.
+
+        Raises:
+            Absent: the gallery has no such image, or its file cannot be read.
+        """
+        if not self.current().gallery.holds([path])[0]:
+            raise Absent("the gallery has no such image")
+        try:
+            return thumbnail(read_image(path))
+        except InputError:
+            raise Absent("the file of this image is gone or damaged") from None
+
+    def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
+        """``(1, D)``; the image is read by what reads those of the commands."""
+        _suffix(content)
+        with self._extracting, tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "image")
+            file.write_bytes(content)
+            try:
+                _, pixels = read_images([OwnImage(str(file), None, camera)], self._model, named.gallery.about.names)
+            except InputError as error:  # its advice is for commands
+                reason = str(error).replace(str(file), "the image").partition("; ")[0]
+                raise type(error)(f"{reason}; send another file") from None
+            return named.extract(self._model, pixels)
+
+    def _read(self) -> NamedGallery:
+        try:
+            named = NamedGallery.load(self.path)
+        except InputError as error:
+            raise Unavailable(str(error)) from None
+        if named.gallery.about.model != self._fingerprint:
+            raise Unavailable(f"{self.path}: has features of another model now; restart lreid serve")
+        return named
+
+    @contextmanager
+    def _changed(self) -> Iterator[NamedGallery]:
+        """The gallery of the file, to be changed and saved; afterwards searches see it."""
+        with self._changing:
+            named = self._read()
+            yield named
+            with self._reading:
+                self._named = named
+
+    def _put(self, named: NamedGallery, images: Images) -> None:
+        """Writes the files of images, then the gallery with them."""
+        if named.gallery.holds([image.path for image in images.listed]).any():
+            raise Conflict(f"{images.listed[0].path}: is in the gallery already; remove it first")
+        named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)
+        try:
+            for path, content in images.files.items():
+                write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
+            self._save(named)
+        except Unavailable:
+            _delete(images.files)
+            raise
+
+    def _take(self, named: NamedGallery, images: Images) -> None:
+        """Writes the gallery without images, then deletes their files that clients had sent."""
+        paths = [image.path for image in images.listed]
+        if not named.gallery.holds(paths).all():
+            raise Conflict(f"{paths[0]}: is no longer in the gallery")
+        named.gallery.remove(paths)
+        self._save(named)
+        _delete(filter(self._sent, paths))
+
+    def _sent(self, path: str) -> bool:
+        """Whether an image's file is there, and a client sent it."""
+        return Path(path).parent == self.folder and os.path.exists(path)
+
+    def _save(self, named: NamedGallery) -> None:
+        try:
+            named.gallery.save()
+        except NotConfirmed:
+            raise
+        except InputError as error:
+            raise Unavailable(str(error)) from None
+
+    def _undoable(self, added: bool, images: Images) -> str:
+        """A name for a change, by which it can be undone."""
+        self._undo[name := secrets.token_hex(16)] = added, images
+        if len(self._undo) > UNDOABLE:
+            self._undo.popitem(last=False)
+        return name
+
+
+def _delete(paths: Iterable[str]) -> None:
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
+
+
+def _different(labels: np.ndarray) -> int:
+    """How many different labels are known."""
+    return len({*labels.tolist()} - {UNKNOWN})
+
+
+def _suffix(content: bytes) -> str:
+    """The suffix of an image's format, which its header tells.
+
+    Raises:
+        InputError: it is no image, or too large.
+    """
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            kind, (width, height) = str(image.format), image.size
+    except Exception:  # PIL raises nearly anything
+        raise InputError("the content that was sent is no image of a known format; send a JPEG or PNG file") from None
+    if width * height > MOST_PIXELS:
+        raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
+    return SUFFIXES.get(kind, f".{kind.lower()}")
+
+
+def _name(name: str | None, what: str) -> str | None:
+    """A name as galleries have it; None for an empty one.
+
+    Raises:
+        InputError: it is too long, or holds what is not printable.
+    """
+    name = escaped(name.strip()) if name else None
+    if name and (len(name) > MOST_LETTERS or not name.isprintable()):
+        raise InputError(f"{what}: give a name of at most {MOST_LETTERS} printable characters")
+    return name or None

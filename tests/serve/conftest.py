@@ -1,0 +1,66 @@
+"""A gallery to serve, queries, and the server as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from checkpoints import write_checkpoint, write_images
+
+from lreid import search
+from lreid.data.synthetic import load_synthetic
+
+Serve = Callable[..., tuple[subprocess.Popen, str]]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``people.gallery`` of the images in ``people/``, calibrated, and ``query/`` with images of the same people."""
+    folder = tmp_path_factory.mktemp("served")
+    drawn = load_synthetic("plaza", train_identities=1, test_identities=8, images_per_identity=6, distractors=2, seed=0)
+    write_images(folder / "people", drawn.gallery, "p{pid}/c{camid}_{number}.png")
+    write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
+    write_checkpoint(folder / "model.pt")
+    file = folder / "people.gallery"
+    search.build(file, folder / "model.pt", search.list_images([folder / "people"], "gallery"), device="cpu")
+    labelled = search.list_images([folder / "query"], "query")
+    search.calibrate(file, labelled, false_accept_rate=0.2, device="cpu")
+    return folder
+
+
+@pytest.fixture
+def gallery(world: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return shutil.copy(world / "people.gallery", tmp_path / "people.gallery")
+
+
+@pytest.fixture
+def queries(world: Path) -> list[Path]:
+    return sorted((world / "query").rglob("*.png"))
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts ``lreid serve`` and gives the process and its address, once it answers."""
+    started: list[subprocess.Popen] = []
+
+    def start(*words: object, **environment: str) -> tuple[subprocess.Popen, str]:
+        command = [sys.executable, "-m", "lreid", "serve", *map(str, words), "--port", "0", "--device", "cpu"]
+        paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+        process = subprocess.Popen(command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        started.append(process)
+        line = process.stdout.readline()
+        address = re.search(r"http://\S+:\d+/", line)
+        assert address, line + process.stderr.read()
+        return process, address[0]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

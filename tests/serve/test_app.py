@@ -1,0 +1,306 @@
+"""The server's answers: what they say, what they change, and what they refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lreid import search
+from lreid.gallery import Gallery
+
+pytest.importorskip("fastapi", reason="needs lreid[serve]")
+from starlette.testclient import TestClient
+
+from lreid.serve.app import create_app
+from lreid.serve.guard import Limits
+from lreid.serve.served_gallery import UNDOABLE, ServedGallery
+
+TOKEN = "0123456789abcdef"
+LOCAL = "http://127.0.0.1:8000"
+
+
+def client_of(gallery: Path, base: str = LOCAL, **options: Any) -> TestClient:
+    return TestClient(create_app(ServedGallery(str(gallery), device="cpu"), **options), base)
+
+
+@pytest.fixture
+def client(gallery: Path) -> TestClient:
+    return client_of(gallery)
+
+
+def rows(gallery: Path) -> dict[str, tuple[Any, ...]]:
+    """Identity, camera, time and feature of all images of a file, by path."""
+    read = Gallery.load(gallery)
+    labels = read.labels()
+    features = read.features(labels.keys).tolist()
+    columns = zip(labels.ids, labels.cams, labels.times.tolist(), features, strict=True)
+    return dict(zip(labels.paths, columns, strict=True))
+
+
+def png(seed: int, size: tuple[int, int] = (32, 64)) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_a_search_answers_what_the_command_finds(client: TestClient, gallery: Path, queries: list[Path]) -> None:
+    asked = search.query(gallery, queries, search.Wanted(top=5), device="cpu")
+    assert {each["unknown"] for each in asked["queries"]} == {True, False}
+    for path, wanted in zip(queries, asked["queries"], strict=True):
+        found = client.post("/search?top=5", content=path.read_bytes()).json()
+        assert found["threshold"] == asked["threshold"] and found["false_accept_rate"] == 0.2
+        for match, other in zip(found["matches"], wanted["matches"], strict=True):
+            score = other.pop("score")
+            assert match.pop("score") == pytest.approx(score, abs=1e-6)
+            close = abs(score - asked["threshold"]) < 1e-6  # it is one of the scores, whose last bits batches change
+            assert match | {"known": close} == other | {"known": close} if close else match == other
+        known = [match["identity"] for match in found["matches"] if match["known"]]
+        assert (found["unknown"], found["identity"]) == (not known, known[0] if known else None)
+    assert client.get("/info").json()["images"] == len(rows(gallery))
+
+
+def test_an_image_is_added_found_removed_and_restored(client: TestClient, gallery: Path, tmp_path: Path) -> None:
+    before, content = rows(gallery), png(0)
+    added = client.post("/images?identity=anna&camera=9", content=content).json()
+    file = Path(added["path"])
+    assert file.parent == tmp_path / "people.gallery.images" and file.read_bytes() == content
+    assert rows(gallery).keys() - before.keys() == {str(file)} and added["images"] == len(before) + 1
+    best = client.post("/search?top=1", content=content).json()["matches"][0]
+    assert (best["identity"], best["camera"], best["path"]) == ("anna", "9", str(file))
+    assert client.post("/images?identity=ben", content=content).status_code == 409
+    shown = Image.open(io.BytesIO(client.get("/images", params={"path": str(file)}).content))
+    assert shown.format == "JPEG" and shown.size == (32, 64)
+
+    with_anna = rows(gallery)
+    removed = client.delete("/images?identity=anna").json()
+    assert removed["removed"] == 1 and not file.exists() and rows(gallery) == before
+    assert client.post(f"/undo/{removed['undo']}").json() == {"images": len(with_anna)}
+    restored = rows(gallery)
+    assert restored.keys() == with_anna.keys() and file.read_bytes() == content
+    for path, (*labels, feature) in with_anna.items():
+        assert [*restored[path][:3]] == labels and restored[path][3] == pytest.approx(feature, abs=1e-6)
+    assert client.post(f"/undo/{removed['undo']}").status_code == 404
+    assert client.post(f"/undo/{added['undo']}").status_code == 200
+    assert rows(gallery) == before and not file.exists()
+
+
+def test_a_file_of_the_gallery_that_no_client_sent_is_never_deleted(
+    client: TestClient, gallery: Path, world: Path
+) -> None:
+    before = rows(gallery)
+    doomed = [path for path in before if "/p" in path][:2]
+    for path in doomed:
+        assert client.request("DELETE", "/images", params={"path": path}).json()["removed"] == 1
+    assert rows(gallery).keys() == before.keys() - {*doomed} and all(Path(path).exists() for path in doomed)
+    assert client.request("DELETE", "/images", params={"path": doomed[0]}).status_code == 404
+
+
+def test_what_cannot_be_undone_any_more_is_refused(client: TestClient, gallery: Path) -> None:
+    first = client.post("/images", content=png(0)).json()
+    client.request("DELETE", "/images", params={"path": first["path"]})
+    assert client.post(f"/undo/{first['undo']}").status_code == 409
+    changes = [client.post("/images", content=png(seed)).json()["undo"] for seed in range(1, UNDOABLE + 2)]
+    assert client.post(f"/undo/{first['undo']}").status_code == 404
+    assert client.post(f"/undo/{changes[1]}").status_code == 200
+
+
+def test_what_other_processes_change_is_searched(client: TestClient, gallery: Path, queries: list[Path]) -> None:
+    content = queries[0].read_bytes()
+    first = client.post("/search?top=1", content=content).json()["matches"][0]
+    search.remove(gallery, [first["path"]])
+    second = client.post("/search?top=1", content=content).json()["matches"][0]
+    assert second["path"] != first["path"]
+    client.post("/images?identity=zoe", content=png(1))
+    assert first["path"] not in rows(gallery)
+    gallery.rename(gallery.with_name("away"))
+    answer = client.post("/search", content=content)
+    assert answer.status_code == 503 and "\n" not in answer.json()["detail"]
+    assert client.post("/images", content=png(2)).status_code == 503
+    gallery.with_name("away").rename(gallery)
+    assert client.post("/search", content=content).status_code == 200
+
+
+def test_a_failed_write_changes_nothing(
+    client: TestClient, gallery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, size = rows(gallery), client.get("/info").json()["images"]
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lreid.gallery.faiss.gallery_file._write_content", full)
+        assert client.post("/images?identity=anna", content=png(0)).status_code == 503
+        assert client.request("DELETE", "/images", params={"path": min(before)}).status_code == 503
+    assert rows(gallery) == before and [*(tmp_path / "people.gallery.images").iterdir()] == []
+    assert client.get("/info").json()["images"] == size
+    assert client.post("/images?identity=anna", content=png(0)).status_code == 200
+
+
+def test_searches_during_changes_see_whole_galleries(client: TestClient, gallery: Path) -> None:
+    """Of ten images of one name all or none are there, whenever somebody looks."""
+    for seed in range(10):
+        client.post("/images?identity=crowd", content=png(seed))
+    query, stop, counts, failed = png(3), threading.Event(), set(), []
+
+    def look() -> None:
+        while not stop.is_set():
+            answer = client.post("/search?top=100", content=query)
+            if answer.status_code != 200:
+                failed.append(answer.text)
+                return
+            counts.add(sum(match["identity"] == "crowd" for match in answer.json()["matches"]))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        undo = client.delete("/images?identity=crowd").json()["undo"]
+        assert client.post(f"/undo/{undo}").status_code == 200
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed and counts <= {0, 10} and 10 in counts
+
+
+BROKEN = {
+    "empty": b"",
+    "text": b"no image",
+    "html": b"<svg onload=alert(1)>",
+    "cut": png(0)[:200],
+    "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n",
+}
+
+
+def bomb() -> bytes:
+    """60,000 x 60,000 pixels in a few bytes, as its header says."""
+    content = bytearray(png(0))
+    content[16:24] = (60000).to_bytes(4, "big") * 2
+    return bytes(content)
+
+
+@pytest.mark.parametrize("content", [*BROKEN.values(), bomb()], ids=[*BROKEN, "bomb"])
+@pytest.mark.parametrize("address", ["/search", "/images?identity=anna"])
+def test_a_broken_image_is_refused_and_changes_nothing(
+    client: TestClient, gallery: Path, tmp_path: Path, address: str, content: bytes
+) -> None:
+    before = gallery.read_bytes()
+    answer = client.post(address, content=content)
+    assert answer.status_code == 422
+    detail = answer.json()["detail"]
+    assert isinstance(detail, str) and "\n" not in detail and "/tmp" not in detail and str(tmp_path) not in detail
+    assert gallery.read_bytes() == before and not (tmp_path / "people.gallery.images").exists()
+
+
+def test_bodies_over_the_limit_are_refused(gallery: Path) -> None:
+    client, before = client_of(gallery, limits=Limits(body=5000)), gallery.read_bytes()
+    content = png(0, (60, 60))
+    assert len(content) > 5000
+    assert client.post("/search", content=content).status_code == 413
+    assert (
+        client.post("/images", content=iter([content[:3000], content[3000:]])).status_code == 413
+    )  # of unknown length
+    assert client.post("/search", content=b"", headers={"Content-Length": "-5"}).status_code == 413
+    assert client.post("/search", content=png(0, (16, 16))).status_code == 200
+    assert gallery.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../../etc/passwd", "people.gallery", "", "\0", "/dev/zero", "rendered:yard/0/0/0/0", "x" * 5000],
+)
+def test_no_file_but_the_gallery_s_images_can_be_read_or_removed(
+    client: TestClient, gallery: Path, world: Path, path: str
+) -> None:
+    beside = world / "query"
+    for each in (path, str(beside / path), str(sorted(beside.rglob("*.png"))[0]), str(world / "people" / ".." / path)):
+        for method in ("GET", "DELETE"):
+            answer = client.request(method, "/images", params={"path": each})
+            assert answer.status_code in (404, 422), each
+    for address in ("/../setup.py", "/%2e%2e/%2e%2e/etc/passwd", "/page.js/../guard.py", "/static/page.js"):
+        assert client.get(address).status_code == 404
+    names = ["../../x", "a/b", "a\0b", "a\nb", "x" * 201]
+    for name in names:
+        answer = client.post("/images", params={"identity": name}, content=png(0))
+        assert answer.status_code == (200 if name in names[:2] else 422)
+        if answer.status_code == 200:
+            assert Path(answer.json()["path"]).parent == gallery.parent / "people.gallery.images"
+            client.post(f"/undo/{answer.json()['undo']}")
+
+
+def test_a_token_opens_what_holds_something(gallery: Path) -> None:
+    client = client_of(gallery, base="http://gate.example", token=TOKEN)
+    for path in ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health"):
+        assert client.get(path).status_code == 200
+    calls = [("GET", "/info"), ("GET", "/metrics"), ("GET", "/images?path=x"), ("POST", "/search"), ("POST", "/images")]
+    calls += [("DELETE", "/images?identity=p1"), ("POST", "/undo/x"), ("GET", "/info/"), ("GET", "/INFO")]
+    before = gallery.read_bytes()
+    for method, path in calls:
+        for header in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer é".encode()}):
+            assert client.request(method, path, headers=header, content=png(0)).status_code in (401, 404)
+    assert gallery.read_bytes() == before
+    assert client.get("/info", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert client.get("/openapi.json").json()["components"]["securitySchemes"]
+
+
+def test_pages_of_other_sites_reach_nothing(gallery: Path, client: TestClient) -> None:
+    content = png(0)
+    assert client_of(gallery, base="http://evil.example:8000").post("/search", content=content).status_code == 403
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9000"):
+        assert client.post("/images", content=content, headers={"Origin": origin}).status_code == 403
+    assert client.post("/search", content=content, headers={"Origin": LOCAL}).status_code == 200
+    for base in ("http://localhost:8000", "http://[::1]:8000"):
+        assert client_of(gallery, base=base).get("/info").status_code == 200
+
+
+def test_a_client_that_asks_too_often_waits(gallery: Path) -> None:
+    client = client_of(gallery, limits=Limits(rate=0.001, waiting=4))
+    client.app.middleware_stack = None
+    answers = [client.get("/info").status_code for _ in range(5)]
+    assert answers == [429] * 5  # twice the rate is less than one request
+    client = client_of(gallery, limits=Limits(rate=2.0))
+    answers = [client.get("/info") for _ in range(40)]
+    refused = [each for each in answers if each.status_code == 429]
+    assert len(refused) > 20 and answers[0].status_code == 200 and refused[0].headers["Retry-After"] == "1"
+    assert client.get("/health").status_code == 200
+
+
+def test_metrics_count_requests_and_images(client: TestClient, gallery: Path) -> None:
+    from prometheus_client.parser import text_string_to_metric_families as families
+
+    client.post("/search", content=png(0))
+    client.post("/search", content=b"broken")
+    client.get("/nowhere/at/all")
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    samples = {
+        (each.name, *sorted(each.labels.items())): each.value for one in families(answer.text) for each in one.samples
+    }
+
+    def count(path: str, status: str, method: str = "POST") -> float:
+        return samples["lreid_requests_total", ("method", method), ("path", path), ("status", status)]
+
+    assert count("/search", "200") == count("/search", "422") == count("other", "404", "GET") == 1
+    assert samples[("lreid_gallery_images",)] == len(rows(gallery))
+    assert samples["lreid_request_seconds_count", ("path", "/search")] == 2
+
+
+def test_the_description_is_complete_and_loads_nothing_from_elsewhere(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()
+    assert {*told["paths"]} == {"/search", "/images", "/undo/{change}", "/info", "/health", "/metrics"}
+    assert all(each["description"] for path in told["paths"].values() for each in path.values())
+    page = client.get("/docs").text
+    assert all(path in page for path in told["paths"])
+    for address in ("/", "/docs", "/page.js", "/page.css"):
+        answer = client.get(address)
+        assert "http" not in answer.text.replace('"http', "") and answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+    json.dumps(told)

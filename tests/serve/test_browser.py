@@ -1,0 +1,95 @@
+"""The page of the server in a browser: drop a photograph, move the threshold, add, remove and undo."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from layout import WIDTHS, faults_of
+from processes import until
+
+pytest.importorskip("fastapi", reason="needs lreid[serve]")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
+
+Serve = Callable[..., tuple[subprocess.Popen, str]]
+DROP = """([name, bytes]) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([new Uint8Array(bytes)], name));
+  document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, cancelable: true}));
+}"""
+
+
+@pytest.fixture
+def page(serve: Serve, gallery: Path) -> Iterator[Any]:
+    """The page of a server with a token; whatever goes wrong on it, or is asked of another server, fails the test."""
+    _, address = serve(gallery, LREID_TOKEN="a-token-of-the-test")
+    faults: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTHS["phone"], "height": 844})
+        page.goto(address)
+        page.wait_for_selector("#access:not([hidden])")  # of which the browser complains
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "request", lambda each: faults.append(each.url) if not each.url.startswith((address, "blob:")) else None
+        )
+        page.fill("#token", "a-token-of-the-test")
+        page.click("#access button")
+        playwright.expect(page.locator("#about")).to_contain_text("identities")
+        yield page
+        browser.close()
+    assert faults == []
+
+
+def shown(page: Any) -> list[str]:
+    return page.eval_on_selector_all("#matches li span", "all => all.map(each => each.textContent)")
+
+
+def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries: list[Path]) -> None:
+    page.evaluate(DROP, ["new.png", list(queries[0].read_bytes())])
+    page.wait_for_selector("#matches li")
+    first = shown(page)
+    assert len(first) == 12 and first[0].startswith("1. p")
+    images = "all => all.filter(each => each.naturalWidth).length"
+    until(lambda: page.eval_on_selector_all("img", images) == 13)
+
+    def verdict(threshold: float) -> str:
+        page.eval_on_selector(
+            "#threshold", "(each, value) => { each.value = value; each.dispatchEvent(new Event('input')); }", threshold
+        )
+        return page.inner_text("#verdict")
+
+    assert verdict(1.0) == "unknown" and page.locator("#matches li.known").count() == 0
+    assert verdict(0.0).startswith("p") and page.locator("#matches li.known").count() > 0
+
+    page.fill("[name=identity]", "anna")
+    page.click("#add button")
+    playwright.expect(page.locator("#message")).to_have_text("Added.")
+    assert page.inner_text("#verdict").startswith("anna (1.000)") and shown(page)[0].startswith("1. anna")
+    page.locator("#matches li button").first.click()
+    playwright.expect(page.locator("#message")).to_have_text("Removed.")
+    assert shown(page) == first
+    page.click("#undo")
+    playwright.expect(page.locator("#message")).to_have_text("Undone.")
+    assert shown(page)[0].startswith("1. anna") and page.is_hidden("#undo")
+    for wide in WIDTHS.values():
+        page.set_viewport_size({"width": wide, "height": 844})
+        assert faults_of(page) == []
+
+
+def test_a_name_is_never_markup(page: Any, queries: list[Path]) -> None:
+    page.set_input_files("#file", queries[0])
+    page.wait_for_selector("#matches li")
+    page.fill("[name=identity]", "<img src=x onerror=alert(1)>")
+    page.click("#add button")
+    playwright.expect(page.locator("#message")).to_have_text("Added.")
+    assert (
+        shown(page)[0].startswith("1. <img src=x onerror=alert(1)>") and page.locator("#matches span img").count() == 0
+    )

@@ -1,0 +1,115 @@
+"""``lreid serve`` as a process: 200 clients at once, how it stops, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lreid.gallery import Gallery
+
+pytest.importorskip("fastapi", reason="needs lreid[serve]")
+httpx = pytest.importorskip("httpx2")
+pytestmark = pytest.mark.slow
+
+Serve = Callable[..., tuple[subprocess.Popen, str]]
+
+
+def command(*words: object, **environment: str) -> subprocess.CompletedProcess:
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+    line = [sys.executable, "-m", "lreid", "serve", *map(str, words)]
+    return subprocess.run(line, env=paths, capture_output=True, text=True, timeout=60)
+
+
+def test_of_200_clients_at_once_no_answered_change_is_lost(
+    gallery: Path, queries: list[Path], serve: Serve, tmp_path: Path
+) -> None:
+    """Each adds an image of its own. Who is refused is told so, and the gallery has exactly the others' images."""
+    before = {*Gallery.load(gallery).labels().paths}
+    process, address = serve(gallery, "--rate", "1000")
+    contents = [
+        queries[0].read_bytes() + number.to_bytes(4, "big") for number in range(200)
+    ]  # PNG ignores what follows
+
+    def add(content: bytes) -> httpx.Response:
+        return httpx.post(f"{address}images?identity=crowd", content=content, timeout=300)
+
+    with ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(add, contents))
+    statuses = Counter(each.status_code for each in answers)
+    assert statuses.keys() <= {200, 429} and statuses[200] >= 64
+    added = {each.json()["path"] for each in answers if each.status_code == 200}
+    assert len(added) == statuses[200]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert {*Gallery.load(gallery).labels().paths} == before | added
+    assert {str(each) for each in (tmp_path / "people.gallery.images").iterdir()} == added
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["people.gallery", "people.gallery.images"]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_it_finishes_what_it_answers_and_stops(
+    gallery: Path, queries: list[Path], serve: Serve, stop: signal.Signals
+) -> None:
+    process, address = serve(gallery)
+    count = len(Gallery.load(gallery))
+    with ThreadPoolExecutor(8) as pool:
+        contents = [queries[0].read_bytes() + bytes([number]) for number in range(8)]
+        waiting = [pool.submit(httpx.post, f"{address}images", content=each, timeout=300) for each in contents]
+        next(each for each in waiting if each.result().status_code == 200)  # the others are on their way
+        process.send_signal(stop)
+        done = 0
+        for each in waiting:
+            with suppress(httpx.TransportError):  # it came too late
+                done += each.result().status_code == 200
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.endswith("stopped\n") and errors == ""
+    assert len(Gallery.load(gallery)) == count + done
+
+
+def test_other_addresses_need_a_token(gallery: Path, serve: Serve) -> None:
+    done = command(gallery, "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2 and "LREID_TOKEN" in done.stderr and done.stderr.count("\n") == 1
+    assert command(gallery, LREID_TOKEN="short").returncode == 2
+    token = "a-token-of-the-test"
+    _, address = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
+    address = address.replace("0.0.0.0", "127.0.0.1")
+    assert httpx.get(f"{address}info").status_code == 401
+    assert httpx.get(f"{address}info", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_what_cannot_be_served_is_refused_in_one_line(gallery: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wrong = {
+            str(port): [gallery, "--port", port],
+            "70000": [gallery, "--port", "70000"],
+            "none.gallery": [tmp_path / "none.gallery", "--port", "0"],
+            "milvus": ["milvus:people.db", "--port", "0"],
+            "--rate": [gallery, "--rate", "nan"],
+        }
+        for told, words in wrong.items():
+            done = command(*words)
+            assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def test_bytes_that_are_no_http_harm_nothing(gallery: Path, serve: Serve) -> None:
+    process, address = serve(gallery)
+    port = int(address.rpartition(":")[2].rstrip("/"))
+    for garbage in (
+        b"\x16\x03\x01\x02",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\n" * 900,
+    ):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(garbage)
+    assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
