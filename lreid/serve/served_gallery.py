@@ -22,7 +22,7 @@ from lreid.errors import InputError, NotConfirmed
 from lreid.files import write_atomically
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.faiss.gallery_file import stamp
-from lreid.gallery.places import place_of
+from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
 from lreid.models.fingerprint import fingerprint
 from lreid.reading import escaped
@@ -113,7 +113,7 @@ class ServedGallery:
         named = self.current()
         about = named.gallery.about
         matches = named.gallery.search(self._features(named, content, camera), top, model=self._fingerprint)
-        (finding,) = findings(matches, [""], calibrated=about.threshold is not None)
+        (finding,) = findings(matches, [""], [None], calibrated=about.threshold is not None)
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
     def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
