@@ -86,6 +86,7 @@ setup(
         "export": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.2"],
         "serve": ["fastapi>=0.110", "prometheus-client>=0.19", "uvicorn>=0.29"],  # lreid serve
         "heif": ["pillow-heif>=0.20"],  # images of telephones: .heic, .heif
+        "parquet": ["pyarrow>=15"],  # tables of images that pandas wrote
         "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10", "pygments>=2.17"],
         "dev": [
             "pytest>=8",

@@ -151,7 +151,10 @@ class Benchmark(Section):
 class Data(Section):
     """Where images come from, and how they are kept and loaded."""
 
-    ROOT = key("datasets", "folder that holds the data sets", free=True)
+    ROOT = key("datasets", "folder that holds the data sets; a CSV file may name images in it", free=True)
+    PATTERN = key(
+        "", "pattern of the paths in a folder of custom images, such as {pid}/{camid}_{n}.png; empty: infer identities"
+    )
     CACHE_GIB = key(4.0, "largest size of the decoded images kept in memory, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
     WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)

@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -223,7 +224,10 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
     Raises:
         OSError: it cannot be made.
+        InputError: this is Windows, where no open file can be renamed.
     """
+    if sys.platform == "win32":
+        raise InputError(f"{path}: lreid writes files on Linux and macOS only; run it in WSL 2")
     mode = 0o600 if private or path.exists() else 0o666
     while True:
         name = _new_name(path)

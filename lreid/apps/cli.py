@@ -31,6 +31,7 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "zoo": "list, download, verify and publish trained models",
     "export": "write a model as one file for other programs",
 }
+ON_WINDOWS = ("data", "zoo")  # commands that neither replace files that are open nor end on signals of POSIX
 REMOVED = {  # words of a command line by command, and what takes their place
     ("data", "--sheet"): "check prints every fault; open the folder to look at its images",
     ("data", "render"): "python tools/render of a source checkout renders people",
@@ -96,6 +97,10 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         if instead := REMOVED.get((name, word)):
             print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
             return 2
+    if sys.platform == "win32" and name not in ON_WINDOWS:
+        told = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
+        print(f"{prog or f'lreid {name}'}: lreid {name} {told}", file=sys.stderr)
+        return 2
     arguments = import_module(f"lreid.apps.arguments.{name}")
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=prog, description=arguments.__doc__, formatter_class=raw)

@@ -10,12 +10,15 @@ from pathlib import Path
 
 from lreid.data.datasets import find, specs
 from lreid.data.inventory import Finding, look, table
+from lreid.data.listing import preview
 from lreid.data.own import source_of
+from lreid.data.pattern import Pattern
 from lreid.data.prepare import prepare
 from lreid.data.tracks import Choice, from_tracks
-from lreid.errors import InputError, counted
+from lreid.errors import InputError, counted, naming_keys
 
 
+@naming_keys(pattern="--pattern", root="--root")
 def run(args: argparse.Namespace) -> None:
     """Does what the chosen command says."""
     actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut}
@@ -37,7 +40,9 @@ def _prepare(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    found = {name: look(_source(name), args.root, files=True) for name in args.names}
+    for name in filter(os.path.isdir, args.names if args.pattern else ()):
+        print(preview(Path(name), Pattern(args.pattern)))
+    found = {name: look(_source(name, args.root), args.root, files=True, pattern=args.pattern) for name in args.names}
     findings = [*chain.from_iterable(found.values())]
     print(table(findings))
     for name, each in found.items():
@@ -45,7 +50,7 @@ def _check(args: argparse.Namespace) -> None:
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
             from lreid.apps.own import plan  # torch, which no other command needs
 
-            print(plan(Path(name), [], ["DATA.ROOT", str(args.root)]).text)
+            print(plan(Path(name), [], ["DATA.ROOT", str(args.root), "DATA.PATTERN", args.pattern]).text)
     _require_complete(findings)
 
 
@@ -65,6 +70,6 @@ def _is_path(name: str) -> bool:
     return find(name) is None and os.path.exists(name)
 
 
-def _source(name: str) -> str:
+def _source(name: str, root: Path) -> str:
     """A name as in ``BENCHMARK.TRAIN`` of what may be a folder or a file."""
-    return source_of(Path(name)) if _is_path(name) else name
+    return source_of(Path(name), root) if _is_path(name) else name

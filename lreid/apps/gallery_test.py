@@ -14,6 +14,7 @@ import numpy as np
 from lreid.config import ARGUMENTS, check_values
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
+from lreid.data.schemes import Sources
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import described, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
@@ -57,7 +58,8 @@ def score_gallery(
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
     model = named.model(checkpoint, cfg.DEVICE, engine)
-    _, images = read_images(_named(query), model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
+    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
 
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
@@ -85,9 +87,9 @@ def score_gallery(
     return results
 
 
-def _named(query: Path) -> list[OwnImage]:
+def _named(query: Path, sources: Sources) -> list[OwnImage]:
     """The queries, all of whose identities are known."""
-    listed = list_images([query], "query")
+    listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
             f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "

@@ -72,8 +72,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     keys, known = _inherited(old, notes) if old else ({}, set())
     wanted = load_config([keys, *files], overrides, report=False)
     given = {key for _, each in layers(files, overrides) for key in each}
-    name = source_of(path)
-    own = look_at(Path(name.removeprefix(PREFIX)), cameras=wanted.BENCHMARK.CAMERAS) if name.startswith(PREFIX) else []
+    name = source_of(path, Path(wanted.DATA.ROOT))
+    own = look_at(Path(name.removeprefix(PREFIX)), sources_of(wanted)) if name.startswith(PREFIX) else []
     data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from lreid.data.schemes import Sources
 from lreid.errors import counted, naming_keys
 from lreid.files import require_writable
 from lreid.gallery import Filter
@@ -13,7 +14,7 @@ from lreid.search.findings import summary, too_few, verdict, write_findings
 from lreid.search.own_images import list_images, who
 
 FEW = 3  # queries that get a line each
-ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras restart shards top"
+ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # a query has no such option
 
@@ -37,7 +38,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _build(args: argparse.Namespace) -> None:
-    images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
+    images = list_images(
+        args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
+    )
     named = commands.build(
         args.gallery,
         args.checkpoint,
@@ -52,8 +55,15 @@ def _build(args: argparse.Namespace) -> None:
     print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
 
 
+def _sources(args: argparse.Namespace) -> Sources:
+    """How folders are read, and where CSV files may lead."""
+    return Sources(args.root, pattern=args.pattern)
+
+
 def _add(args: argparse.Namespace) -> None:
-    images = list_images(args.images, "gallery", identities=not args.no_identities, identity=args.identity)
+    images = list_images(
+        args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
+    )
     added = commands.add(
         args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device, engine=args.engine
     )
@@ -71,7 +81,7 @@ def _remove(args: argparse.Namespace) -> None:
 def _calibrate(args: argparse.Namespace) -> None:
     told = commands.calibrate(
         args.gallery,
-        list_images(args.images, "query"),
+        list_images(args.images, "query", _sources(args)),
         false_accept_rate=args.false_accept_rate,
         checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
@@ -103,6 +113,7 @@ def _query(args: argparse.Namespace) -> None:
             ),
         ),
         camera=args.camera,
+        sources=_sources(args),
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
         device=args.device,

@@ -21,6 +21,7 @@ from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.listing import csv_tests, folders_test
+from lreid.data.pattern import Pattern
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted, naming_keys
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> None:
     # The list of checkpoints takes in the KEY VALUE pairs that follow it.
     files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
     overrides = args.checkpoint[len(files) :] + args.overrides
+    if args.query:  # the pattern of the run's images is that of other folders
+        overrides += ["DATA.PATTERN", args.pattern or ""]
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
         _test_gallery(args, [Path(file) for file in files], overrides)
         return
@@ -246,7 +249,9 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
     """The test sets of images, or of the config's benchmark."""
     if images is None:
         return benchmark_of(cfg).tests
-    return [folders_test(*images)] if isinstance(images, tuple) else csv_tests(images)
+    if not isinstance(images, tuple):
+        return csv_tests(images, Path(cfg.DATA.ROOT))
+    return [folders_test(*images, Pattern(cfg.DATA.PATTERN) if cfg.DATA.PATTERN else None)]
 
 
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:

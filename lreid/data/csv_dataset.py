@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from lreid.data.layout import cameras_of_test, require_splits
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
-from lreid.errors import InputError
+from lreid.errors import InputError, refuse_out_of_memory
+from lreid.extras import Extra
 from lreid.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
 from lreid.reading import require_regular
 
@@ -25,6 +26,7 @@ DELIMITERS = ",;\t"  # spreadsheets write ; where the comma is for decimals
 OML, WILDLIFE = "label", "identity"  # what OML and wildlife-datasets call the column pid
 OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide the split validation
 OML_BOX = "x_1"  # column
+PARQUET = ".parquet"
 TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
 
 
@@ -40,13 +42,13 @@ class Row(NamedTuple):
     time: str  # anything; empty where there is none
 
 
-def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
+def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
     """Loads one data set for every domain of a CSV file, in the order in which the domains first occur.
 
     The first line names the columns, in any order, divided by commas, semicolons or tabs; others than those below are
     ignored.
 
-    * ``path``: relative to the folder of the CSV file, or absolute; in that folder or below it.
+    * ``path``: relative to the folder of the CSV file or to ``root``, or absolute; within one of these two folders.
     * ``pid``: identity, any text; ``-1``, also ``-1.0``, is junk and dropped. Identities of different domains have
       nothing to do with each other.
     * ``camid``: optional; camera, any text. An empty cell and ``-1`` are not known; a domain knows all cameras or none.
@@ -63,12 +65,13 @@ def load(file: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
     Args:
         file: the CSV file, UTF-8.
         cameras: of queries and gallery where no ``camid`` is known, see :func:`lreid.data.layout.cameras_of_test`.
+        root: another folder whose images the file may name, such as the one of all data sets.
 
     Raises:
         InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has one of query
             and gallery only.
     """
-    rows = read_rows(file)
+    rows = read_rows(file, root=root)
     # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
     # images of a run's past tasks may have been deleted before it is resumed.
     if not any(os.path.exists(file.parent / row.path) for row in rows):  # of impossible paths it says no
@@ -114,26 +117,17 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
     return require_splits(DataSet(domain, **splits, names=names, has_cameras=bool(cameras_named)), tested)
 
 
-def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Row]:
+def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
     """All rows but junk, checked one by one.
 
     Args:
         file: the CSV file.
         splits: whether there must be such a column; without it all are empty.
         named: whether all identities must be known.
+        root: of :func:`load`.
     """
     require_regular(file)
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as stream:
-            lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
-            stream.seek(0)
-            table = [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such CSV file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{file}: is a folder; name the CSV file in it") from None
-    except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
-        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
+    table = _parquet(file) if file.suffix.lower() == PARQUET else _lines(file)
     if table:
         _translate(file, table)
     header = table[0][1] if table else []
@@ -154,7 +148,9 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Ro
         row = _row(file, line, header, values, named=named)
         if "\\" in row.path and not os.path.exists(file.parent / row.path):
             row = row._replace(path=row.path.replace("\\", "/"))  # written on Windows
-        path = _path_inside(file, row)
+        if root is not None and not os.path.exists(file.parent / row.path) and os.path.exists(root / row.path):
+            row = row._replace(path=os.path.abspath(root / row.path))
+        path = _path_inside(file, row, root)
         if path in first_line:
             raise InputError(f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two")
         first_line[path] = line
@@ -163,6 +159,35 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True) -> list[Ro
     if not rows:
         raise InputError(f"{file}: holds no images; write one line for each below the header")
     return rows
+
+
+def _lines(file: Path) -> list[tuple[int, list[str]]]:
+    """The numbers and the values of the lines that hold some."""
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
+            stream.seek(0)
+            return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such CSV file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{file}: is a folder; name the CSV file in it") from None
+    except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
+        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
+
+
+def _parquet(file: Path) -> list[tuple[int, list[str]]]:
+    """The same of a table in Parquet, as pandas writes it; a row's number is that of its line in a CSV file."""
+    parquet = Extra("pyarrow.parquet", "parquet").load()
+    try:
+        table = parquet.read_table(file)
+        columns = [column.to_pylist() for column in table.columns]
+    except Exception as error:  # pyarrow has errors of its own
+        refuse_out_of_memory(error, file)
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{file}: cannot be read as Parquet ({reason}); write it again, or as CSV") from None
+    rows = [["" if value is None else str(value).strip() for value in row] for row in zip(*columns, strict=True)]
+    return list(enumerate([list(table.column_names), *rows], 1))
 
 
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
@@ -208,14 +233,14 @@ def _delimiter(header: str) -> str:
     return max(DELIMITERS, key=header.count)  # the comma where it has none
 
 
-def _path_inside(file: Path, row: Row) -> str:
+def _path_inside(file: Path, row: Row, root: Path | None) -> str:
     """The image's path in its only spelling: a list that came with images must not make a run read other files."""
-    folder = os.path.abspath(file.parent)
-    path = os.path.normpath(os.path.join(folder, row.path))
-    if os.path.commonpath([folder, path]) != folder:
+    folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
+    path = os.path.normpath(os.path.join(folders[0], row.path))
+    if not any(os.path.commonpath([folder, path]) == folder for folder in folders):
         raise InputError(
-            f"{file}:{row.line}: {row.path} lies outside {file.parent}; move the CSV file to a folder that holds "
-            "all images, or the image into this one"
+            f"{file}:{row.line}: {row.path} lies outside {' and '.join(map(str, folders))}; name the folder of the "
+            "images as root='DIR', or move the CSV file or the image"
         )
     return path
 
@@ -252,7 +277,7 @@ def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
         if any(os.path.exists(file) for file in (path, sources.root / Path(path))):
             break
     file = sources.existing(path, "CSV file")
-    data_sets = load(file, cameras=sources.cameras)
+    data_sets = load(file, cameras=sources.cameras, root=Path(sources.root))
     if not domain:
         return data_sets
     names = [data_set.name for data_set in data_sets]

@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from lreid.data.layout import HEIF
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
+from lreid.extras import Extra
 from lreid.files import write_file
 from lreid.progress import images_done
 from lreid.reading import require_regular
@@ -27,6 +29,9 @@ from lreid.reading import require_regular
 REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
+if HEIF:
+    FORMATS += ("HEIF",)
+    Extra("pillow_heif", "heif").register_heif_opener()
 DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
 
 

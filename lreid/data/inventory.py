@@ -36,8 +36,14 @@ class Finding:
     data_set: DataSet | None = None
 
 
-def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
+def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> list[Finding]:
     """Loads a data set and compares it with what is published.
+
+    Args:
+        name: as for :func:`lreid.data.datasets.load_datasets`.
+        root: where the data sets lie.
+        files: also look whether every image is there and not empty.
+        pattern: of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
 
     Returns:
         One finding, or one for every domain of a CSV file.
@@ -49,7 +55,7 @@ def look(name: str, root: Path, *, files: bool = False) -> list[Finding]:
         raise InputError(f"{name}: comes with lreid; there are no files to check")
     spec = find(name)
     try:
-        data_sets = load_datasets(name, Sources(root))
+        data_sets = load_datasets(name, Sources(root, pattern=pattern))
     except NotThere as error:
         places = " or ".join(map(str, error.places))
         return [Finding(name, "missing", [f"expected in {places}"])]

@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from lreid.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
 
+HEIF = find_spec("pillow_heif") is not None  # images of telephones
 # Of images: what lreid.data.images.FORMATS can read.
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES += (".heic", ".heif") if HEIF else ()
 OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows puts into folders of images
 
 
@@ -62,10 +65,11 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
-            "%s: %d files are not read, since their suffix is no image's (%s); convert images to .jpg or .png",
+            "%s: %d files are not read, since their suffix is no image's (%s); convert images to .jpg or .png%s",
             folder,
             sum(others.values()),
             counts,
+            "" if HEIF else ", or install lreid[heif] for .heic" * (".heic" in others),
         )
 
 

@@ -9,10 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tabulate import tabulate
+
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
+from lreid.data.pattern import Pattern
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
-from lreid.identities import DISTRACTOR, JUNK, ascending_ranks, warn_of_spellings
+from lreid.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
 from lreid.reading import escaped
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
@@ -23,6 +26,7 @@ SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
 RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
 LIST = "index.csv"  # in a folder, it tells more than names do
 NO_CAMERA = -1
+PREVIEWED = 10  # names
 SHOWN = 3  # names, where all would be too many
 
 
@@ -42,7 +46,7 @@ class Listed(NamedTuple):
     time: str = ""
 
 
-def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
+def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
     """All images in a folder and the folders below, in ascending order of their paths.
 
     * Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
@@ -54,11 +58,14 @@ def list_folder(folder: Path, *, by_name: bool | None = None) -> list[Listed]:
     Args:
         folder: where to look. Hidden files and folders are passed over.
         by_name: whether file names tell; None looks at them.
+        pattern: that tells instead, see :func:`listed_by_pattern`.
 
     Raises:
         InputError: there is no such folder, no image in it, its folders are splits, or see :func:`named_as_market`.
     """
     files = image_files(folder)
+    if pattern is not None:
+        return listed_by_pattern(folder, files, pattern)
     if by_name is None:
         by_name = named_as_market(files)
     return listed_by_name(files) if by_name else listed_by_folder(folder, files)
@@ -84,6 +91,35 @@ def listed_by_name(files: Iterable[Path]) -> list[Listed]:
             identity = None if number == DISTRACTOR else str(number)
             listed.append(Listed(str(file), identity, str(int(match["camera"]))))
     return listed
+
+
+def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> list[Listed]:
+    """Images of a folder whose paths below it a pattern reads; junk (-1) is left out.
+
+    Raises:
+        InputError: a path does not fit; the first one is named.
+    """
+    listed, others = [], []
+    for file in files:
+        if (told := pattern.read(file.relative_to(folder))) is None:
+            others.append(file)
+        elif told[0] is None or not is_junk(told[0]):
+            listed.append(Listed(str(file), escaped(told[0]), escaped(told[1])))
+    if others:
+        count = f"{len(others)} of {len(listed) + len(others)} images"
+        raise InputError(
+            f"{others[0]}: the pattern {pattern.text} does not fit {count}, this one first; correct it (it is matched "
+            f"with the path below {folder}), or move these images away"
+        )
+    return listed
+
+
+def preview(folder: Path, pattern: Pattern) -> str:
+    """What a pattern reads off the names of some images, evenly spread over a folder; a line each."""
+    files = image_files(folder)
+    paths = [file.relative_to(folder) for file in files[:: -(-len(files) // PREVIEWED)]]
+    rows = [(path.as_posix(), *(pattern.read(path) or ("does not fit", ""))) for path in paths]
+    return f"{folder}: {pattern.text}\n" + tabulate(rows, ("image", "identity", "camera"), disable_numparse=True)
 
 
 def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
@@ -161,7 +197,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
     return not others
 
 
-def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
+def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list[Listed]]:
     """The images of one split of a CSV file, by domain (see :mod:`lreid.data.csv_dataset`).
 
     Raises:
@@ -170,7 +206,7 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     from lreid.data.csv_dataset import read_rows
 
     domains: dict[str, list[Listed]] = {}
-    for row in read_rows(file):
+    for row in read_rows(file, root=root):
         if row.split == split:
             image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
             domains.setdefault(row.domain, []).append(image)
@@ -179,24 +215,24 @@ def list_csv(file: Path, split: str) -> dict[str, list[Listed]]:
     return domains
 
 
-def folders_test(query: Path, gallery: Path) -> QueryGallery:
+def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> QueryGallery:
     """Queries in one folder, the gallery in another; both are labelled in the same way, see :func:`list_folder`.
 
     Raises:
         InputError: a folder without images, see :func:`named_as_market`, or see :func:`own_test`.
     """
-    by_name = named_as_market([*image_files(query), *image_files(gallery)])
-    name = escaped(gallery.resolve().name)
-    return own_test(name, list_folder(query, by_name=by_name), list_folder(gallery, by_name=by_name))
+    by_name = pattern is None and named_as_market([*image_files(query), *image_files(gallery)])
+    queries, images = (list_folder(folder, by_name=by_name, pattern=pattern) for folder in (query, gallery))
+    return own_test(escaped(gallery.resolve().name), queries, images)
 
 
-def csv_tests(file: Path) -> list[QueryGallery]:
+def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
     """One test set for every domain of a CSV file with the splits ``query`` and ``gallery``.
 
     Raises:
         InputError: the file cannot be read, is faulty, or a domain lacks one of the two.
     """
-    queries, galleries = list_csv(file, "query"), list_csv(file, "gallery")
+    queries, galleries = list_csv(file, "query", root), list_csv(file, "gallery", root)
     if lacking := sorted(queries.keys() ^ galleries.keys()):
         split = "gallery" if lacking[0] in queries else "query"
         raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")

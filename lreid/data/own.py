@@ -10,9 +10,18 @@ from typing import Any
 
 from lreid.data import csv_dataset
 from lreid.data.layout import cameras_of_test
-from lreid.data.listing import LIST, Listed, image_files, listed_by_folder, listed_by_name, named_as_market
+from lreid.data.listing import (
+    LIST,
+    Listed,
+    image_files,
+    listed_by_folder,
+    listed_by_name,
+    listed_by_pattern,
+    named_as_market,
+)
+from lreid.data.pattern import Pattern
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
-from lreid.data.schemes import Scheme
+from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError, counted
 from lreid.identities import ascending_ranks, warn_of_spellings
 
@@ -36,7 +45,7 @@ class OwnSet:
     notes: tuple[str, ...]
 
 
-def source_of(path: Path) -> str:
+def source_of(path: Path, root: Path | None = None) -> str:
     """The name of a folder or CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` for a file with splits, else ``own:PATH``.
 
     Raises:
@@ -44,10 +53,10 @@ def source_of(path: Path) -> str:
     """
     if path.is_dir():
         file = path / LIST
-        return source_of(file) if file.is_file() else f"{PREFIX}{path.absolute()}"
+        return source_of(file, root) if file.is_file() else f"{PREFIX}{path.absolute()}"
     if not path.exists():
         raise InputError(f"{path}: no such folder or CSV file; check the path")
-    told = any(row.split for row in csv_dataset.read_rows(path, splits=False))
+    told = any(row.split for row in csv_dataset.read_rows(path, splits=False, root=root))
     return f"{'csv:' if told else PREFIX}{path.absolute()}"
 
 
@@ -57,16 +66,21 @@ def title_of(path: Path) -> str:
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
 
-def load(path: Path, *, cameras: CameraPolicy = "apart") -> list[DataSet]:
+def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B008 (frozen)
     """The data sets of :func:`look_at`."""
-    return [own.data_set for own in look_at(path, cameras=cameras)]
+    return [own.data_set for own in look_at(path, sources)]
 
 
-def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
+def look_at(path: Path, sources: Sources = Sources()) -> list[OwnSet]:  # noqa: B008 (frozen)
     """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
 
     A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`; folders are read by
     :func:`lreid.data.listing.list_folder`. There are cameras where every image tells one.
+
+    Args:
+        path: of a folder, or of a CSV file.
+        sources: the pattern of a folder's paths, the other folder of a CSV file's images, and the cameras of queries
+            and gallery where none are known.
 
     Returns:
         One, or one for every domain of a CSV file.
@@ -76,11 +90,11 @@ def look_at(path: Path, *, cameras: CameraPolicy = "apart") -> list[OwnSet]:
             after identities.
     """
     if path.is_dir():
-        return [_own_set(path, title_of(path), *_of_folder(path), cameras)]
+        return [_own_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
     domains: dict[str, list[Listed]] = {}
-    for row in csv_dataset.read_rows(path, splits=False):
+    for row in csv_dataset.read_rows(path, splits=False, root=Path(sources.root)):
         domains.setdefault(row.domain, []).append(Listed(str(path.parent / row.path), row.pid, row.camid or None))
-    return [_own_set(path, domain, sorted(images), [], cameras) for domain, images in domains.items()]
+    return [_own_set(path, domain, sorted(images), [], sources.cameras) for domain, images in domains.items()]
 
 
 def splits_of(images: Sequence[Listed]) -> list[str]:
@@ -150,12 +164,12 @@ def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
     return [found[0] for found in by_camera.values() if len(found) > 1] or [images[0]]
 
 
-def _of_folder(folder: Path) -> tuple[list[Listed], list[str]]:
+def _of_folder(folder: Path, pattern: str) -> tuple[list[Listed], list[str]]:
     """The images of a folder with what their names tell, and what was passed over."""
     files = image_files(folder)
-    if named_as_market(files):
+    if not pattern and named_as_market(files):
         return listed_by_name(files), []
-    listed = listed_by_folder(folder, files)
+    listed = listed_by_pattern(folder, files, Pattern(pattern)) if pattern else listed_by_folder(folder, files)
     images = [image for image in listed if image.identity is not None]
     nameless = (Path(image.path).parent for image in listed if image.identity is None)
     if inner := next((parent for parent in nameless if parent != folder), None):
@@ -190,8 +204,8 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
             "from several images of the same one, so add some"
         )
     cameras, splits = cameras_of(images), splits_of(images)
-    if not cameras and len({image.camera for image in images} - {None}) > 1:
-        notes.append("most identities were seen by one camera only, so cameras make no difference")
+    if not cameras:
+        notes.append(_without_cameras(images))
     if "query" not in splits:
         notes.append("too few identities to test on others than those trained on, so there will be no figures")
     if single := len(numbers) - several:
@@ -212,6 +226,14 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
     return OwnSet(data_set, tuple(cameras), tuple(notes))
 
 
-SCHEME = Scheme(
-    lambda path, sources, split: load(sources.existing(path, "folder or CSV file"), cameras=sources.cameras)
-)
+def _without_cameras(images: Sequence[Listed]) -> str:
+    """Why cameras are not used, see :func:`cameras_of`."""
+    untold = [image.path for image in images if image.camera is None]
+    if len(untold) == len(images):
+        return 'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does'
+    if untold:
+        return f"{counted(len(untold), 'image')} without a camera, such as {untold[0]}; so cameras are not used"
+    return "most identities were seen by one camera only, so cameras are not used"
+
+
+SCHEME = Scheme(lambda path, sources, split: load(sources.existing(path, "folder or CSV file"), sources))

@@ -35,16 +35,18 @@ class Sources:
     """Where data sets are read from, and what decides those that leave something open.
 
     Attributes:
-        root: folder that holds the data sets.
+        root: folder that holds the data sets; CSV files may name images in it.
         cameras: those of queries and galleries of data sets that tell none, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: decides random splits.
+        pattern: of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty: infer.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
     """
 
     root: str | Path = "datasets"
     cameras: CameraPolicy = "apart"
     split_seed: int = 0
+    pattern: str = ""
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:

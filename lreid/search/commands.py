@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lreid.data.images import Images
+from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, InputError
 from lreid.files import require_writable
 from lreid.gallery import Filter, Gallery
@@ -257,6 +258,7 @@ def query(
     camera: str | None = None,
     checkpoint: Path | None = None,
     cross_model: bool = False,
+    sources: Sources = Sources(),  # noqa: B008 (frozen)
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
@@ -284,7 +286,7 @@ def query(
     if wanted.top < 1:
         raise ArgumentError("top", f"is {wanted.top}; ask for at least one match")
     named = _load_filled(where)
-    about, listed = named.gallery.about, _queries(named, images, camera, wanted)
+    about, listed = named.gallery.about, _queries(named, images, camera, wanted, sources)
     only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, engine, any_model=cross_model)
     listed, pixels = read_images(listed, model, about.names)
@@ -299,20 +301,21 @@ def query(
         exclude_same_camera=wanted.other_cameras,
         cross_model=cross_model,
     )
+    expected = _expected(named, images, paths, sources)
     return {
         "gallery": str(where),
         "images": len(named.gallery),
         "threshold": about.threshold,
         "false_accept_rate": about.false_accept_rate,
         "calibrated_on": about.calibrated_on,
-        "queries": findings(matches, paths, _expected(named, images, paths), calibrated=about.threshold is not None),
+        "queries": findings(matches, paths, expected, calibrated=about.threshold is not None),
     }
 
 
-def _expected(named: NamedGallery, sources: Sequence[Path], paths: Sequence[str]) -> list[str | None]:
+def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
     """Who is on each query, where its folder, its name or a CSV file says so and the gallery has that person."""
     try:
-        told = {image.path: image.identity for image in list_images(sources, "query")}
+        told = {image.path: image.identity for image in list_images(images, "query", where)}
     except InputError:  # two sources that disagree
         return [None] * len(paths)
     people = set(named.identities.values())
@@ -320,8 +323,10 @@ def _expected(named: NamedGallery, sources: Sequence[Path], paths: Sequence[str]
     return [name if name in people else None for name in names]
 
 
-def _queries(named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted) -> list[OwnImage]:
-    images = list_queries(sources)
+def _queries(
+    named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted, where: Sources
+) -> list[OwnImage]:
+    images = list_queries(sources, where)
     if camera is not None:
         named.number_of("camera", camera)
         return [image._replace(camera=camera) for image in images]

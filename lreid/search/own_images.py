@@ -6,13 +6,14 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
+from lreid.data.pattern import Pattern
 from lreid.data.records import Record
-from lreid.data.schemes import is_address
+from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.gallery import Names
 from lreid.gallery.store import hash_of
@@ -39,7 +40,12 @@ class OwnImage(NamedTuple):
 
 
 def list_images(
-    sources: Iterable[Path], split: str, *, identities: bool = True, identity: str | None = None
+    sources: Iterable[Path],
+    split: str,
+    where: Sources = Sources(),  # noqa: B008 (frozen)
+    *,
+    identities: bool = True,
+    identity: str | None = None,
 ) -> list[OwnImage]:
     """The images of folders and CSV files, under absolute paths, each once.
 
@@ -47,6 +53,7 @@ def list_images(
         sources: folders (see :func:`lreid.data.listing.list_folder`; one with an ``index.csv`` is that file), CSV
             files, or single images. A CSV file may have a column ``time``: whole seconds, from whenever all count.
         split: which images of a CSV file that tells splits; all its domains together.
+        where: the pattern of the paths in folders, and the root of images that CSV files may name, too.
         identities: False forgets who is on them, for folders that are named after something else.
         identity: who is on all of them.
 
@@ -55,7 +62,7 @@ def list_images(
     """
     images: dict[str, OwnImage] = {}
     for source in sources:
-        for image in _listed(source, split, named=identities and identity is None):
+        for image in _listed(source, split, where, named=identities and identity is None):
             path, name = absolute(image.path), escaped(identity) or image.identity
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
@@ -67,13 +74,13 @@ def list_images(
     return list(images.values())
 
 
-def list_queries(sources: Iterable[Path]) -> list[OwnImage]:
+def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[OwnImage]:  # noqa: B008 (frozen)
     """The images of folders and CSV files, or single ones, under the paths given; nobody on them is named.
 
     Raises:
         InputError: a source cannot be read or holds no image.
     """
-    listed = chain.from_iterable(_listed(source, "query", named=False) for source in sources)
+    listed = chain.from_iterable(_listed(source, "query", where, named=False) for source in sources)
     return [OwnImage(image.path, None, image.camera) for image in listed]
 
 
@@ -155,18 +162,22 @@ def _counted(what: str, names: Collection[str]) -> str:
     return f"{counted(len(names), what)} ({first_few(names)})"
 
 
-def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
+def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
     """What a source tells, where not ``named`` all but who is on the images, whatever its folders stand for."""
     if (source / LIST).is_file():
         source = source / LIST
+    if source.is_dir() and where.pattern:
+        listed = list_folder(source, pattern=Pattern(where.pattern))
+        return listed if named else [image._replace(identity=None) for image in listed]
     if source.is_dir() and named:
         return list_folder(source)
     if source.is_dir():
         return [Listed(str(file), None, camera_in(str(file.relative_to(source)))) for file in image_files(source)]
-    if source.suffix.lower() == ".csv":
+    if source.suffix.lower() in (".csv", ".parquet"):
         from lreid.data.csv_dataset import read_rows
 
-        wanted = [row for row in read_rows(source, splits=False, named=False) if row.split in ("", split)]
+        rows = read_rows(source, splits=False, named=False, root=Path(where.root))
+        wanted = [row for row in rows if row.split in ("", split)]
         if not wanted:
             raise InputError(f"{source}: has no image of the split {split}; add some")
         return [
@@ -175,7 +186,13 @@ def _listed(source: Path, split: str, *, named: bool) -> list[Listed]:
         ]
     if not (source.exists() or is_address(str(source))):
         raise InputError(f"{source}: no such folder or file; correct the name")  # no bad image to be skipped
-    return [Listed(str(source), None, camera_in(source.name))]
+    if not where.pattern:
+        return [Listed(str(source), None, camera_in(source.name))]
+    pattern = Pattern(where.pattern)
+    path = PurePath(*source.absolute().parts[-pattern.depth :])
+    if (told := pattern.read(path)) is None:
+        raise InputError(f"{source}: the pattern {pattern.text} does not fit; correct it, or leave it out")
+    return [Listed(str(source), None, escaped(told[1]))]
 
 
 def _seconds(image: Listed, where: Path) -> int:

@@ -210,7 +210,7 @@ FAULTS = {
     "trained and tested": ([*ROWS, "f.jpg,9,right,query"], "csv:7: identity '9' is in query .* train on line 3"),
     "outside by a relative path": (
         [*ROWS, "../f.jpg,3,left,train"],
-        "csv:7: ../f.jpg lies outside .*; move the CSV file to a folder that holds all images",
+        "csv:7: ../f.jpg lies outside .*; name the folder of the images as root='DIR'",
     ),
     "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg lies outside"),
     "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .* lies outside"),

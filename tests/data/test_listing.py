@@ -66,10 +66,10 @@ def test_names_that_are_no_text_are_escaped(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.heic", "ben/3.HEIC", "ben/4", "Thumbs.db")
+    touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.psd", "ben/3.PSD", "ben/4", "Thumbs.db")
     assert [Path(image.path).name for image in list_folder(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]
     (line,) = caplog.messages
-    assert str(tmp_path) in line and "3 files" in line and ".heic: 2" in line and "no suffix: 1" in line
+    assert str(tmp_path) in line and "3 files" in line and ".psd: 2" in line and "no suffix: 1" in line
 
 
 def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
     lreid data check market1501 viper                   # every difference from the published counts
     lreid data check csv:shop/index.csv                 # every fault of your own list
     lreid data check my/folder                          # images of your own, a folder a person
+    lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # or named otherwise
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video and a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
 
@@ -14,6 +15,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+ROOT = "DATA.ROOT, in which CSV files may name images, too (default: datasets)"
+PATTERN = "of paths in folders of your images, such as {pid}/{camid}_{n}.png; ten names are shown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if names:
             sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
         if name != "from-tracks":
-            sub.add_argument(
-                "--root", type=Path, default=Path("datasets"), metavar="DIR", help="DATA.ROOT (default: datasets)"
-            )
+            sub.add_argument("--root", type=Path, default=Path("datasets"), metavar="DIR", help=ROOT)
         return sub
 
     data_sets = "data sets, as in BENCHMARK.TRAIN"
     command("list", "all data sets, and where each is expected", "NAME", f"{data_sets} (default: all)")
-    command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
+    check = command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
+    check.add_argument("--pattern", default="", metavar="P", help=PATTERN)
     prepare = command("prepare", "unpack archives, and convert where that is needed", "NAME", data_sets)
     prepare.add_argument(
         "--archive",

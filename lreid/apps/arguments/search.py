@@ -46,6 +46,14 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
     sub.add_argument("gallery", metavar="GALLERY", help="a file, milvus:FILE.db or milvus:http://…")
     if images:
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
+        sub.add_argument("--pattern", default="", metavar="P", help="of their paths, such as {pid}/{camid}_{n}.png")
+        sub.add_argument(
+            "--root",
+            type=Path,
+            default=Path("datasets"),
+            metavar="DIR",
+            help="folder in which CSV files may name images, too (default: datasets)",
+        )
     if model:
         own = "the model" if model == "required" else "the gallery's model, if it is not where it was"
         sub.add_argument("--checkpoint", type=Path, required=model == "required", metavar="FILE", help=own)

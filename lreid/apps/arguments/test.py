@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser, "another benchmark than that of the run")
     parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
     parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery, or one that lreid search has built")
+    parser.add_argument("--pattern", metavar="P", help="of paths in both folders, such as {pid}/{camid}_{n}.png")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
     parser.add_argument(
         "--out",

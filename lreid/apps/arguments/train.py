@@ -20,6 +20,8 @@ from lreid.apps.cli import add_config
 SHORT = {  # options that stand for keys
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
     "epochs": ("TRAIN.EPOCHS", "epochs of a task"),
+    "pattern": ("DATA.PATTERN", "pattern of your images' paths, such as {pid}/{camid}_{n}.png"),
+    "root": ("DATA.ROOT", "folder of the data sets; a CSV file may name images in it"),
     "device": ("DEVICE", "auto, cpu, cuda, cuda:1 …"),
 }
 

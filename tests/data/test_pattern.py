@@ -1,0 +1,97 @@
+"""Patterns that users give: what they read off paths, and which they are refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from checkpoints import write_checkpoint
+from conftest import MakeImages
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lreid import search
+from lreid.data.listing import folders_test, list_folder, preview
+from lreid.data.own import look_at
+from lreid.data.pattern import Pattern
+from lreid.data.schemes import Sources
+from lreid.errors import InputError
+from lreid.search.named_gallery import NamedGallery
+
+NAMES = ["anna/01_1.png", "anna/02_2.png", "ben/01_1.png", "ben/02_1.png", "carl/01_1.png", "carl/02_1.png"]
+NAMES += ["dora/01_1.png", "dora/02_1.png"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "told"),
+    [
+        ("{pid}/{camid}_{n}.png", "anna/01_1.png", ("anna", "01")),
+        ("{pid}/{camid}_{n}.png", "anna/gate_2_17.png", ("anna", "gate_2")),
+        ("{pid}/{camid}_{n}.png", "anna/01_1.jpg", None),
+        ("{pid}/{camid}_{n}.png", "anna/01_x.png", None),
+        ("{pid}/{camid}_{n}.png", "a/anna/01_1.png", None),
+        ("{camid}/{pid}/{n}.jpg", "cam01/anna/0001.jpg", ("anna", "cam01")),
+        ("{pid}/{date}_{camid}_{n}.jpg", "anna/2024-05-01_front_0001.jpg", ("anna", "front")),
+        ("{pid}_{camid}_{n}.jpg", "a.b_c_1.jpg", ("a.b", "c")),
+        ("{pid}/{pid}_{n}.jpg", "anna/anna_1.jpg", ("anna", None)),
+        ("{pid}/{pid}_{n}.jpg", "anna/ben_1.jpg", None),
+        ("{camid}-{n}.jpg", "gate-1.jpg", (None, "gate")),
+        ("{pid}/(.*)+[{n}.jpg", "anna/(.*)+[1.jpg", ("anna", None)),
+    ],
+)
+def test_a_pattern_reads_whole_paths(pattern: str, path: str, told: tuple[str | None, str | None] | None) -> None:
+    assert Pattern(pattern).read(PurePosixPath(path)) == told
+
+
+@given(*[st.text("abc12 .-é", min_size=1, max_size=8)] * 2, st.integers(0, 10**6))
+def test_what_a_pattern_writes_it_reads(pid: str, camid: str, number: int) -> None:
+    path = PurePosixPath(f"x{pid}x", f"x{camid}x_{number}.png")
+    assert Pattern("{pid}/{camid}_{n}.png").read(path) == (f"x{pid}x", f"x{camid}x")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.png", "{id}/{n}.png", "{pid}/{.png", "{pid}/{1}.png", "/{pid}/{n}.png", "{pid}}"]
+)
+def test_what_is_no_pattern_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="pattern is .*as in {pid}/{camid}_{n}.png"):
+        Pattern(text)
+
+
+def test_folders_are_read_by_it(tmp_path: Path, make_images: MakeImages) -> None:
+    make_images(tmp_path / "people", [*NAMES, "-1/01_1.png"])
+    pattern = Pattern("{pid}/{camid}_{n}.png")
+    listed = list_folder(tmp_path / "people", pattern=pattern)
+    assert [(image.identity, image.camera) for image in listed] == [
+        (name.partition("/")[0], name.partition("/")[2][:2]) for name in NAMES
+    ]
+    (own,) = look_at(tmp_path / "people", Sources(pattern=pattern.text))
+    assert own.cameras == ("01", "02") and own.data_set.has_cameras
+    test = folders_test(tmp_path / "people", tmp_path / "people", pattern)
+    assert test.has_cameras and set(test.names.identities.values()) == {"anna", "ben", "carl", "dora"}
+    shown = preview(tmp_path / "people", pattern).splitlines()
+    assert len(shown) == 3 + 9 and shown[-1].split() == ["dora/02_1.png", "dora", "02"]
+    make_images(tmp_path / "people", [f"eve/{camera:02d}_1.png" for camera in range(30)])
+    assert len(preview(tmp_path / "people", pattern).splitlines()) <= 3 + 10
+
+
+def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImages) -> None:
+    make_images(tmp_path, [*NAMES, "cover.png", "zoe/1.png"])
+    told = rf"^{tmp_path}/cover.png: the pattern {{pid}}/{{camid}}_{{n}}.png does not fit 2 of 10 images"
+    with pytest.raises(InputError, match=told):
+        list_folder(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
+    with pytest.raises(InputError, match="nothing tells who is in|no names tell who is in"):
+        look_at(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))
+
+
+def test_a_gallery_is_built_and_asked_by_it(tmp_path: Path, make_images: MakeImages) -> None:
+    make_images(tmp_path / "people", NAMES)
+    model, where = write_checkpoint(tmp_path / "model.pt"), Sources(pattern="{pid}/{camid}_{n}.png")
+    images = search.list_images([tmp_path / "people"], "gallery", where)
+    named = search.build(tmp_path / "people.gallery", model, images, device="cpu")
+    assert {*named.cameras.values()} == {"01", "02"} and len(named.identities) == 4
+    query = tmp_path / "people" / "anna" / "02_2.png"
+    found = search.query(
+        tmp_path / "people.gallery", [query], search.Wanted(other_cameras=True), sources=where, device="cpu"
+    )
+    assert {match["camera"] for match in found["queries"][0]["matches"]} == {"01"}
+    assert len(NamedGallery.load(tmp_path / "people.gallery").images()) == len(NAMES)
