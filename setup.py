@@ -50,7 +50,6 @@ setup(
         "filelock>=3.30",  # locks open files, and forked processes do not hold them
         "jinja2>=3.1",
         "markupsafe>=2.1",
-        "matplotlib>=3.8",
         "numpy>=1.26",
         "pillow>=10",
         "pooch>=1.8",
@@ -63,16 +62,17 @@ setup(
     extras_require={  # lreid/extras.py asks for them by these names
         # Both wheels ship the module `faiss`, so a machine takes exactly one of them. That for GPUs is of x86-64 alone;
         # on others faiss searches on the processor, and torch ranks on the GPU all the same.
-        "cpu": ["lreid[timm]", "faiss-cpu>=1.9"],  # timm: the zoo's model of people is one of its networks
+        "cpu": ["lreid[plots,timm]", "faiss-cpu>=1.9"],  # timm: the zoo's model of people is one of its networks
         "gpu": [
-            "lreid[timm]",
+            "lreid[plots,timm]",
             "faiss-gpu>=1.14.3; sys_platform == 'linux' and platform_machine == 'x86_64'",
             "faiss-cpu>=1.9; sys_platform != 'linux' or platform_machine != 'x86_64'",
         ],
-        "train": ["lreid[albumentations,matlab,opencv,tensorboard,timm,torchreid]"],
+        "train": ["lreid[albumentations,matlab,opencv,plots,tensorboard,timm,torchreid]"],
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
+        "plots": ["matplotlib>=3.8"],  # curves and charts of runs
         "tensorboard": ["tensorboard>=2.16"],
         "wandb": ["wandb>=0.16"],
         "mlflow": ["mlflow-skinny>=2.9"],

@@ -67,7 +67,7 @@ def test_models_load_and_features_are_ranked_without_any_of_them() -> None:
     """What ``pip install lreid`` is for; a gallery needs faiss, which is told, as drawing needs OpenCV."""
     code = f"""
 import sys
-sys.modules.update(dict.fromkeys({OPTIONAL!r}))
+sys.modules.update(dict.fromkeys({OPTIONAL | {"matplotlib"}!r}))
 import numpy as np
 import lreid
 import lreid.build, lreid.gallery, lreid.methods, lreid.training.run

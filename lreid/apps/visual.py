@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 from PIL import Image
@@ -26,6 +25,7 @@ from lreid.errors import InputError, naming_keys
 from lreid.evaluation.hardest import hardest_rankings
 from lreid.evaluation.scoring import score
 from lreid.evaluation.test_set import TestSet
+from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.report import ranked
 from lreid.report.forgotten import Key, Pictures, most_forgotten
@@ -147,7 +147,7 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
     """A map (h, w) in [0, 1] in colours over an image (H, W, 3) uint8 in grey; of the image's shape and type."""
     height, width = image.shape[:2]
     large = Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
-    colours = 255 * matplotlib.colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
+    colours = 255 * Extra("matplotlib", "plots").colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
     grey = image.mean(2, keepdims=True)  # (H, W, 1)
     return (0.4 * grey + 0.6 * colours).round().astype(np.uint8)
 

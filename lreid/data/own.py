@@ -164,7 +164,7 @@ def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
     return [found[0] for found in by_camera.values() if len(found) > 1] or [images[0]]
 
 
-def _of_folder(folder: Path, pattern: str) -> tuple[list[Listed], list[str]]:
+def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
     """The images of a folder with what their names tell, and what was passed over."""
     files = image_files(folder)
     if not pattern and named_as_market(files):

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
+from lreid.extras import Extra
 from lreid.report.groups import DATA_KEYS, Group, grouped, labels
 from lreid.report.rendering import render
 from lreid.report.tables import mean_and_std
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 360, 220  # of a line chart in a page, user units; about the pixels on a phone
 SIZE, MARGIN = 360, 12  # of a scatter plot
+MATPLOTLIB, COLORS = Extra("matplotlib", "plots"), Extra("matplotlib.colors", "plots")
+FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker", "plots")
 COLOURS = 10  # of matplotlib's cycle, C0 to C9, and of the style sheet
 STYLES = ("-", "--", ":")
 MARKERS = "oX^s"
@@ -191,12 +194,10 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
 @lru_cache(maxsize=512)  # the page of a run that goes on is written again and again
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """A chart of lines as an ``<svg>`` element."""
-    from matplotlib.ticker import MaxNLocator
-
     lines = tuple(_finite(line) for line in lines)
     ends = [y + side * half for line in lines for (_, y), half in _banded(line) for side in (-1, 1)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
-    levels = np.array(MaxNLocator(5, steps=(1, 2, 5, 10)).tick_values(low, high if high > low else 1.0))
+    levels = np.array(TICKER.MaxNLocator(5, steps=(1, 2, 5, 10)).tick_values(low, high if high > low else 1.0))
     levels = levels[levels <= max(axis.y_max, levels[1])]
     names = [f"{level:.4g}" for level in levels]
 
@@ -295,9 +296,8 @@ def _finite(line: Line) -> Line:
 
 def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
     """A figure without pyplot; width and height in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout=layout)
+    drawn: Figure = FIGURE.Figure(figsize=(width, height), layout=layout)
+    return drawn
 
 
 def _svg(
@@ -311,17 +311,14 @@ def _svg(
         hover: by element of :func:`_draw` the text of each of its markers, shown when one is pointed at.
         names: by element what the filter of the page searches.
     """
-    from matplotlib import rc_context
-    from matplotlib.colors import to_hex
-
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
     file = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": repr((title, hover))}):
+    with MATPLOTLIB.rc_context({"svg.fonttype": "none", "svg.hashsalt": repr((title, hover))}):
         figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = re.sub(r"font-family: [^;\"]*;?", "", file.getvalue())
-    colours = {to_hex(f"C{place}"): f"var(--line-{place})" for place in range(COLOURS)}
+    colours = {COLORS.to_hex(f"C{place}"): f"var(--line-{place})" for place in range(COLOURS)}
     for colour, variable in (colours | {FRAME: "var(--soft)", GRID: "var(--rule)"}).items():
         text = text.replace(colour, variable)
     root = ElementTree.fromstring(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.apps.cli import COMMANDS, main, one_line, run_command, run_tool
+from lreid.apps.cli import COMMANDS, ON_WINDOWS, main, one_line, run_command, run_tool
 from lreid.errors import InputError, Stopped
 
 
@@ -143,7 +143,7 @@ def test_a_terminal_of_another_encoding_gets_escapes(encoding: str, repository: 
     """In the help of every command and tool, in what commands print and log, and in errors."""
     code = r"""
 import argparse, contextlib, logging, pathlib, runpy, sys
-from lreid.apps.cli import COMMANDS, run_command, run_tool
+from lreid.apps.cli import COMMANDS, ON_WINDOWS, run_command, run_tool
 from lreid.errors import InputError
 for name in COMMANDS:
     with contextlib.suppress(SystemExit):
@@ -190,7 +190,7 @@ def test_help_needs_no_package_but_lreid() -> None:
 import contextlib, sys
 before = set(sys.modules)
 import lreid
-from lreid.apps.cli import COMMANDS, main, run_command
+from lreid.apps.cli import COMMANDS, ON_WINDOWS, main, run_command
 sys.argv[1:] = []
 main()
 for name in COMMANDS:
@@ -236,6 +236,21 @@ def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed
     monkeypatch.setattr("sys.argv", ["lreid", *words])
     assert main() == 2
     assert (told := capsys.readouterr().err).startswith(line) and words[-1].removeprefix("folder:") in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_on_windows_what_does_not_work_is_refused_by_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    if name in ON_WINDOWS:
+        with pytest.raises(SystemExit, match="0"):
+            run_command(name, ["--help"])
+        assert "usage: " in capsys.readouterr().out
+    else:
+        assert run_command(name, ["--help"]) == 2
+        refusal = capsys.readouterr().err
+        assert f"lreid {name} needs Linux or macOS" in refusal and refusal.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
     (found,) = look_at(tmp_path)
     assert found.notes == (
         "1 image beside the folders, without an identity, left out",
+        'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does',
         "1 identity with a single image, of use as distractors only",
     )
     assert not any("logo" in record.path for record in found.data_set.gallery)
