@@ -141,9 +141,9 @@ def test_in_a_new_environment_the_commands_of_the_quickstart_work(visited: tuple
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
     assert MODEL.removeprefix("zoo:") in models and "zoo:people" in described
     assert (built, built_again) == (f"people.gallery: {listed}\n", f"shop.gallery: {listed}\n")
-    assert len(re.findall(r"^my/new/person-\d+/0.jpg: nearest: person-", answered, re.M)) == 12
     answers = json.loads((folder / "matches" / "matches.json").read_text())["queries"]
-    assert sum(each["identity"] == Path(each["image"]).parent.name for each in answers) > 6  # one by chance
+    right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
+    assert right > 6 and f"{right} of 12 queries" in answered  # one by chance
     assert "zoo:people," in trained
     run = json.loads((folder / "runs" / "shop" / "results.json").read_text())
     assert run["method"] == "retrace" and run["mAP"][0][0] > 0

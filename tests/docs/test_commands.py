@@ -134,7 +134,7 @@ def test_the_steps_for_a_list_run_on_an_example(
     Path("shop", "shop.csv").write_text("\n".join(rows), encoding="utf-8")
     (block,) = blocks(steps, "")
     checking, training = (line.split()[1:] for line in block.replace("\\\n", "").splitlines())
-    assert "20 / 60" in typed("tools/datasets.py", *checking[1:]) and Path("shop.html").exists()
+    assert "20 / 60" in typed("tools/datasets.py", *checking[1:])
     typed("tools/train.py", *training[1:], "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
     assert len(json.loads(Path("runs/shop/results.json").read_text())["tasks"]) == 5
     assert Path("runs/shop/report.html").exists()

@@ -31,7 +31,7 @@ def test_both_ways_stand_beside_each_other(
     monkeypatch.setattr(sys, "argv", ["bench_loading.py", "--rounds", "1", "--workers", "1"])
     bench.main(bench.parser().parse_args())
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * (1 + 6) + 1 + 3
-    for line in (lines[1], lines[8], lines[15]):
+    assert len(lines) == 2 * (1 + 5) + 1 + 3
+    for line in (lines[1], lines[7], lines[13]):
         assert line.split(",")[0].strip() in ("files", "files, 1 workers started every epoch") and " 1.0 x" in line
     assert [line.rpartition("wanted ")[2].split(" x")[0] for line in lines if "wanted" in line] == ["8", "8", "15"]
