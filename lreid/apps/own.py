@@ -26,7 +26,8 @@ from lreid.data.records import DataSet
 from lreid.data.tasks import BEFORE
 from lreid.errors import InputError, counted, naming_keys
 from lreid.methods import method_class
-from lreid.results import Results, gain_interval, matrix
+from lreid.results import Results, matrix
+from lreid.results.intervals import gain_interval
 from lreid.training.run_config import load_run_config
 from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
@@ -210,9 +211,9 @@ def _told(path: Path, cfg: CfgNode, own: Sequence[OwnSet], proposal: Proposal, *
 def gains(results: Results) -> str:
     """A table of each test set before and after a run on the same queries, and what they are too few to tell.
 
-    Before is the model that training started from, or that it fine-tuned from. The interval of a gain is that of
-    :func:`lreid.results.gain_interval`. Identities count as better or worse from :data:`CLEAR` points of AP on. A
-    difference is too small to tell where it is inside the interval, or less than what a single query weighs.
+    Before is the model that training started from, or that it fine-tuned from. The interval of a gain is that
+    of :func:`lreid.results.intervals.gain_interval`. Identities count as better or worse from :data:`CLEAR` points of
+    AP on. A difference is too small to tell where it is inside the interval, or less than what a single query weighs.
     """
     rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):

@@ -21,7 +21,6 @@ from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.listing import csv_tests, folders_test
-from lreid.data.pattern import Pattern
 from lreid.data.records import Benchmark, QueryGallery
 from lreid.devices import pick_device
 from lreid.errors import InputError, counted, naming_keys
@@ -251,7 +250,11 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
         return csv_tests(images, Path(cfg.DATA.ROOT))
-    return [folders_test(*images, Pattern(cfg.DATA.PATTERN) if cfg.DATA.PATTERN else None)]
+    if not cfg.DATA.PATTERN:
+        return [folders_test(*images)]
+    from lreid.data.pattern import Pattern
+
+    return [folders_test(*images, Pattern(cfg.DATA.PATTERN))]
 
 
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:

@@ -7,16 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tabulate import tabulate
 
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
-from lreid.data.pattern import Pattern
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
 from lreid.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
 from lreid.reading import escaped
+
+if TYPE_CHECKING:
+    from lreid.data.pattern import Pattern
 
 # Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")

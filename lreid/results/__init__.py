@@ -13,7 +13,6 @@ from lreid.results.content import (
     names_of,
 )
 from lreid.results.file import fault, read, write
-from lreid.results.intervals import gain_interval
 from lreid.results.ledger import Figures, add_accuracies, add_initial, add_task, resumed, start
 from lreid.results.metrics import MAX_RANK, METRICS, Metric, figures_of
 from lreid.results.summaries import (
@@ -48,7 +47,6 @@ __all__ = [
     "falls_and_rises",
     "fault",
     "figures_of",
-    "gain_interval",
     "identity_changes",
     "is_trained",
     "matrix",

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
-from lreid.data.pattern import Pattern
 from lreid.data.records import Record
 from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
@@ -167,6 +166,8 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:
+        from lreid.data.pattern import Pattern
+
         listed = list_folder(source, pattern=Pattern(where.pattern))
         return listed if named else [image._replace(identity=None) for image in listed]
     if source.is_dir() and named:
@@ -188,6 +189,8 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
         raise InputError(f"{source}: no such folder or file; correct the name")  # no bad image to be skipped
     if not where.pattern:
         return [Listed(str(source), None, camera_in(source.name))]
+    from lreid.data.pattern import Pattern
+
     pattern = Pattern(where.pattern)
     path = PurePath(*source.absolute().parts[-pattern.depth :])
     if (told := pattern.read(path)) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lreid.results import gain_interval
+from lreid.results.intervals import gain_interval
 
 
 def test_a_gain_that_all_identities_share_is_certain() -> None:
