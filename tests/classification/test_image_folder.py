@@ -94,7 +94,11 @@ def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
         (["train/9"], [], "digits: class 9 is in test, but not in train; every class needs images in both"),
         (["test/9"], [], "digits: class 9 is in train, but not in test"),
         (["test/9", "test/10"], [], "digits/test: holds no folder; put the images of each class into one"),
-        (["train/9"], ["train/9"], r"train/9: a class needs 1 images or more \(.bmp .gif .* .webp\) in train, found 0"),
+        (
+            ["train/9"],
+            ["train/9"],
+            r"train/9: a class needs 1 images or more \(.bmp .gif .* .webp.*\) in train, found 0",
+        ),
         (["test/10/a.png"], [], "test/10: a class needs 2 images or more .* in test, found 1"),
     ],
 )

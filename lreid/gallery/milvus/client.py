@@ -8,6 +8,7 @@ of a certain name, which only one can create.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -140,7 +141,9 @@ class Connection:
         )
         if self.embedded:  # so that no other process has the database
             if self.holders.setdefault(lock, holder) is not holder:
-                raise told
+                gc.collect()  # a builder that failed may only wait for the garbage collector
+                if self.holders.setdefault(lock, holder) is not holder:
+                    raise told
             return
         lease = {"until": str(time.time() + LEASE), "by": by}
         if self("has_collection", lock):
