@@ -56,6 +56,7 @@ TINY = {
     "DATA": {"CACHE_GIB": 0.1},
 }
 SMALL = ["BATCH.IDENTITIES", "2", "BATCH.IMAGES", "3"]
+SMALL_OF_METHOD = {"dask": ["METHOD.STYLE_STEPS", "3", "METHOD.STYLE_BATCH", "4"]}
 # Besides every method as it comes: options that take other ways through the code, as method and keys.
 VARIANTS = {
     "drift": ("er_ace", ["EVAL.DRIFT_STEPS", "2"]),
@@ -108,6 +109,7 @@ def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str])
     file = checkout / "configs" / "methods" / f"{method}.yaml"
     if "BATCH" in yaml.safe_load(file.read_text()):  # a method's file applies after a benchmark
         keys = [*SMALL, *keys]
+    keys = [*SMALL_OF_METHOD.get(method, []), *keys]
     if not (out / "report.html").exists():
         shutil.rmtree(out, ignore_errors=True)
         call(checkout, "train.py", "--config", tiny, "--config", file, "--out", out, *keys)
