@@ -14,6 +14,7 @@ from lreid.config_keys import Config
 from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
+from lreid.devices import PRECISIONS
 from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
@@ -22,7 +23,6 @@ from lreid.loading import model_config, network_of, network_of_entry
 from lreid.methods import Method, build_method, method_class, method_defaults
 from lreid.models.backbones import normalisation
 from lreid.models.embedder import IMAGENET, Embedder
-from lreid.models.precision import KINDS
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 
@@ -116,7 +116,7 @@ def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
 def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
     """The method that a config describes, with its network, on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
-    model.precision = KINDS[cfg.TRAIN.PRECISION]
+    model.precision = PRECISIONS[cfg.TRAIN.PRECISION]
     with naming_keys("METHOD", backbone="MODEL.BACKBONE"):
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 

@@ -9,6 +9,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +17,13 @@ from torch import Tensor
 from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.float32 import full_precision, tf32
 
+# Precisions of networks by name, as torch calls them.
+PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
+    "fp32": None,
+    "tf32": "tf32",
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 # Of mallopt(3), by glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
 
@@ -116,3 +124,18 @@ def peak_memory_mib(device: torch.device) -> int:
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, on macOS bytes
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def has_instructions(device: torch.device, precision: str) -> bool:
+    """Whether a device computes in one of ``PRECISIONS`` by itself.
+
+    Else half precision is emulated, many times slower; of TF32 it takes no notice and computes in float32.
+    """
+    if precision == "fp32":
+        return True
+    if precision == "tf32":
+        return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type == "cuda":
+        return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
+    known = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by
+    return known and bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")())

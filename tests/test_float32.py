@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from lreid.devices import PRECISIONS
 from lreid.float32 import full_precision, tf32
 from lreid.models import Embedder, frozen_copy
-from lreid.models.precision import KINDS
 from lreid.retrieval import evaluate
 
 if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
@@ -62,7 +62,7 @@ def test_features_teachers_and_rankings_are_of_float32(rounded: list[str]) -> No
     model.backbone.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.conv.fp32_precision))
     images = torch.rand(2, 3, 32, 16)
     for precision, expected in (("fp32", ["ieee", "ieee"]), ("tf32", ["tf32", "ieee"])):
-        model.precision = KINDS[precision]
+        model.precision = PRECISIONS[precision]
         model(images)
         frozen_copy(model)(images)
         features = model.extract(images)

@@ -47,7 +47,10 @@ ALLOWED: dict[str, set[str]] = {
     "distributed": {"models"},
     "export": {"config", "models", "zoo"},
     "loading": {"checkpoint", "config", "devices", "export", "models", "zoo"},
-    "build": {"config", "config_keys", "data", "evaluation", "loading", "methods", "models", "results", "retrieval"},
+    "build": {
+        *("config", "config_keys", "data", "devices", "evaluation", "loading", "methods", "models", "results"),
+        "retrieval",
+    },
     "training": {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
         *("methods", "models", "report", "results"),

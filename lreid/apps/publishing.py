@@ -33,8 +33,8 @@ from lreid.results import METRICS, Results
 from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
-from lreid.training.command import command_of
 from lreid.training.run import recorded_config
+from lreid.training.run_config import command_of
 from lreid.zoo import PREFIX
 from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
 from lreid.zoo.catalogue import describe

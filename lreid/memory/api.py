@@ -1,7 +1,6 @@
 """The public names of :mod:`lreid.memory`."""
 
-from lreid.memory.exemplar_store import ExemplarStore, ImagePaths, budget_of
-from lreid.memory.exemplars import ExemplarMemory
+from lreid.memory.exemplars import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
 from lreid.memory.selection import SELECTIONS, select
 from lreid.memory.stream import POLICIES, StreamMemory
 

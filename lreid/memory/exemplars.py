@@ -1,14 +1,202 @@
-"""A memory with a budget of images in all, shared evenly by the identities seen so far."""
+"""Exemplars: a store of images with labels, as pixels or paths, and a memory that identities share evenly."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
-from lreid.memory.exemplar_store import ExemplarStore
+from lreid.data.images import read_image
+from lreid.errors import require
+
+
+def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -> int:
+    """Images that a memory may keep.
+
+    Args:
+        exemplars: their number.
+        exemplar_mib: size of their pixels (height, width, 3); 0 is no limit.
+        height, width: in pixels.
+
+    Raises:
+        ArgumentError: one of the two is below 0.
+    """
+    require(exemplars >= 0, "exemplars", exemplars, "0 or more")
+    require(exemplar_mib >= 0, "exemplar_mib", exemplar_mib, "0 or more")
+    if exemplar_mib == 0:
+        return exemplars
+    return min(exemplars, int(exemplar_mib * 2**20) // (3 * height * width))
+
+
+class ImagePaths(Sequence[np.ndarray]):
+    """Images that are read whenever they are asked for; a memory that is given them keeps their paths.
+
+    ``self[i]`` is (H, W, 3) uint8, RGB; a slice or an array of k numbers gives (k, H, W, 3).
+
+    Args:
+        paths: n files, or addresses of synthetic images.
+        height, width: size in pixels that every image gets.
+    """
+
+    def __init__(self, paths: Iterable[str], height: int, width: int) -> None:
+        self.paths, self.height, self.width = list(paths), height, width
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
+        size = {"height": self.height, "width": self.width}
+        rows = np.arange(len(self))[index]
+        if rows.ndim == 0:
+            return read_image(self.paths[rows], **size)
+        read = [read_image(self.paths[row], **size) for row in rows]
+        return np.stack(read) if read else np.empty((0, self.height, self.width, 3), np.uint8)
+
+
+class ExemplarStore:
+    """Images with labels and further arrays in a room of fixed size; what stays in it is up to a subclass.
+
+    It keeps what it is given: pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. Pixels
+    lie in one array that is made for the whole budget and written in place, so that no more than the budget and
+    the images that come in are ever in memory.
+
+    Args:
+        budget: images in all.
+
+    Raises:
+        ValueError: ``budget`` is below 0.
+    """
+
+    of_stream: ClassVar[bool] = False  # filled batch by batch
+
+    def __init__(self, budget: int) -> None:
+        if budget < 0:
+            raise ValueError(f"budget must be 0 or more, got {budget}")
+        self.budget = budget
+        self._clear()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def images(self) -> np.ndarray | ImagePaths:
+        """The images: (n, H, W, 3) uint8, RGB, or their paths; either way an index or an array of them gives pixels.
+
+        A view: what comes in later overwrites what goes.
+        """
+        if isinstance(self._images, ImagePaths):
+            return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
+        return self._images[: len(self)]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Class labels (n,) int64."""
+        return self._labels[: len(self)]
+
+    @property
+    def extras(self) -> dict[str, np.ndarray]:
+        """What else was added with the images, by name: (n,) or (n, K) floating point, to read and to write.
+
+        Where rows of K numbers have become longer since an image came, the end of its row is NaN.
+        """
+        return {name: values[: len(self)] for name, values in self._extras.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the images as they are kept, in bytes: of pixels or of paths. Labels and extras are left out."""
+        if isinstance(self._images, ImagePaths):
+            return sum(len(os.fsencode(path)) for path in self._images.paths[: len(self)])
+        return self._images[: len(self)].nbytes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, which share the memory's own numbers, and plain values."""
+        images = self.images
+        return {
+            "images": (images.paths, images.height, images.width)
+            if isinstance(images, ImagePaths)
+            else torch.from_numpy(images),
+            "labels": torch.from_numpy(self.labels),
+            "extras": {name: torch.from_numpy(values) for name, values in self.extras.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave.
+
+        Raises:
+            ValueError: there are more images than the budget allows.
+        """
+        images, labels = state["images"], state["labels"].numpy()
+        images = ImagePaths(*images) if isinstance(images, tuple) else images.numpy()
+        extras = {name: values.numpy() for name, values in state.get("extras", {}).items()}
+        if len(labels) > self.budget:
+            raise ValueError(f"the state holds {len(labels)} images, the budget is {self.budget}")
+        self._clear()
+        self._write(np.arange(len(labels)), images, labels, np.arange(len(labels)), extras)
+
+    def _clear(self) -> None:
+        self._count = 0
+        self._images: Any = np.empty((0, 0, 0, 3), np.uint8)  # or ImagePaths
+        self._labels = np.empty(self.budget, np.int64)
+        self._extras: dict[str, np.ndarray] = {}
+
+    def _keep(self, rows: np.ndarray) -> None:
+        """Drops all but some rows (k,), ascending, without a second array of pixels."""
+        images = self._images.paths if isinstance(self._images, ImagePaths) else self._images
+        for new, old in enumerate(rows):
+            images[new] = images[old]
+        for values in (self._labels, *self._extras.values()):
+            values[: len(rows)] = values[rows]
+        self._count = len(rows)
+
+    def _write(
+        self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Puts ``rows`` (k,) of what is added at ``places`` (k,), each once: kept ones and those right behind them."""
+        for place, row in zip(places, rows, strict=True):
+            self._write_image(place, images, row)
+        self._labels[places] = labels[rows]
+        for name in extras | self._extras:
+            self._write_extra(name, places, np.asarray(extras[name])[rows] if name in extras else None)
+        self._count = max(self._count, 1 + max(places, default=-1))
+
+    def _write_image(self, place: int, images: Any, row: int) -> None:
+        as_paths, first = isinstance(images, ImagePaths), len(self._images) == 0
+        if first and as_paths:
+            self._images = ImagePaths([""] * self.budget, images.height, images.width)
+        if as_paths != isinstance(self._images, ImagePaths):
+            raise ValueError("a memory keeps either pixels or paths, not both")
+        if as_paths:
+            self._images.paths[place] = images.paths[row]
+            return
+        image = images[row]  # (H, W, 3)
+        if first:
+            self._images = np.empty((self.budget, *image.shape), np.uint8)
+        if image.dtype != np.uint8 or image.shape != self._images.shape[1:]:
+            raise ValueError(f"images must be uint8 {self._images.shape[1:]}, got {image.dtype} {image.shape}")
+        self._images[place] = image
+
+    def _write_extra(self, name: str, places: np.ndarray, values: np.ndarray | None) -> None:
+        """Writes (k,) or (k, K) numbers in the rows ``places``; NaN where there are none, or fewer than before."""
+        if values is None:
+            self._extras[name][places] = np.nan
+            return
+        if not np.issubdtype(values.dtype, np.floating):
+            values = values.astype(np.float64)
+        held = self._extras.get(name)
+        shape = np.maximum(values.shape[1:], held.shape[1:] if held is not None else 0)
+        if held is None or held.shape[1:] != tuple(shape):
+            wider = np.full((self.budget, *shape), np.nan, values.dtype)
+            if held is not None:
+                everywhere: Any = (slice(None), *map(slice, held.shape[1:]))
+                wider[everywhere] = held
+            self._extras[name] = held = wider
+        held[places] = np.nan
+        here: Any = (places, *map(slice, values.shape[1:]))
+        held[here] = values
 
 
 class ExemplarMemory(ExemplarStore):

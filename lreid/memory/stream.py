@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.memory.exemplar_store import ExemplarStore
+from lreid.memory.exemplars import ExemplarStore
 
 POLICIES = ("reservoir", "fifo", "random", "scored")  # that ask for no labels
 

@@ -18,10 +18,8 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses._ops import class_means
-from lreid.memory.exemplar_store import ExemplarStore, ImagePaths, budget_of
-from lreid.memory.exemplars import ExemplarMemory
-from lreid.models.embedder import Embedder
-from lreid.models.precision import frozen_copy
+from lreid.memory.exemplars import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
+from lreid.models.embedder import Embedder, frozen_copy
 from lreid.rules import Rule
 
 

@@ -13,7 +13,7 @@ from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
-from lreid.memory.exemplar_store import ImagePaths
+from lreid.memory.exemplars import ImagePaths
 from lreid.methods.co2l import Co2L
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder

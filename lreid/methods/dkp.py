@@ -16,8 +16,7 @@ from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.deviations import DistributionEmbedder
-from lreid.models.embedder import Embedder
-from lreid.models.precision import frozen_copy
+from lreid.models.embedder import Embedder, frozen_copy
 from lreid.rules import Rule
 
 EXTRACTED = 128  # images at a time

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import ArgumentError
-from lreid.memory.exemplar_store import ImagePaths
+from lreid.memory.exemplars import ImagePaths
 from lreid.memory.stream import StreamMemory
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier

@@ -11,8 +11,7 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models.embedder import Embedder
-from lreid.models.precision import frozen_copy
+from lreid.models.embedder import Embedder, frozen_copy
 from lreid.rules import Rule
 
 

@@ -17,9 +17,8 @@ from lreid.data.records import Task
 from lreid.losses.fusion import linear_combination
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder
+from lreid.models.embedder import Embedder, frozen_copy
 from lreid.models.parts import bn_neck
-from lreid.models.precision import frozen_copy
 from lreid.retrieval.self_search import self_retrieval
 from lreid.rules import Rule
 

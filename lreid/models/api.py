@@ -3,11 +3,10 @@
 from lreid.models.backbones import build_backbone, register_backbone
 from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier
 from lreid.models.deviations import DistributionEmbedder
-from lreid.models.embedder import Embedder
+from lreid.models.embedder import Embedder, frozen_copy
 from lreid.models.knowledge_graph import KnowledgeGraph
 from lreid.models.parts import bn_neck, evaluating
 from lreid.models.patch_net import PatchNet
-from lreid.models.precision import frozen_copy
 from lreid.models.projection import Projected, ProjectedEmbedder, ProjectionHead
 from lreid.models.style import StyleKernels
 

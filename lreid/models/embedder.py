@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 DECODED_AHEAD = 4  # batches that wait for the network
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of its RGB values in [0, 1]
+Network = TypeVar("Network", bound=nn.Module)
 POOLINGS = ("avg", "gem", "class", "patches")
 
 
@@ -332,3 +334,12 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
     if pooling == "gem":
         return maps.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
     return maps.mean((2, 3))
+
+
+def frozen_copy(model: Network) -> Network:
+    """The model as it is now, in evaluation mode, without gradients and in float32."""
+    teacher = copy.deepcopy(model).eval().requires_grad_(False)
+    for module in teacher.modules():
+        if isinstance(module, Embedder):
+            module.precision = None
+    return teacher

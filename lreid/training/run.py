@@ -31,16 +31,15 @@ from lreid.config import ARGUMENTS, check_values, config_from_text, differing_ke
 from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
-from lreid.devices import arithmetic, computing, keep_freed_memory, pick_device
+from lreid.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.extras import installed_version
 from lreid.methods import Method
-from lreid.models.precision import has_instructions
 from lreid.results import Results
 from lreid.training.batches import Batching
-from lreid.training.command import changed_by, command_of, commit
+from lreid.training.run_config import changed_by, command_of, commit
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer

@@ -1,22 +1,35 @@
-"""Load the config of a run: with every option of its method, and without keys that the method ignores."""
+"""The config of a run: load it with every option of its method, and name the command that trains the same."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lreid.build import class_of, resolved
-from lreid.config import COMMAND_LINE, CONFIGS, Source, layers, load_config, method_file
-from lreid.config_keys import KEYS, Config
+from lreid.config import (
+    COMMAND_LINE,
+    CONFIGS,
+    Source,
+    differing_keys,
+    layers,
+    leaves,
+    load_config,
+    method_file,
+    method_title,
+)
+from lreid.config_keys import FREE_KEYS, KEYS, Config
 from lreid.errors import InputError
-from lreid.methods import method_defaults
+from lreid.methods import method_class, method_defaults
 
 LEARNS_FROM = {
     "episodes": "episodes of support and query images and reads EPISODE.*",
     "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set)",
     "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
 }
+OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys whose values depend on the method
 
 
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
@@ -78,3 +91,56 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
             and (typed or cfg.METHOD.get(last, keys[name]) != defaults[last.lower()])
         ):
             yield name, "which inherits it and has no use for it"
+
+
+def command_of(cfg: Config, method: str | None = None, *, before: Path | None = None) -> str:
+    """The command that trains what a config describes.
+
+    Args:
+        cfg: the resolved config.
+        method: another one to train in the same way, which has its own options and batches.
+        before: the checkpoint that a run on custom images fine-tunes from.
+    """
+    values = dict(leaves(cfg))
+    words = ["lreid", "train"]
+    if before is not None:
+        words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
+    for file in _files(cfg, method):
+        words += ["--config", str(file.relative_to(CONFIGS.parent))]
+    # Refused where they are typed, since the method ignores them.
+    ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
+    others = OF_A_METHOD if method else (ignored,)
+    elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
+    for key in ("SEED", *elsewhere, *changed_by(cfg)):
+        if not key.startswith(others):
+            words += [key, str(values[key])]
+    return shlex.join(words)
+
+
+def changed_by(cfg: Config) -> dict[str, Any]:
+    """By key what the files of benchmark and method set, or None, where a config has another value.
+
+    Neither the seed is among them nor where and how often a run works, nor options of another method than the config's.
+    """
+    base = load_run_config(_files(cfg))
+    own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
+    return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
+
+
+def _files(cfg: Config, method: str | None = None) -> list[Path]:
+    """Those of the config's benchmark and of its method, or another one, that come with lreid."""
+    method = method or method_title(cfg)
+    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
+    return [file for file in named if file.exists()]
+
+
+def commit() -> str | None:
+    """The commit of the source tree, and whether files have changed since; None where lreid runs out of none."""
+    tree = Path(__file__).parents[2]
+    if not (tree / ".git").exists():
+        return None
+    describe = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=, with changes"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):  # no git here, or a tree of somebody else
+        return None

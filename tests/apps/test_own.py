@@ -26,9 +26,8 @@ from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.methods import method_class
-from lreid.training.command import command_of
 from lreid.training.run import train
-from lreid.training.run_config import load_run_config
+from lreid.training.run_config import command_of, load_run_config
 
 FAST = [
     "TRAIN.EPOCHS",

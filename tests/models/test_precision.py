@@ -12,9 +12,9 @@ import torch
 from tiny import tiny_config
 
 from lreid.config_keys import Train
+from lreid.devices import PRECISIONS, has_instructions
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
-from lreid.models.precision import KINDS, has_instructions
 from lreid.training import run
 from lreid.training.run import train
 from lreid.training.updates import Updates
@@ -28,7 +28,7 @@ config = partial(tiny_config, {"DEVICE": "cpu"})
 def embedder(precision: str = "fp32") -> Embedder:
     torch.manual_seed(1)
     model = Embedder("small", height=32, width=16)
-    model.precision = KINDS[precision]
+    model.precision = PRECISIONS[precision]
     return model
 
 

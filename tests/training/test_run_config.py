@@ -11,8 +11,8 @@ import pytest
 
 from lreid.build import resolved
 from lreid.config import CONFIGS, differing_keys, load_config
-from lreid.training import command
-from lreid.training.command import changed_by, command_of, commit
+from lreid.training import run_config
+from lreid.training.run_config import changed_by, command_of, commit
 
 
 def test_changed_keys_have_the_values_of_the_files() -> None:
@@ -24,7 +24,7 @@ def test_changed_keys_have_the_values_of_the_files() -> None:
 
 
 def test_commit_of_a_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "__file__", str(tmp_path / "lreid" / "training" / "command.py"))
+    monkeypatch.setattr(run_config, "__file__", str(tmp_path / "lreid" / "training" / "run_config.py"))
     assert commit() is None
     (tmp_path / "file").write_text("1")
 
