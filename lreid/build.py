@@ -27,7 +27,7 @@ from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 
 if TYPE_CHECKING:
-    from lreid.evaluation.past import PastGalleries
+    from lreid.evaluation.gallery_features import GalleryFeatures
 
 
 def resolved(cfg: Config) -> Config:
@@ -141,20 +141,20 @@ def index_of(cfg: Config) -> FaissIndex | None:
         return FaissIndex(evaluation.INDEX, evaluation.INDEX_DEPTH, evaluation.INDEX_DEVICE, evaluation.INDEX_FLOAT16)
 
 
-def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, past: PastGalleries | None = None) -> Evaluator:
+def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: GalleryFeatures | None = None) -> Evaluator:
     """The evaluator that a config describes, over the test sets of a benchmark.
 
     Args:
         cfg, benchmark: what is evaluated, and how.
         dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
-        past: where galleries of past tasks are kept; None keeps none.
+        stored: files of the gallery features after every task; None stores none.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
     with naming_index_keys():
         rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER)
         tests = load_tests(benchmark.tests, rules, **size)
-        evaluator = Evaluator(tests, flip=evaluation.FLIP, batch_size=batch_size, index=index_of(cfg), past=past)
+        evaluator = Evaluator(tests, flip=evaluation.FLIP, batch_size=batch_size, index=index_of(cfg), stored=stored)
         if dim:
             evaluator.try_index(dim)
     return evaluator

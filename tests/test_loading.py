@@ -22,7 +22,7 @@ from lreid.errors import InputError
 from lreid.loading import lasting_name, model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
 from lreid.search.commands import build
-from lreid.search.own_images import list_images
+from lreid.search.image_list import list_images
 
 
 @pytest.fixture

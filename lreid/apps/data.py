@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from lreid.data.custom import source_of
 from lreid.data.datasets import find, specs
 from lreid.data.inventory import Finding, look, table
 from lreid.data.listing import preview
-from lreid.data.own import source_of
 from lreid.data.pattern import Pattern
 from lreid.data.prepare import prepare
 from lreid.data.tracks import Choice, from_tracks
@@ -48,7 +48,7 @@ def _check(args: argparse.Namespace) -> None:
     for name, each in found.items():
         there = [one.data_set for one in each if one.data_set is not None]
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
-            from lreid.apps.own import plan  # torch, which no other command needs
+            from lreid.apps.custom import plan  # torch, which no other command needs
 
             print(plan(Path(name), [], ["DATA.ROOT", str(args.root), "DATA.PATTERN", args.pattern]).text)
     _require_complete(findings)

@@ -24,8 +24,8 @@ from lreid.gallery.store import Rows
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, model_config
 from lreid.report.tables import number
+from lreid.search.image_list import SearchImage, list_images, read_images, require_some
 from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import OwnImage, list_images, read_images, require_some
 
 logger = logging.getLogger("lreid")
 
@@ -87,7 +87,7 @@ def score_gallery(
     return results
 
 
-def _named(query: Path, sources: Sources) -> list[OwnImage]:
+def _named(query: Path, sources: Sources) -> list[SearchImage]:
     """The queries, all of whose identities are known."""
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:

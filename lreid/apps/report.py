@@ -9,8 +9,8 @@ from pathlib import Path
 from lreid.apps.sweep import read_run
 from lreid.apps.visual import image_sections, pictures_of
 from lreid.errors import InputError
-from lreid.report.forgotten import Pictures
 from lreid.report.groups import grouped, require_one_run_a_seed
+from lreid.report.identity_forgetting import Pictures
 from lreid.report.page import links_in, write_page, write_report
 from lreid.report.rendering import Panel, inside
 from lreid.report.tables import comparison_table

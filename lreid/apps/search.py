@@ -11,7 +11,7 @@ from lreid.gallery import Filter
 from lreid.reading import escaped
 from lreid.search import commands
 from lreid.search.findings import summary, too_few, verdict, write_findings
-from lreid.search.own_images import list_images, who
+from lreid.search.image_list import list_images, who
 
 FEW = 3  # queries that get a line each
 ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"

@@ -168,7 +168,7 @@ def score_checkpoints(
     if not paths:
         raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
     checkpoints = _named(_checkpoints_in(paths))
-    cfg = _test_config(checkpoints, config, overrides, own_images=images is not None)
+    cfg = _test_config(checkpoints, config, overrides, image_list=images is not None)
     gallery = images[1] if isinstance(images, tuple) else images
     tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
@@ -394,7 +394,7 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def _test_config(
-    checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, own_images: bool
+    checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, image_list: bool
 ) -> CfgNode:
     """The config that says what to test on and how.
 
@@ -404,7 +404,7 @@ def _test_config(
     named = load_config(files, overrides) if files else None
     configs = {path: named or model_config(path, overrides) for path in checkpoints.values()}
     (first, cfg), *others = configs.items()
-    groups = ("EVAL.",) if own_images else ("BENCHMARK.", "SYNTHETIC.", "EVAL.")
+    groups = ("EVAL.",) if image_list else ("BENCHMARK.", "SYNTHETIC.", "EVAL.")
     for path, other in others:
         changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
         if changed:

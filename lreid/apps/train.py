@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"--from {args.before}: fine-tunes on your images; name their folder as well")
         cfg, before = load_run_config(files, overrides), None
     else:
-        from lreid.apps import own
+        from lreid.apps import custom
 
-        plan = own.plan(images, files, overrides, args.before)
+        plan = custom.plan(images, files, overrides, args.before)
         cfg, before = plan.cfg, plan.before
         if distributed.speaks():
             print(f"{plan.text}\n")
@@ -49,12 +49,12 @@ def run(args: argparse.Namespace) -> None:
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # which a run that is stopped names
     results = train(cfg, args.out, resume=args.resume, before=before, command=command)
     if distributed.speaks() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
-        from lreid.apps import own
+        from lreid.apps import custom
         from lreid.apps.report import with_images
 
-        print(f"\n{own.gains(results)}")
+        print(f"\n{custom.gains(results)}")
         if images is not None:
-            print(f"\n{own.next_steps(images, args.out)}")
+            print(f"\n{custom.next_steps(images, args.out)}")
         with_images(args.out)
 
 

@@ -28,8 +28,8 @@ from lreid.evaluation.test_set import TestSet
 from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.report import ranked
-from lreid.report.forgotten import Key, Pictures, most_forgotten
 from lreid.report.groups import Group
+from lreid.report.identity_forgetting import Key, Pictures, most_forgotten
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, panel
 from lreid.report.table_sections import HARDEST, finished, hardest_identities

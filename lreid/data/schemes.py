@@ -20,7 +20,7 @@ from lreid.errors import InputError
 MODULES = {  # each holds a Scheme as SCHEME
     "csv": "lreid.data.csv_dataset",
     "folder": "lreid.classification.image_folder",
-    "own": "lreid.data.own",
+    "own": "lreid.data.custom",
     "synthetic": "lreid.data.synthetic",
     "rendered": "lreid.data.rendered_set",
     "rotated": "lreid.classification.rotated",

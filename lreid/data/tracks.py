@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from lreid.data.custom import LIST, cameras_of, splits_of
 from lreid.data.images import read_image
 from lreid.data.layout import describe_folder, visible_images
 from lreid.data.listing import Listed
-from lreid.data.own import LIST, cameras_of, splits_of
 from lreid.errors import InputError, counted
 from lreid.extras import Extra
 from lreid.files import folder_at_once, list_folder, write_file, write_text
@@ -103,8 +103,8 @@ def from_tracks(
 ) -> int:
     """Writes ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list ``out/index.csv``.
 
-    Every camera is a domain with identities of its own, divided as :func:`lreid.data.own.splits_of` does; the list has
-    no cameras then, as there is but one for each identity.
+    Every camera is a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. Each identity has
+    one camera then, so the list names none.
 
     Args:
         sources: videos, folders of frames, or folders of MOT Challenge (``img1``) and of MTMC (``vdo.avi``) with their

@@ -19,7 +19,7 @@ from lreid.retrieval.protocols import average_evaluations
 from lreid.retrieval.ranking import Evaluation
 
 if TYPE_CHECKING:
-    from lreid.evaluation.past import PastGalleries
+    from lreid.evaluation.gallery_features import GalleryFeatures
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Evaluator:
         flip: add the features of the flipped images.
         batch_size: images a forward pass.
         index: search galleries through it; None compares with every image.
-        past: where galleries are kept after every task, and searched after later ones, too; None does neither.
+        stored: files of the gallery features after every task, whose galleries are searched as well; None: no files.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Evaluator:
         flip: bool = False,
         batch_size: int = 128,
         index: FaissIndex | None = None,
-        past: PastGalleries | None = None,
+        stored: GalleryFeatures | None = None,
     ) -> None:
-        self.tests, self.index, self.past = tests, index, past
+        self.tests, self.index, self.stored = tests, index, stored
         self.extraction: dict[str, Any] = {"flip": flip, "batch_size": batch_size}
 
     @property
@@ -98,10 +98,10 @@ class Evaluator:
         Args:
             model: whose features are compared.
             once: calls what it is given; where several processes extract together, in one of them only.
-            task: from 0, whose gallery is kept and after which past ones are searched, too; None does neither.
+            task: number of the finished task, from 0, under which gallery features are stored; None stores none.
 
         Raises:
-            InputError: a gallery of an earlier task is gone.
+            InputError: the stored features of an earlier task are missing or damaged.
         """
         figures = []
         for place, test in enumerate(self.tests):
@@ -123,9 +123,9 @@ class Evaluator:
             valid[split.rows] |= ~np.isnan(result.ap)
         metrics = figures_of(average_evaluations(results))
         crossed: list[dict[str, float]] = []
-        if self.past is not None and task is not None:
-            self.past.keep(task, place, features[1])
-            earlier = (self.past.read(before, place, features[1].shape) for before in range(task))
+        if self.stored is not None and task is not None:
+            self.stored.write(task, place, features[1])
+            earlier = (self.stored.read(before, place, features[1].shape) for before in range(task))
             crossed = [figures_of(average_evaluations(scored(gallery))) for gallery in earlier] + [metrics]
         precisions = _identity_precisions(test, results)
         means = {pid: 100 * float(np.mean(each)) for pid, each in precisions.items()}

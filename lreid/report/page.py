@@ -23,8 +23,8 @@ from lreid.report.chart_sections import (
     learning_curves,
     losses,
 )
-from lreid.report.forgotten import Pictures, forgotten
 from lreid.report.groups import Group, grouped
+from lreid.report.identity_forgetting import Pictures, identity_forgetting
 from lreid.report.rendering import Panel, anchored, once, panel, render
 from lreid.report.table_sections import (
     cards,
@@ -57,7 +57,7 @@ SECTIONS = (
     drift,
     feature_gradients,
 )
-PICTURED = (forgotten, hardest)  # those that may have images
+PICTURED = (identity_forgetting, hardest)  # those that may have images
 FACTS = (made_by, differing_keys, protocol)
 OPEN = 2  # of the sections of several runs
 REFRESH = 20  # seconds

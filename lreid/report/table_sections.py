@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from lreid.errors import counted
-from lreid.report.forgotten import Pictures
 from lreid.report.groups import Group, labels
+from lreid.report.identity_forgetting import Pictures
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
 from lreid.report.tables import COST, FIGURES, TRANSFER, Column, duration, group_figures, number, past_gallery_rows
 from lreid.results import Results, average, averaged_kinds, is_trained, matrix

@@ -2,8 +2,8 @@
 
 from lreid.search.commands import Wanted, add, build, calibrate, describe, query, remove
 from lreid.search.findings import verdict, write_findings
+from lreid.search.image_list import list_images
 from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import list_images
 from lreid.search.versions import migrate, reindex, roll_back
 
 __all__ = [

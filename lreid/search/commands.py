@@ -24,8 +24,8 @@ from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.findings import findings, threshold_text, too_few
+from lreid.search.image_list import SearchImage, absolute, columns, list_images, list_queries, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
-from lreid.search.own_images import OwnImage, absolute, columns, list_images, list_queries, read_images, require_some
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.store
@@ -34,7 +34,7 @@ Where = str | Path  # see lreid.gallery.store
 def build(
     where: Where,
     checkpoint: Path,
-    images: Sequence[OwnImage],
+    images: Sequence[SearchImage],
     *,
     kind: str = "flat",
     shards: int = 1,
@@ -85,7 +85,7 @@ def build(
 
 def add(
     where: Where,
-    images: Sequence[OwnImage],
+    images: Sequence[SearchImage],
     *,
     checkpoint: Path | None = None,
     skip_bad: bool = False,
@@ -161,7 +161,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
 
 def calibrate(
     where: Where,
-    images: Sequence[OwnImage],
+    images: Sequence[SearchImage],
     *,
     false_accept_rate: float = 0.01,
     checkpoint: Path | None = None,
@@ -325,7 +325,7 @@ def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str],
 
 def _queries(
     named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted, where: Sources
-) -> list[OwnImage]:
+) -> list[SearchImage]:
     images = list_queries(sources, where)
     if camera is not None:
         named.number_of("camera", camera)

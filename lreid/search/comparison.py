@@ -14,8 +14,8 @@ from lreid.errors import InputError
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, load_model
 from lreid.search.findings import too_few
+from lreid.search.image_list import SearchImage, read_images
 from lreid.search.named_gallery import NamedGallery, extract, flips
-from lreid.search.own_images import OwnImage, read_images
 
 MOST_IMAGES = 1000  # of a gallery, whose pairs tell a false accept rate
 
@@ -51,7 +51,7 @@ def compare(
     """
     if len(images) < 2:
         raise InputError(f"{images[0]}: name another image to compare it with")
-    listed = [OwnImage(str(each), None, None) for each in images]
+    listed = [SearchImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
         model = named.model(checkpoint, device, engine)

@@ -18,7 +18,7 @@ from lreid.identities import UNKNOWN
 from lreid.loading import Engine, lasting_name, load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.search.own_images import OwnImage, columns
+from lreid.search.image_list import SearchImage, columns
 
 if TYPE_CHECKING:
     from lreid.retrieval.camera_norm import CameraNorm
@@ -52,11 +52,11 @@ class NamedGallery:
         """Names by number, in the order in which they came."""
         return self.gallery.about.names.setdefault("camera", {})
 
-    def images(self) -> list[OwnImage]:
+    def images(self) -> list[SearchImage]:
         """All images by ascending keys, with what is known of them."""
         labels = self.gallery.labels()
         rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
-        return [OwnImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
+        return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
 
     def number_of(self, what: str, label: int | str) -> int:
         """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery.
@@ -97,7 +97,7 @@ class NamedGallery:
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
 
-    def add(self, model: Embedder, images: Sequence[OwnImage], pixels: Images) -> None:
+    def add(self, model: Embedder, images: Sequence[SearchImage], pixels: Images) -> None:
         """Adds images with their names, and saves the gallery."""
         self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))
         self.gallery.save()

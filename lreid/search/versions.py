@@ -17,8 +17,8 @@ from lreid.gallery.store import Place, Rows, place_of
 from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
+from lreid.search.image_list import SearchImage, columns, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
-from lreid.search.own_images import OwnImage, columns, read_images, require_some
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more
@@ -129,7 +129,7 @@ class _Reindexing:
         self._count(first, images)
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
-    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[OwnImage]) -> bool:
+    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
         """Brings a gallery from what it has to what another one holds; whether there was anything to do."""
         wanted = old.images()
         there, had = set(wanted), set(have)
@@ -148,12 +148,12 @@ class _Reindexing:
                 self._count(images, wanted)
         return bool(gone or missing)
 
-    def _read(self, images: Sequence[OwnImage], names: Names) -> tuple[list[OwnImage], Images]:
+    def _read(self, images: Sequence[SearchImage], names: Names) -> tuple[list[SearchImage], Images]:
         read, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)
         self.skipped.update(pixels.skipped)
         return read, pixels
 
-    def _count(self, images: Sequence[OwnImage], all_images: Sequence[OwnImage]) -> None:
+    def _count(self, images: Sequence[SearchImage], all_images: Sequence[SearchImage]) -> None:
         self.extracted += len(images)
         logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), len(all_images))
 
@@ -237,7 +237,7 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
     return set(zip(labels.paths, labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist(), strict=True))
 
 
-def _parts(images: Sequence[OwnImage], total: int = 0) -> Iterator[Sequence[OwnImage]]:
+def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
     """Images that are extracted before they are kept, when a file is rewritten."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

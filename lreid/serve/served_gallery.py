@@ -28,8 +28,8 @@ from lreid.models.fingerprint import fingerprint
 from lreid.reading import escaped
 from lreid.report.ranked import thumbnail
 from lreid.search.findings import findings
+from lreid.search.image_list import SearchImage, columns, read_images
 from lreid.search.named_gallery import NamedGallery
-from lreid.search.own_images import OwnImage, columns, read_images
 
 MOST_PIXELS = 50_000_000  # of an image that is sent: 150 MB decoded
 MOST_LETTERS = 200  # of a name
@@ -52,7 +52,7 @@ class Unavailable(InputError):
 class Images(NamedTuple):
     """Images of a gallery."""
 
-    listed: list[OwnImage]
+    listed: list[SearchImage]
     features: np.ndarray  # (n, D) float32
     files: dict[str, bytes]  # contents of those that clients sent, by path
 
@@ -131,7 +131,7 @@ class ServedGallery:
             InputError: the image or a name cannot be used; then the gallery is as it was.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
-        listed = [OwnImage(path, _name(identity, "identity"), _name(camera, "camera"))]
+        listed = [SearchImage(path, _name(identity, "identity"), _name(camera, "camera"))]
         images = Images(listed, self._features(self.current(), content, listed[0].camera), {path: content})
         with self._changed() as named:
             self._put(named, images)
@@ -208,7 +208,7 @@ class ServedGallery:
             file = Path(folder, "image")
             file.write_bytes(content)
             try:
-                _, pixels = read_images([OwnImage(str(file), None, camera)], self._model, named.gallery.about.names)
+                _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, named.gallery.about.names)
             except InputError as error:  # its advice is for commands
                 reason = str(error).replace(str(file), "the image").partition("; ")[0]
                 raise type(error)(f"{reason}; send another file") from None

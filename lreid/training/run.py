@@ -46,7 +46,7 @@ from lreid.training.trainer import Trainer
 from lreid.training.updates import NotFinite
 
 if TYPE_CHECKING:
-    from lreid.evaluation.past import PastGalleries
+    from lreid.evaluation.gallery_features import GalleryFeatures
 
 logger = logging.getLogger("lreid")
 OF_BATCHES = {  # keys by arguments of samplers, for naming_keys
@@ -140,7 +140,7 @@ def _train(
     _divide(cfg, method)
     # Tries which algorithm is fastest for every shape that it meets: good for few, and others may round otherwise.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
-    evaluator = evaluator_of(cfg, benchmark, method.model.dim, _past_galleries(cfg, folder))
+    evaluator = evaluator_of(cfg, benchmark, method.model.dim, _stored_features(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     results["command"] = command or results["command"]
@@ -196,13 +196,13 @@ def _seed_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _past_galleries(cfg: Config, folder: RunFolder) -> PastGalleries | None:
-    """Where galleries of past tasks are kept, if they are."""
+def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
+    """The files of gallery features after every task, where ``EVAL.CROSS_MODEL`` asks for them."""
     if not cfg.EVAL.CROSS_MODEL:
         return None
-    from lreid.evaluation.past import PastGalleries
+    from lreid.evaluation.gallery_features import GalleryFeatures
 
-    return PastGalleries(folder.path / "galleries")
+    return GalleryFeatures(folder.path / "galleries")
 
 
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.io
 
+from lreid.data.custom import read_custom
 from lreid.data.datasets import spec_of, specs
 from lreid.data.inventory import counts, differences, faults, look, table
-from lreid.data.own import look_at
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS
 from lreid.errors import InputError
@@ -89,7 +89,7 @@ def test_the_table_counts_the_cameras_that_a_folder_tells(names, cameras, tmp_pa
     for person in ("anna", "ben", "carl", "dora"):
         touch(tmp_path / "shop" / person, [names.format(shot) for shot in (1, 2)])
     (finding,) = look(f"own:{tmp_path / 'shop'}", tmp_path)
-    assert counts(finding.data_set)["cameras"] == cameras == len(look_at(tmp_path / "shop")[0].cameras)
+    assert counts(finding.data_set)["cameras"] == cameras == len(read_custom(tmp_path / "shop")[0].cameras)
 
 
 def test_every_difference_is_named(tmp_path):

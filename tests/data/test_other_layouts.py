@@ -13,14 +13,14 @@ from conftest import MakeImages
 from PIL import Image
 
 from lreid.data import csv_dataset
+from lreid.data.custom import read_custom
 from lreid.data.datasets import load_datasets
 from lreid.data.images import FORMATS, read_image
 from lreid.data.layout import HEIF
 from lreid.data.listing import csv_tests, list_folder
-from lreid.data.own import look_at
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
-from lreid.search.own_images import list_images
+from lreid.search.image_list import list_images
 
 NAMES = [f"{person}/{number}.png" for person in ("anna", "ben", "carl", "dora") for number in range(3)]
 
@@ -43,7 +43,7 @@ def test_a_list_may_name_images_of_the_root(nas: Path, absolute: bool) -> None:
     rows = [f"{path},{name.partition('/')[0]}" for path, name in zip(paths, NAMES, strict=True)]
     file = write(nas.parent / "lists" / "own.csv", ["path,pid", *rows])
     expected = sorted(str(nas / name) for name in NAMES)
-    (own,) = look_at(file, Sources(nas))
+    (own,) = read_custom(file, Sources(nas))
     records = [*own.data_set.train, *own.data_set.query, *own.data_set.gallery]
     assert sorted(record.path for record in records) == expected
     assert sorted(image.path for image in list_images([file], "gallery", Sources(nas))) == expected

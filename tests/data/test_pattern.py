@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lreid import search
+from lreid.data.custom import read_custom
 from lreid.data.listing import folders_test, list_folder, preview
-from lreid.data.own import look_at
 from lreid.data.pattern import Pattern
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
@@ -64,7 +64,7 @@ def test_folders_are_read_by_it(tmp_path: Path, make_images: MakeImages) -> None
     assert [(image.identity, image.camera) for image in listed] == [
         (name.partition("/")[0], name.partition("/")[2][:2]) for name in NAMES
     ]
-    (own,) = look_at(tmp_path / "people", Sources(pattern=pattern.text))
+    (own,) = read_custom(tmp_path / "people", Sources(pattern=pattern.text))
     assert own.cameras == ("01", "02") and own.data_set.has_cameras
     test = folders_test(tmp_path / "people", tmp_path / "people", pattern)
     assert test.has_cameras and set(test.names.identities.values()) == {"anna", "ben", "carl", "dora"}
@@ -80,7 +80,7 @@ def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImage
     with pytest.raises(InputError, match=told):
         list_folder(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
     with pytest.raises(InputError, match="nothing tells who is in|no names tell who is in"):
-        look_at(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))
+        read_custom(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))
 
 
 def test_a_gallery_is_built_and_asked_by_it(tmp_path: Path, make_images: MakeImages) -> None:

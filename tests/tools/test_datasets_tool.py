@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from lreid.apps.own import plan
+from lreid.apps.custom import plan
 
 
 @pytest.fixture

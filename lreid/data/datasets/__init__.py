@@ -95,7 +95,7 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
     Args:
         name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one of them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
-            without splits, see :mod:`lreid.data.own` (relative paths are looked for in the current folder, then in
+            without splits, see :mod:`lreid.data.custom` (relative paths are looked for in the current folder, then in
             the root); ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with
             lreid; ``rotated:DEGREES:NAME`` for another one of these, whose images are files, turned by an angle;
             ``torchreid:NAME`` for an image data set that torchreid reads.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lreid.report import write_page
-from lreid.report.forgotten import Pictures, fate, forgotten, most_forgotten
 from lreid.report.groups import grouped
+from lreid.report.identity_forgetting import Pictures, fate, identity_forgetting, most_forgotten
 from lreid.report.ranked import Match, RankedQuery, Tile
 
 TILE = Tile(b"jpeg", "a.jpg", ("id 7",))
@@ -41,10 +41,10 @@ def test_seeds_are_averaged_and_a_domain_counts_from_its_task(results):
 
 def test_runs_without_histories_have_no_such_section(results):
     run = results(rows=1)
-    assert forgotten(grouped([run]), "") == []
+    assert identity_forgetting(grouped([run]), "") == []
     run = results(rows=4)
     del run["identity_ap"]
-    assert forgotten(grouped([run]), "") == []
+    assert identity_forgetting(grouped([run]), "") == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path, chart
     key = ("synthetic-4", "plaza", 7)
     query = RankedQuery(TILE, "AP 3.0 %, first of 2 right at rank 9", [Match(1, "0.5", "wrong", TILE)])
     pictures = Pictures({key: TILE}, {(key, groups[0].name): [(1, query), (3, query)]})
-    (panel,) = forgotten(groups, "", pictures)
+    (panel,) = identity_forgetting(groups, "", pictures)
     assert "forgotten by weak in task 3 (90.0 → 30.0)" in panel.body
     assert "kept by firm (90.0 → 88.0)" in panel.body
     assert re.findall(r"<p>(Task \d)", panel.body) == ["Task 1", "Task 3"] and "<h3>weak</h3>" in panel.body
@@ -86,7 +86,7 @@ def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path, chart
 
 def test_of_many_methods_their_number_is_told_first(results):
     runs = [run_with(results, {7: [90, 80, 20, 30 + 12 * place]}, method=f"m{place}") for place in range(6)]
-    (panel,) = forgotten(grouped(runs), "")
+    (panel,) = identity_forgetting(grouped(runs), "")
     summary, below = panel.body.split("</summary>")
     assert "forgotten by 5 of 6" in summary and "m0" not in summary.split("<details")[1]  # 90 stays of the last
     assert "forgotten by m4 in task 3 (90.0 → 78.0)" in below and "kept by m5 (90.0 → 90.0)" in below

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from lreid.data import own
+from lreid.data import custom
+from lreid.data.custom import cameras_of, read_custom, source_of, splits_of
 from lreid.data.datasets import load_datasets
 from lreid.data.listing import Listed
-from lreid.data.own import cameras_of, look_at, source_of, splits_of
 from lreid.data.proposal import propose
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
@@ -59,7 +59,7 @@ def test_nobody_changes_sides_when_the_folder_grows(people, data) -> None:
         return {image.identity for image, split in zip(images, splits_of(images), strict=True) if split == "query"}
 
     before, after = tested(some), tested(people)
-    hashed = {each for each in people if own._share(each) < own.TESTED}
+    hashed = {each for each in people if custom._share(each) < custom.TESTED}
     if before == hashed & some and after == hashed:
         assert before == after & some
     assert 2 <= len(before) <= len(some) // 2
@@ -108,7 +108,7 @@ LAYOUTS = {
 def test_layouts_of_folders(layout: str, tmp_path: Path, make_images) -> None:
     files, identities, cameras = LAYOUTS[layout]
     make_images(tmp_path, files)
-    images, notes = own._of_folder(tmp_path)
+    images, notes = custom._of_folder(tmp_path)
     assert {image.identity for image in images} == identities
     assert {image.camera for image in images} == (cameras or {None})
     assert not notes
@@ -119,7 +119,7 @@ HOSTILE = ['O\'Neil, "Pat"', "two\nlines", "<b>bold<p>&amp;", "שרה\u202ex", "
 
 def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
     make_images(tmp_path, [f"{name}/{number}.jpg" for name in HOSTILE for number in range(2)])
-    (found,) = look_at(tmp_path)
+    (found,) = read_custom(tmp_path)
     records = [*found.data_set.train, *found.data_set.query, *found.data_set.gallery]
     assert len({record.pid for record in records}) == len(HOSTILE) and len(records) == 2 * len(HOSTILE)
     assert load_datasets(f"own:{tmp_path}", Sources(tmp_path)) == [found.data_set]
@@ -130,7 +130,7 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
         tmp_path, [f"{person}/{shot}.jpg" for person in PEOPLE for shot in range(2)] + ["logo.png", "one/1.jpg"]
     )
     (tmp_path / "anna.txt").write_text("no image")
-    (found,) = look_at(tmp_path)
+    (found,) = read_custom(tmp_path)
     assert found.notes == (
         "1 image beside the folders, without an identity, left out",
         'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does',
@@ -145,8 +145,8 @@ def test_a_list_without_splits_is_divided_by_domain(tmp_path: Path, make_images)
     rows = [f"{domain}/{file},{file[0]},{domain}" for domain in ("south", "north") for file in files]
     (tmp_path / "people.csv").write_text("\n".join(["path,pid,domain", *rows]))
     assert source_of(tmp_path / "people.csv") == f"own:{tmp_path / 'people.csv'}"
-    assert [found.data_set.name for found in look_at(tmp_path / "people.csv")] == ["south", "north"]
-    assert all(found.data_set.query for found in look_at(tmp_path / "people.csv"))
+    assert [found.data_set.name for found in read_custom(tmp_path / "people.csv")] == ["south", "north"]
+    assert all(found.data_set.query for found in read_custom(tmp_path / "people.csv"))
 
 
 def test_a_list_with_splits_is_taken_as_it_is(tmp_path: Path, make_images) -> None:
@@ -177,7 +177,7 @@ def test_faults_are_named(fault: str, tmp_path: Path, make_images) -> None:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     with pytest.raises(InputError, match=message) as error:
-        look_at(tmp_path)
+        read_custom(tmp_path)
     assert str(tmp_path) in str(error.value)
 
 
@@ -196,7 +196,7 @@ def test_of_a_hundred_thousand_images_few_are_opened(tmp_path: Path, monkeypatch
             os.link(folder / "c1_00.png", folder / f"c{shot % 3}_{shot:02d}.png")
     opened, real = [], Image.open
     monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or real(path))
-    (found,) = look_at(tmp_path)
+    (found,) = read_custom(tmp_path)
     proposal = propose([found.data_set])
     splits = (found.data_set.train, found.data_set.query, found.data_set.gallery)
     assert sum(map(len, splits)) == 100_000 and len(found.cameras) == 3

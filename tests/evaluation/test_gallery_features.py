@@ -11,7 +11,7 @@ from tiny import broken_off, tiny_config
 
 from lreid.apps.test import score_checkpoints
 from lreid.errors import InputError
-from lreid.evaluation import PastGalleries
+from lreid.evaluation import GalleryFeatures
 from lreid.reading import sealed
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 @pytest.mark.slow
 def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
-    """The test tool extracts everything anew."""
+    """The test tool extracts all features again."""
     out, results = run
     tested = {each["test"]: each for each in score_checkpoints([out], cross_model=True)["cross_model"]}
     for gallery, metrics in results["cross_model"].items():
@@ -64,13 +64,13 @@ def test_a_broken_run_goes_on_to_the_same_figures(run: tuple[Path, dict], tmp_pa
 
 
 def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
-    past = PastGalleries(tmp_path)
+    stored = GalleryFeatures(tmp_path)
     features = np.ones((3, 2), np.float32)
-    past.keep(0, 1, features)
-    assert np.array_equal(past.read(0, 1, (3, 2)), features)
+    stored.write(0, 1, features)
+    assert np.array_equal(stored.read(0, 1, (3, 2)), features)
     file = tmp_path / "task-01-test-2.npy"
     with pytest.raises(InputError, match=f"^{re.escape(str(file))}: holds features of another gallery or network"):
-        past.read(0, 1, (3, 4))
+        stored.read(0, 1, (3, 4))
     whole = file.read_bytes()
     assert file.stat().st_mode & 0o777 == 0o600
     noisy = [whole[:place] + bytes([whole[place] ^ 8]) + whole[place + 1 :] for place in (0, 20, 130, len(whole) - 1)]
@@ -83,10 +83,10 @@ def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
     for content in (b"half a fi", np.lib.format.magic(1, 0), sealed(vast), whole + b"\0", *noisy, *cut):
         file.write_bytes(content)
         with pytest.raises(InputError, match=r"task-01-test-2.npy: cannot be read \("):
-            past.read(0, 1, (3, 2))
+            stored.read(0, 1, (3, 2))
     file.unlink()
     with pytest.raises(InputError, match="task-01-test-2.npy: no such file; every model searches the galleries"):
-        past.read(0, 1, (3, 2))
+        stored.read(0, 1, (3, 2))
 
 
 @pytest.mark.slow

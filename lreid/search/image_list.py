@@ -23,7 +23,7 @@ from lreid.reading import escaped
 logger = logging.getLogger("lreid")
 
 
-class OwnImage(NamedTuple):
+class SearchImage(NamedTuple):
     """One image and what is known of it.
 
     Attributes:
@@ -45,7 +45,7 @@ def list_images(
     *,
     identities: bool = True,
     identity: str | None = None,
-) -> list[OwnImage]:
+) -> list[SearchImage]:
     """The images of folders and CSV files, under absolute paths, each once.
 
     Args:
@@ -59,7 +59,7 @@ def list_images(
     Raises:
         InputError: a source cannot be read or holds no image, or two of them name an image differently.
     """
-    images: dict[str, OwnImage] = {}
+    images: dict[str, SearchImage] = {}
     for source in sources:
         for image in _listed(source, split, where, named=identities and identity is None):
             path, name = absolute(image.path), escaped(identity) or image.identity
@@ -69,21 +69,21 @@ def list_images(
                     f"{path}: is called {before} and, by {source}, {name}; name folders that do not overlap"
                 )
             if before is None:
-                images[path] = OwnImage(path, name, image.camera, _seconds(image, source))
+                images[path] = SearchImage(path, name, image.camera, _seconds(image, source))
     return list(images.values())
 
 
-def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[OwnImage]:  # noqa: B008 (frozen)
+def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
     """The images of folders and CSV files, or single ones, under the paths given; nobody on them is named.
 
     Raises:
         InputError: a source cannot be read or holds no image.
     """
     listed = chain.from_iterable(_listed(source, "query", where, named=False) for source in sources)
-    return [OwnImage(image.path, None, image.camera) for image in listed]
+    return [SearchImage(image.path, None, image.camera) for image in listed]
 
 
-def who(images: Iterable[OwnImage]) -> str:
+def who(images: Iterable[SearchImage]) -> str:
     """What was read off names and folders, for people: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
     seen = f" by {_counted('camera', cameras)}" if cameras else ", no cameras known"
@@ -98,8 +98,8 @@ def absolute(path: str) -> str:
 
 
 def read_images(
-    images: Sequence[OwnImage], model: Embedder, names: Names, *, skip_bad: bool = False
-) -> tuple[list[OwnImage], Images]:
+    images: Sequence[SearchImage], model: Embedder, names: Names, *, skip_bad: bool = False
+) -> tuple[list[SearchImage], Images]:
     """The images that can be read, and their pixels in the size that a model takes.
 
     Args:
@@ -146,7 +146,7 @@ def require_some(pixels: Images) -> None:
         )
 
 
-def columns(images: Iterable[OwnImage]) -> tuple[list[str], list[str | None], list[str | None], list[int]]:
+def columns(images: Iterable[SearchImage]) -> tuple[list[str], list[str | None], list[str | None], list[int]]:
     """Paths, identities, cameras and times, as :meth:`lreid.gallery.Gallery.add` takes them."""
     images = list(images)
     return (

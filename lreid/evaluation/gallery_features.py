@@ -1,4 +1,4 @@
-"""Galleries as earlier models saw them, for retrieval without re-indexing: new queries in old galleries.
+"""Store gallery features of earlier models, for retrieval without re-indexing: new queries in old galleries.
 
 Source of the task: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
 """
@@ -15,23 +15,23 @@ from lreid.files import write_atomically
 from lreid.reading import read_bytes, sealed, unsealed
 
 
-class PastGalleries:
-    """Features of the galleries after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
+class GalleryFeatures:
+    """Gallery features after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
 
-    A checksum stands at the end of each, and only its owner can read it, as features are of people.
+    Each file ends with a checksum. Only its owner can read it, because features identify people.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def keep(self, task: int, test: int, features: np.ndarray) -> None:
-        """Those (G, D) of a test set after a task, both from 0."""
+    def write(self, task: int, test: int, features: np.ndarray) -> None:
+        """Writes the gallery features (G, D) of a test set after a task; tasks and test sets count from 0."""
         content = BytesIO()
         np.save(content, features)
         write_atomically(self._path(task, test), lambda file: file.write(sealed(content.getvalue())), private=True)
 
     def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
-        """What :meth:`keep` was given.
+        """The features that :meth:`write` stored.
 
         Raises:
             InputError: the file is missing, damaged or of another shape.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lreid.errors import InputError
-from lreid.search.own_images import OwnImage, list_images, list_queries, who
+from lreid.search.image_list import SearchImage, list_images, list_queries, who
 
 
 def touch(folder: Path, *names: str) -> Path:
@@ -17,7 +17,7 @@ def touch(folder: Path, *names: str) -> Path:
     return folder
 
 
-def told(images: list[OwnImage]) -> list[tuple[str, str | None, str | None]]:
+def told(images: list[SearchImage]) -> list[tuple[str, str | None, str | None]]:
     return [(Path(image.path).name, image.identity, image.camera) for image in images]
 
 
@@ -86,5 +86,5 @@ def test_queries_keep_the_names_that_they_were_given(tmp_path: Path, monkeypatch
 
 
 def test_many_names_are_cut_short() -> None:
-    images = [OwnImage(f"{number}.jpg", str(number), None) for number in range(12, 0, -1)]
+    images = [SearchImage(f"{number}.jpg", str(number), None) for number in range(12, 0, -1)]
     assert who(images) == "12 identities (1, 2, 3 …), no cameras known"

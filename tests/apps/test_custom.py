@@ -16,12 +16,12 @@ from PIL import Image
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
-from lreid.apps.own import Plan, finished_task, gains, next_steps, plan
+from lreid.apps.custom import Plan, finished_task, gains, next_steps, plan
 from lreid.apps.train import short_keys, split_words
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text, differing_keys, load_config
-from lreid.data.own import look_at
+from lreid.data.custom import read_custom
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
@@ -135,7 +135,7 @@ def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypat
     write_card(tmp_path / "other.json", b"", backbone="resnet18", config=config, **image)
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
     for name in ("PEOPLE", "SMALL_PEOPLE"):
-        monkeypatch.setattr(f"lreid.apps.own.{name}", "zoo:other")
+        monkeypatch.setattr(f"lreid.apps.custom.{name}", "zoo:other")
     cfg = plan(shop, [], []).cfg
     assert (cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS, cfg.MODEL.POOLING) == ("resnet18", "zoo:other", "gem")
     assert {key: cfg.INPUT[key.upper()] for key in image} == image
@@ -232,7 +232,7 @@ def test_going_on_keeps_the_past_in_mind(shop: Path, tmp_path: Path) -> None:
     again = typed(results["command"])
     assert again.before == chosen.before and differing_keys(again.cfg, chosen.cfg) == ["BATCH.IDENTITIES"]  # ignored
     assert [(each["name"], each["first_task"]) for each in results["galleries"]] == [("shop", 0), ("others", 1)]
-    number = len({record.pid for record in look_at(others)[0].data_set.train})
+    number = len({record.pid for record in read_custom(others)[0].data_set.train})
     assert results["task_identities"] == [5, number]
     # Its first row is the model of the first run, and its first teacher too.
     saved = [load_checkpoint(run / "checkpoints/task-01.pt") for run in (first, tmp_path / "second")]

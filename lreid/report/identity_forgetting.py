@@ -100,7 +100,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
     return f"forgotten by {by} in task {curve[best + 1 + int(np.argmax(falls))][0]} ({told})"
 
 
-def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
+def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """One identity after the other: its average precision after every task by every method, and what was found."""
     people = most_forgotten(groups)
     if not people:
@@ -131,7 +131,17 @@ def forgotten(groups: Sequence[Group], where: str, pictures: Pictures = Pictures
     if any(queries for person in shown for *_, queries in person["methods"]):
         note += " One query of each, as every method ranked the gallery after every task."
     title = f"Who was forgotten, when and by whom{where}"
-    return [panel("forgotten.html", title, note, legend=group_keys(groups), people=shown, verdicts=VERDICTS, room=ROOM)]
+    return [
+        panel(
+            "identity_forgetting.html",
+            title,
+            note,
+            legend=group_keys(groups),
+            people=shown,
+            verdicts=VERDICTS,
+            room=ROOM,
+        )
+    ]
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:

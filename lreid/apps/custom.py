@@ -18,9 +18,9 @@ from lreid.apps.cli import one_line
 from lreid.build import benchmark_of, learned, resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
+from lreid.data.custom import PREFIX, CustomSet, read_custom, source_of, title_of
 from lreid.data.datasets import load_datasets
 from lreid.data.listing import first_few
-from lreid.data.own import PREFIX, OwnSet, look_at, source_of, title_of
 from lreid.data.proposal import UPRIGHT, Proposal, propose, typical_size
 from lreid.data.records import DataSet
 from lreid.data.tasks import BEFORE
@@ -60,7 +60,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     """How to train on a folder or a CSV file.
 
     Args:
-        path: of :func:`lreid.data.own.source_of`.
+        path: of :func:`lreid.data.custom.source_of`.
         files, overrides: of :func:`lreid.config.load_config`; they win over what is chosen here.
         before: a finished run, or a checkpoint of a finished task, to fine-tune from; its network, method and settings
             are taken.
@@ -74,7 +74,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     wanted = load_config([keys, *files], overrides, report=False)
     given = {key for _, each in layers(files, overrides) for key in each}
     name = source_of(path, Path(wanted.DATA.ROOT))
-    own = look_at(Path(name.removeprefix(PREFIX)), sources_of(wanted)) if name.startswith(PREFIX) else []
+    own = read_custom(Path(name.removeprefix(PREFIX)), sources_of(wanted)) if name.startswith(PREFIX) else []
     data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
@@ -188,7 +188,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
-def _told(path: Path, cfg: CfgNode, own: Sequence[OwnSet], proposal: Proposal, **known: Any) -> str:
+def _told(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **known: Any) -> str:
     """``own.md`` filled in: a line each, what was chosen and behind it how to change it; then the notes."""
     sets = [
         {

@@ -31,7 +31,7 @@ FEWEST = 2  # identities to train on, and to test on
 
 
 @dataclass(frozen=True)
-class OwnSet:
+class CustomSet:
     """One's own images with what was read off their names.
 
     Attributes:
@@ -67,11 +67,11 @@ def title_of(path: Path) -> str:
 
 
 def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B008 (frozen)
-    """The data sets of :func:`look_at`."""
-    return [own.data_set for own in look_at(path, sources)]
+    """The data sets of :func:`read_custom`."""
+    return [own.data_set for own in read_custom(path, sources)]
 
 
-def look_at(path: Path, sources: Sources = Sources()) -> list[OwnSet]:  # noqa: B008 (frozen)
+def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
     """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
 
     A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`; folders are read by
@@ -90,11 +90,11 @@ def look_at(path: Path, sources: Sources = Sources()) -> list[OwnSet]:  # noqa: 
             after identities.
     """
     if path.is_dir():
-        return [_own_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
+        return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
     domains: dict[str, list[Listed]] = {}
     for row in csv_dataset.read_rows(path, splits=False, root=Path(sources.root)):
         domains.setdefault(row.domain, []).append(Listed(str(path.parent / row.path), row.pid, row.camid or None))
-    return [_own_set(path, domain, sorted(images), [], sources.cameras) for domain, images in domains.items()]
+    return [_custom_set(path, domain, sorted(images), [], sources.cameras) for domain, images in domains.items()]
 
 
 def splits_of(images: Sequence[Listed]) -> list[str]:
@@ -186,7 +186,9 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
     return images, [f"{counted(stray, 'image')} beside the folders, without an identity, left out"] * (stray > 0)
 
 
-def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[str], policy: CameraPolicy) -> OwnSet:
+def _custom_set(
+    path: Path, name: str, images: Sequence[Listed], notes: Sequence[str], policy: CameraPolicy
+) -> CustomSet:
     numbers: dict[str, int] = {}
     for image in images:
         if image.identity is not None:
@@ -223,7 +225,7 @@ def _own_set(path: Path, name: str, images: Sequence[Listed], notes: Sequence[st
     records: dict[str, Any] = {split: tuple(each) for split, each in found.items()}
     names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
     data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
-    return OwnSet(data_set, tuple(cameras), tuple(notes))
+    return CustomSet(data_set, tuple(cameras), tuple(notes))
 
 
 def _without_cameras(images: Sequence[Listed]) -> str:
