@@ -117,27 +117,29 @@ def row_of(
     """
     searches = searches_of(test, features[1], index)
     result = average_evaluations(score(test, features, searches, rerank=rerank, device=device))
-    rates: list[list[OpenSetRate]] = []
+    row: dict[str, Any] = figures_of(result)
+    row |= {count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")}
+    row["open_set"] = []
     if rerank is None:
         by_cosine = test.rules.metric == "cosine"
         cosine = searches if by_cosine else searches_of(test.by("cosine"), features[1], index)
-        rates = _open_set(test, features, cosine, device)
-    row: dict[str, Any] = {
-        **figures_of(result),
-        **{count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")},
-        "open_set": [
-            {
-                "false_accept_rate": 100 * rate,
-                "threshold": float(np.mean([each.threshold for each in split_rates])),
-                "true_positive_rate": 100 * float(np.mean([each.true_positive_rate for each in split_rates])),
-            }
-            for rate, *split_rates in zip(FALSE_ACCEPT_RATES, *rates, strict=False)
-            if split_rates
-        ],
-    }
+        row["open_set"] = _mean_rates(_open_set(test, features, cosine, device))
     if index and cost and features[1] is not None:
         row["index"] = _cost(test, features, searches, index)
     return row
+
+
+def _mean_rates(rates: list[list[OpenSetRate]]) -> list[dict[str, float]]:
+    """The rates of splits, averaged, as :func:`row_of` gives them."""
+    return [
+        {
+            "false_accept_rate": 100 * rate,
+            "threshold": float(np.mean([each.threshold for each in split_rates])),
+            "true_positive_rate": 100 * float(np.mean([each.true_positive_rate for each in split_rates])),
+        }
+        for rate, *split_rates in zip(FALSE_ACCEPT_RATES, *rates, strict=False)
+        if split_rates
+    ]
 
 
 def _parts(features: Features, rows: Any, columns: Any) -> Features:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,21 @@ def compare(
         model = load_model(source, device, engine=engine)
         features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
         threshold, impostors = _of_model(source), None
+    return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
+
+
+def _pairs(
+    images: Sequence[Path], features: np.ndarray, limit: float | None, impostors: np.ndarray | None
+) -> Iterator[dict[str, Any]]:
     vectors = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    limit = threshold["threshold"]
-    pairs = []
     for one, other in combinations(range(len(images)), 2):
         score = float(vectors[one] @ vectors[other])
-        same = None if limit is None else score >= limit
-        rate = None if impostors is None else float((impostors >= score).mean())
-        pair = {"images": [str(images[one]), str(images[other])], "score": score, "same": same}
-        pairs.append(pair | {"false_accept_rate": rate})
-    return {"pairs": pairs, **threshold}
+        yield {
+            "images": [str(images[one]), str(images[other])],
+            "score": score,
+            "same": None if limit is None else score >= limit,
+            "false_accept_rate": None if impostors is None else float((impostors >= score).mean()),
+        }
 
 
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:

@@ -65,11 +65,9 @@ def reindex(
         beside.delete()
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
-    while True:
-        old = NamedGallery.load(place)  # images may have come and gone meanwhile
+    before = new.images()
+    while work.catch_up(old := NamedGallery.load(place), new, before):  # images may have come and gone meanwhile
         before = new.images()
-        if not work.catch_up(old, new, before):
-            break
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:

@@ -98,20 +98,29 @@ def train(
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
             return _train(cfg, folder, resume, observers, stop, before, command)
     except (MemoryError, OSError, RuntimeError) as error:
-        refuse_out_of_memory(
-            error,
-            remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
-            "EVAL.BATCH_SIZE, DATA.WORKERS or DATA.CACHE_GIB, or set TRAIN.PRECISION bf16",
-        )
-        if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
-            raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
-        if distributed.world() == 1 or not LOST.search(str(error)):
-            raise
+        _refuse(cfg, error)
+        raise
+    finally:
+        distributed.leave()
+
+
+def _refuse(cfg: Config, error: Exception) -> None:
+    """Names the keys to change where an error comes of memory, determinism or another process.
+
+    Raises:
+        InputError: it does.
+    """
+    refuse_out_of_memory(
+        error,
+        remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
+        "EVAL.BATCH_SIZE, DATA.WORKERS or DATA.CACHE_GIB, or set TRAIN.PRECISION bf16",
+    )
+    if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
+        raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
+    if distributed.world() > 1 and LOST.search(str(error)):
         raise InputError(
             "another process of this run has died; look for what it said, then start all again with --resume"
         ) from None
-    finally:
-        distributed.leave()
 
 
 def _batch_key(cfg: Config) -> str:
@@ -165,15 +174,20 @@ def _train(
         trainer.initial = initial_model_of(cfg, method)
     trainer.observers |= {**measuring, **observers}
     if start is not None:
-        with fitting(path):
-            trainer.resume(checkpoint)
-        logger.info("going on from %s", path)
-        if others and distributed.speaks():
-            logger.warning("%s: was written under %s; later figures may differ in their last bits", path, others)
+        _resume(trainer, path, checkpoint, others)
     _announce(cfg, benchmark, results, device, folder.path)
     _run(trainer, take_over=start is None and before is not None)
     logger.info("done: %s", folder.path / "report.html")
     return results
+
+
+def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], others: str) -> None:
+    """Continues from a checkpoint, which was written under ``others``: what decides the last bits, where it differs."""
+    with fitting(path):
+        trainer.resume(checkpoint)
+    logger.info("resuming from %s", path)
+    if others and distributed.speaks():
+        logger.warning("%s: was written under %s; later figures may differ in their last bits", path, others)
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
