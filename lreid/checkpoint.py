@@ -94,8 +94,8 @@ def task_checkpoints(folder: Path) -> dict[int, Path]:
     Raises:
         InputError: the folder cannot be listed.
     """
-    found = ((path.stem.removeprefix("task-"), path) for path in list_folder(folder, "task-*.pt"))
-    return dict(sorted((int(number), path) for number, path in found if number.isdecimal()))
+    numbered = ((path.stem.removeprefix("task-"), path) for path in list_folder(folder, "task-*.pt"))
+    return dict(sorted((int(number), path) for number, path in numbered if number.isdecimal()))
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -173,16 +173,16 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     here = folder / name
     if os.path.exists(here) and not here.is_dir():
         return here
-    known = {file.relative_to(CONFIGS).with_suffix("").as_posix(): file for file in sorted(CONFIGS.glob("*/*.yaml"))}
+    files = {file.relative_to(CONFIGS).with_suffix("").as_posix(): file for file in sorted(CONFIGS.glob("*/*.yaml"))}
     wanted = str(name).removeprefix("configs/").removesuffix(".yaml")
-    found = [each for each in known if wanted in (each, Path(each).name)]
-    if len(found) == 1:
-        return known[found[0]]
-    if found:
-        raise InputError(f"{name}: may be {' or '.join(found)}; write the folder, too")
+    candidates = [each for each in files if wanted in (each, Path(each).name)]
+    if len(candidates) == 1:
+        return files[candidates[0]]
+    if candidates:
+        raise InputError(f"{name}: may be {' or '.join(candidates)}; write the folder, too")
     if os.path.exists(here):
         raise InputError(f"{here}: is a folder; name a YAML file in it")
-    last = {Path(each).name: each for each in known}
+    last = {Path(each).name: each for each in files}
     nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
     raise InputError(f"{here}: no such config file; the nearest of those that come with lreid is {nearest}")
 
@@ -225,9 +225,9 @@ def without_folders(cfg: Config) -> Config:
     shared = cfg.clone()
     shared.defrost()
     file = CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml"
-    told = dict(leaves(load_config([file]))) if file.exists() else {}
+    defaults = dict(leaves(load_config([file]))) if file.exists() else {}
     for name, value in leaves(cfg):
-        if name in KEYS and KEYS[name].paths and value != told.get(name):
+        if name in KEYS and KEYS[name].paths and value != defaults.get(name):
             group, _, key = name.rpartition(".")
             shared[group][key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
     shared.DATA.ROOT = KEYS["DATA.ROOT"].default
@@ -275,8 +275,8 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
     for base in bases:
         if recipe or RECIPE not in base:
-            found = find_config(_with_recipe(base, recipe), file.parent)
-            yield from _file_layers(found, recipe, (*seen, file.resolve()))
+            base_file = find_config(_with_recipe(base, recipe), file.parent)
+            yield from _file_layers(base_file, recipe, (*seen, file.resolve()))
     keys = _current(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
     yield str(file), {name: _placed(name, value, file.parent) for name, value in keys.items()}
 
@@ -403,6 +403,6 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
 
 
 def _unknown_key(cfg: Config, name: str, source: str) -> InputError:
-    known = [each for each, _ in leaves(cfg)]
-    nearest = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
+    keys = [each for each, _ in leaves(cfg)]
+    nearest = difflib.get_close_matches(name.upper(), keys, n=1, cutoff=0.0)[0]
     return InputError(f"{source}: unknown key {name}; the nearest known one is {nearest}")

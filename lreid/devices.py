@@ -137,5 +137,5 @@ def has_instructions(device: torch.device, precision: str) -> bool:
         return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cuda":
         return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
-    known = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by
-    return known and bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")())
+    has_mkldnn = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by
+    return has_mkldnn and bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")())

@@ -104,7 +104,7 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
         InputError: in the place of an :class:`ArgumentError`; others as they are, in these words.
     """
 
-    def told(argument: re.Match[str]) -> str:
+    def renamed(argument: re.Match[str]) -> str:
         key, value = keys[argument[1]], argument[2].strip("'")
         return key if "--" in key and value == "True" else f"{key} {value}"
 
@@ -114,7 +114,7 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
         if isinstance(error, ArgumentError) and (key := keys.get(error.argument) or (group and _key(group, error))):
             error = InputError(f"{key} {error.fault}")
         if keys:
-            error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", told, str(error)),)
+            error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", renamed, str(error)),)
         raise error from None
 
 

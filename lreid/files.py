@@ -62,7 +62,7 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def only_one_process(folder: Path) -> Iterator[None]:
     """Waits until no other process that asks here has a folder; nothing is written to it for that.
 
     Raises:
@@ -271,10 +271,10 @@ def finish(file: IO[bytes], path: Path) -> None:
     """
     file.flush()
     if path.exists():
-        found = path.stat()
+        status = path.stat()
         with contextlib.suppress(OSError):  # only root can give files away
-            os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
-            os.fchown(file.fileno(), found.st_uid, found.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
     os.fsync(file.fileno())
 
 

@@ -201,11 +201,13 @@ def single_file(source: str | Path) -> str | Path:
         return source
     if tasks := task_checkpoints(folder / "checkpoints"):
         return tasks[max(tasks)]
-    found = sorted(each for suffix in ("*.safetensors", "*.onnx") for each in list_folder(folder, suffix))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(f"{source}: holds {len(found)} models ({found[0].name}, {found[1].name} …); name one of them")
+    models = sorted(each for suffix in ("*.safetensors", "*.onnx") for each in list_folder(folder, suffix))
+    if len(models) == 1:
+        return models[0]
+    if models:
+        raise InputError(
+            f"{source}: holds {len(models)} models ({models[0].name}, {models[1].name} …); name one of them"
+        )
     raise InputError(
         f"{source}: holds no model of lreid; name the folder of a run that finished a task, of lreid zoo publish, or "
         "with an .onnx file of lreid export"

@@ -32,15 +32,15 @@ def require_regular(path: str | Path) -> None:
         raise InputError(f"{path}: is {kind}, which is not read; save its content in a file and name that")
 
 
-def require_not_newer(path: str | Path, found: Any, known: int, fault: str) -> None:
+def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
     """Tells a file of a later version of lreid from a damaged one.
 
     Raises:
         NewerFormat: it is larger.
     """
-    if isinstance(found, (int, float)) and found > known:
+    if isinstance(version, (int, float)) and version > newest:
         raise NewerFormat(
-            f"{path}: {fault}: a later one wrote it (format {found}, this version reads {known}); update lreid"
+            f"{path}: {fault}: a later one wrote it (format {version}, this version reads {newest}); update lreid"
         )
 
 
@@ -186,26 +186,26 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):
-            return f"{key or 'it'} is {_told(value)}, not a mapping"
+            return f"{key or 'it'} is {_shown(value)}, not a mapping"
         if not all(isinstance(name, str) for name in value):
             return f"{key or 'it'} has keys that are no text"
-        known = {str(name).removesuffix("?"): each for name, each in form.items() if name is not str}
+        forms = {str(name).removesuffix("?"): each for name, each in form.items() if name is not str}
         needed = [name for name in form if name is not str and not name.endswith("?")]
         if lacking := [name for name in needed if name not in value]:
             return f"{key or 'it'} has no {', '.join(lacking)}"
-        inner = [(name, each, known.get(name, form.get(str, object))) for name, each in value.items()]
+        inner = [(name, each, forms.get(name, form.get(str, object))) for name, each in value.items()]
     elif isinstance(form, list):
         if not isinstance(value, list):
-            return f"{key or 'it'} is {_told(value)}, not a list"
+            return f"{key or 'it'} is {_shown(value)}, not a list"
         inner = [(str(place), each, form[0]) for place, each in enumerate(value)]
     else:
         kinds = form if isinstance(form, tuple) else (form,)
         wanted = " or ".join(kind.__name__ for kind in kinds)
         fits = isinstance(value, kinds) and (object in kinds or bool in kinds or not isinstance(value, bool))
-        return None if fits else f"{key} is {_told(value)}, not {wanted}"
-    found = (misfit(each, inner_form, f"{key}.{name}" if key else name) for name, each, inner_form in inner)
-    return next((fault for fault in found if fault is not None), None)
+        return None if fits else f"{key} is {_shown(value)}, not {wanted}"
+    faults = (misfit(each, inner_form, f"{key}.{name}" if key else name) for name, each, inner_form in inner)
+    return next((fault for fault in faults if fault is not None), None)
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"

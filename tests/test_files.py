@@ -22,7 +22,6 @@ from processes import child
 
 from lreid.errors import InputError
 from lreid.files import (
-    alone,
     files_below,
     folder_at_once,
     hold,
@@ -30,6 +29,7 @@ from lreid.files import (
     list_folder,
     lock,
     make_folder,
+    only_one_process,
     remove_leftovers,
     require_writable,
     write_atomically,
@@ -198,7 +198,7 @@ def test_without_locks_files_are_written_and_nothing_is_taken_for_a_leftover(
 ) -> None:
     (tmp_path / ".a.0123abcd.lreid").write_text("perhaps being written")
     monkeypatch.setattr(fcntl, "flock", failing(number))
-    with alone(tmp_path):
+    with only_one_process(tmp_path):
         write_text(tmp_path / "a", "new")
     assert hold(0) and (tmp_path / "a").read_text() == "new" and len(leftovers(tmp_path)) == 1
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
@@ -215,7 +215,7 @@ def test_a_folder_that_took_the_place_of_another_is_not_ours(tmp_path: Path, mon
         return True
 
     monkeypatch.setattr(filelock, "lock_descriptor", replaced)
-    with pytest.raises(OSError, match="Stale"), alone(tmp_path / "zoo"):
+    with pytest.raises(OSError, match="Stale"), only_one_process(tmp_path / "zoo"):
         pass
 
 

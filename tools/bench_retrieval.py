@@ -323,12 +323,12 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
         _, mapped = timed(lambda: Gallery.load(file, memory_map=True))
         gallery, load = timed(lambda: Gallery.load(file))
         megabytes = file.stat().st_size / 2**20
-    found, batch = timed(lambda: gallery.search(vectors, 10, model="random"))
+    matches, batch = timed(lambda: gallery.search(vectors, 10, model="random"))
     faiss.omp_set_num_threads(1)
     single = vectors[:200, None]  # (200, 1, D)
-    _, alone = timed(lambda: [gallery.search(vector, 10, model="random") for vector in single])
+    _, one_by_one = timed(lambda: [gallery.search(vector, 10, model="random") for vector in single])
     truth = nearest_ten(vectors, features)
-    recalls = (share_found(truth[:, :k], found.keys[:, :k]) for k in (1, 10))
+    recalls = (share_found(truth[:, :k], matches.keys[:, :k]) for k in (1, 10))
     print(f"{kind}: done, {threads} threads", file=sys.stderr)
     return [
         kind,
@@ -338,7 +338,7 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
         f"{save:.1f}",
         f"{load:.1f}",
         f"{mapped:.1f}",
-        f"{len(single) / alone:.0f}",
+        f"{len(single) / one_by_one:.0f}",
         f"{queries / batch:.0f}",
         *(f"{recall:.3f}" for recall in recalls),
     ]
@@ -352,9 +352,9 @@ def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
     return torch.cat(rows).numpy()
 
 
-def share_found(truth: np.ndarray, found: np.ndarray) -> float:
+def share_found(truth: np.ndarray, neighbours: np.ndarray) -> float:
     """Of the true neighbours (Q, k), the share among those found (Q, k)."""
-    return float((truth[:, :, None] == found[:, None]).any(2).mean())
+    return float((truth[:, :, None] == neighbours[:, None]).any(2).mean())
 
 
 def timed(call):

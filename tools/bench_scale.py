@@ -98,10 +98,10 @@ def main(args: argparse.Namespace) -> None:
             start = time.perf_counter()
             search(row[None], where)
             latencies.append(1000 * (time.perf_counter() - start))
-        found, batch = timed(lambda where=where: search(queries, where))
+        matches, batch = timed(lambda where=where: search(queries, where))
         best = np.argsort(-(queries @ features[allowed].T), axis=1)[:, :10]
         truth = paths[allowed[best]]
-        recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, truth, strict=True)])
+        recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(matches, truth, strict=True)])
         print(
             f"{name}: recall@10 {recall:.4f}, one query p50 {np.median(latencies):.1f} ms, "
             f"p95 {np.percentile(latencies, 95):.1f} ms, {len(queries) / batch:.0f} queries/s in a batch",

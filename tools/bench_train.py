@@ -264,10 +264,10 @@ def methods(args: argparse.Namespace) -> None:
             "rounds_ms": [1000 * each for each in times[name]],
         }
         rows.append([name, f"{1000 * seconds:.1f}", f"{ratio:.2f}", f"{images / seconds:.0f}"])
-    told = setting(configured(args), args, f"{args.steps} steps each")
-    print(f"{told}\n\n" + text_table(["method", "ms a step", f"x {base}", "images/s"], rows))
+    described = setting(configured(args), args, f"{args.steps} steps each")
+    print(f"{described}\n\n" + text_table(["method", "ms a step", f"x {base}", "images/s"], rows))
     if args.json:
-        args.json.write_text(json.dumps({"setting": told, "methods": figures}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"setting": described, "methods": figures}, indent=1) + "\n")
 
 
 # --------------------------------------------------------------- from task to task

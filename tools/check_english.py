@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Check the English of pages, docstrings and messages: words of the glossary, and sentences above 40 words.
+"""Check the English of pages, docstrings and messages: words of the glossary, sentences above 40 words, vague names.
 
     python tools/check_english.py                                    # all of them; exit status 1 where a fault is found
     python tools/check_english.py README.md lreid/config.py          # some files
@@ -46,6 +46,9 @@ GLOSSARY = {
     r"features less (their|the)": "features standardised per camera; features minus the mean",
     r"a (folder|file|row|column|line) a (person|identity|task|camera|run|method)": "one … per …",
 }
+VAGUE = frozenset(
+    ["aftermath", "alone", "begun", "borne", "found", "kept", "known", "lasted", "seen_as", "some", "told", "untold"]
+)  # values, functions
 WORDS = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in GLOSSARY.items()]
 ALLOWED = re.compile(r"<!-- english: .+ -->")
 
@@ -119,6 +122,21 @@ def faults(text: str) -> Iterator[tuple[int, str]]:
                 yield number, f'{count} words in one sentence, of at most {LONGEST}: "{sentence[:60]}…"'
 
 
+def vague_names(content: str) -> Iterator[tuple[int, str]]:
+    """Lines of a module that give a value or a function a vague name; fields of classes are left out."""
+    tree = ast.parse(content)
+    classes = (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    fields = {id(line.target) for body in classes for line in body if isinstance(line, ast.AnnAssign)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Name | ast.Attribute | ast.arg | ast.FunctionDef) or id(node) in fields:
+            continue
+        if not isinstance(getattr(node, "ctx", ast.Store()), ast.Store):
+            continue
+        name = next(getattr(node, key) for key in ("id", "attr", "arg", "name") if hasattr(node, key))
+        if name.strip("_") in VAGUE:
+            yield node.lineno, f'"{name}": a noun that says what the value is, a verb for a function'
+
+
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("files", nargs="*", type=Path, metavar="FILE", help="pages and modules (default: all)")
@@ -128,10 +146,12 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     count = 0
     for file in parser().parse_args().files or files():
-        for first, text in texts(file.resolve()):
-            for number, fault in faults(text):
-                count += 1
-                print(f"{file.relative_to(ROOT) if file.is_absolute() else file}:{first + number - 1}: {fault}")
+        lines = [(first + line - 1, fault) for first, text in texts(file.resolve()) for line, fault in faults(text)]
+        if file.suffix == ".py":
+            lines += vague_names(file.read_text(encoding="utf-8"))
+        for number, fault in sorted(lines):
+            count += 1
+            print(f"{file.relative_to(ROOT) if file.is_absolute() else file}:{number}: {fault}")
     return int(count > 0)
 
 

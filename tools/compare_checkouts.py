@@ -114,11 +114,11 @@ def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str])
         shutil.rmtree(out, ignore_errors=True)
         call(checkout, "train.py", "--config", tiny, "--config", file, "--out", out, *keys)
     results = json.loads((out / "results.json").read_text())
-    found: dict[str, Any] = {key: value for key, value in results.items() if key not in LEFT_OUT}
+    figures: dict[str, Any] = {key: value for key, value in results.items() if key not in LEFT_OUT}
     for file in sorted((out / "checkpoints").glob("task-*.pt")):
         state = torch.load(file, weights_only=True)
-        found[file.name] = {key: state[key] for key in ("model", "method")}
-    return found
+        figures[file.name] = {key: state[key] for key in ("model", "method")}
+    return figures
 
 
 def tools(runs: Path, checkout: Path) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
             print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
             return 2
     if sys.platform == "win32" and name not in ON_WINDOWS:
-        told = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
-        print(f"{prog or f'lreid {name}'}: lreid {name} {told}", file=sys.stderr)
+        reason = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
+        print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
     arguments = import_module(f"lreid.apps.arguments.{name}")
     raw = argparse.RawDescriptionHelpFormatter
@@ -263,16 +263,16 @@ class _Printable:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        with self._told():
+        with self._errors():
             self.stream.write(printable(text))
         return len(text)
 
     def flush(self) -> None:
-        with self._told():
+        with self._errors():
             self.stream.flush()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -288,12 +288,12 @@ class _Lossy(_Printable):
     """A stream that drops what cannot be written, and passes on the codes by which bars move."""
 
     def write(self, text: str) -> int:
-        with self._told():
+        with self._errors():
             self.stream.write(text)
         return len(text)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except OSError:

@@ -70,7 +70,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     """
     notes: list[str] = []
     old = before and finished_task(before)
-    keys, known = _inherited(old, notes) if old else ({}, set())
+    keys, learned_names = _inherited(old, notes) if old else ({}, set())
     wanted = load_config([keys, *files], overrides, report=False)
     given = {key for _, each in layers(files, overrides) for key in each}
     name = source_of(path, Path(wanted.DATA.ROOT))
@@ -78,9 +78,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
-    if again := sorted(known & set().union(*map(_names, data_sets))):
-        some = first_few(again)
-        notes.append(f"{len(again)} are named like people learned before ({some}); they are learned as others")
+    if again := sorted(learned_names & set().union(*map(_names, data_sets))):
+        examples = first_few(again)
+        notes.append(f"{len(again)} are named like people learned before ({examples}); they are learned as others")
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
@@ -101,8 +101,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
-    told = _told(path, cfg, own, proposal, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
-    return Plan(cfg, told, old)
+    text = _plan_text(path, cfg, own, proposal, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
+    return Plan(cfg, text, old)
 
 
 def finished_task(run: Path) -> Path:
@@ -142,19 +142,19 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
     if numbers is None:  # of a run of an earlier version
         numbers = [len(task.classes) for task in learned(cfg, benchmark_of(cfg)).tasks]
     names: list[str] = []
-    known: set[str] = set()
+    people: set[str] = set()
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN):
         try:
-            found = load_datasets(name, sources_of(cfg))
+            data_sets = load_datasets(name, sources_of(cfg))
             names.append(name)
-            known.update(*map(_names, found))
+            people.update(*map(_names, data_sets))
         except InputError as error:
             notes.append(f"{name} cannot be tested any more, so what becomes of its people is not shown ({error})")
     fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
-    kept = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
-    if cfg.BENCHMARK.JOINT and kept["METHOD.ALIAS"]:  # all at once no longer
-        kept["METHOD.ALIAS"] = ""
-    return kept | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, known
+    keys = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
+    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # all at once no longer
+        keys["METHOD.ALIAS"] = ""
+    return keys | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, people
 
 
 def _names(data_set: DataSet) -> set[str]:
@@ -182,13 +182,13 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
             return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
         fits = of_network[0]
     card = cards[fits]
-    told = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE", "TRAIN.FROZEN_LAYERS", "TRAIN.LAYER_DECAY")
+    inherited = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE", "TRAIN.FROZEN_LAYERS", "TRAIN.LAYER_DECAY")
     network = {"MODEL.WEIGHTS": fits, "MODEL.BACKBONE": card.backbone}
-    network |= {key: value for key, value in card.config.items() if key in told}
+    network |= {key: value for key, value in card.config.items() if key in inherited}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
-def _told(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **known: Any) -> str:
+def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
     """``own.md`` filled in: a line each, what was chosen and behind it how to change it; then the notes."""
     sets = [
         {
@@ -198,13 +198,13 @@ def _told(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal
             "cameras": len(own[number].cameras) if own else None,
             "data": each,
         }
-        for number, each in enumerate(known["data_sets"])
+        for number, each in enumerate(values["data_sets"])
     ]
-    text = _TEMPLATE.render(cfg=cfg, sets=sets, own=bool(own), ratio=proposal.ratio, counted=counted, **known)
+    text = _TEMPLATE.render(cfg=cfg, sets=sets, own=bool(own), ratio=proposal.ratio, counted=counted, **values)
     rows = [(line.partition("\t")[0], *line.partition("\t")[2].rpartition("\t")[::2]) for line in text.splitlines()]
     width = max(len(what) for _, what, _ in rows if len(what) < 60)
     table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in rows]
-    notes = [*(note for each in own for note in each.notes), *known["notes"]]
+    notes = [*(note for each in own for note in each.notes), *values["notes"]]
     return "\n".join([f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in notes)])
 
 

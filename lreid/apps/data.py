@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    print(table([found for name in args.names or specs() for found in look(name, args.root)]))
+    print(table([finding for name in args.names or specs() for finding in look(name, args.root)]))
 
 
 def _prepare(args: argparse.Namespace) -> None:
@@ -34,7 +34,7 @@ def _prepare(args: argparse.Namespace) -> None:
         raise InputError("prepare: name one data set for --archive")
     for name in args.names:
         prepare(name, args.root, args.archive)
-    findings = [found for name in args.names for found in look(name, args.root, files=True)]
+    findings = [finding for name in args.names for finding in look(name, args.root, files=True)]
     print(table(findings))
     _require_complete(findings)
 
@@ -42,10 +42,10 @@ def _prepare(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     for name in filter(os.path.isdir, args.names if args.pattern else ()):
         print(preview(Path(name), Pattern(args.pattern)))
-    found = {name: look(_source(name, args.root), args.root, files=True, pattern=args.pattern) for name in args.names}
-    findings = [*chain.from_iterable(found.values())]
+    by_name = {name: look(_source(name, args.root), args.root, files=True, pattern=args.pattern) for name in args.names}
+    findings = [*chain.from_iterable(by_name.values())]
     print(table(findings))
-    for name, each in found.items():
+    for name, each in by_name.items():
         there = [one.data_set for one in each if one.data_set is not None]
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
             from lreid.apps.custom import plan  # torch, which no other command needs
@@ -55,7 +55,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _require_complete(findings: Sequence[Finding]) -> None:
-    wrong = [found.name for found in findings if found.status not in ("complete", "there")]
+    wrong = [finding.name for finding in findings if finding.status not in ("complete", "there")]
     if wrong:
         raise InputError(f"not complete: {', '.join(wrong)}")
 

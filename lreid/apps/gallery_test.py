@@ -66,11 +66,11 @@ def score_gallery(
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
     features = named.extract(model, images), search.features()
     of = {"checkpoint": str(checkpoint or named.checkpoint), "model": named.gallery.about.model, "test": where}
-    found = {"variant": f"gallery {search.index}", "transductive": False, **row_of(test, features, search)}
-    rows = [of | found]
+    row = {"variant": f"gallery {search.index}", "transductive": False, **row_of(test, features, search)}
+    rows = [of | row]
     if features[1] is not None:
         rows.insert(0, of | {"variant": "plain", "transductive": False, **row_of(test, features)})
-    logger.info("%s: mAP %s", where, number(found["mAP"]))
+    logger.info("%s: mAP %s", where, number(row["mAP"]))
     results = {
         "schema": 1,
         "checkpoints": {of["checkpoint"]: of["checkpoint"]},
@@ -80,7 +80,7 @@ def score_gallery(
         "rows": rows,
         "cross_model": [],
         "hardest": {},
-        "notes": notes_on(test, found),
+        "notes": notes_on(test, row),
     }
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     named.gallery.close()

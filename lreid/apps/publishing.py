@@ -172,8 +172,8 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
             f"({protocol}, not {results['protocol']}); put these in place, or train again"
         )
     for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
-        told = figures[gallery["name"]]["mAP"]
-        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, told)
+        measured = figures[gallery["name"]]["mAP"]
+        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, measured)
     return {
         "dim": model.dim,
         "parameters": sum(each.numel() for each in model.parameters()),
@@ -212,9 +212,9 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
     """What a card tells in its publisher's words, or in ours where there are none."""
-    told = asdict(statement)
-    url, *mirrors = told.pop("urls") or [""]
-    return told | {
+    statements = asdict(statement)
+    url, *mirrors = statements.pop("urls") or [""]
+    return statements | {
         "title": statement.title or f"{cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}",
         "trained_on": statement.trained_on or _trained_on(without_folders(cfg).BENCHMARK.TRAIN),
         "url": url,
@@ -236,7 +236,7 @@ class TestSets:
     __test__ = False  # pytest: not a test
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Evaluator, str]] = {}
+        self._evaluators: dict[str, tuple[Evaluator, str]] = {}
 
     @naming_keys(**ARGUMENTS)
     @torch.inference_mode()
@@ -247,8 +247,8 @@ class TestSets:
         tests = [each.test for each in evaluator.tests]
         return {
             test.name: {"kind": test.kind, "queries": len(test.query), "images": len(test.gallery)}
-            | {metric: round(value, 2) for metric, value in found.metrics.items()}
-            for test, found in zip(tests, evaluator.evaluate(model), strict=True)
+            | {metric: round(value, 2) for metric, value in figures.metrics.items()}
+            for test, figures in zip(tests, evaluator.evaluate(model), strict=True)
         }, protocol
 
     def _evaluator(self, cfg: CfgNode) -> tuple[Evaluator, str]:
@@ -260,10 +260,10 @@ class TestSets:
                 if name.startswith(("BENCHMARK.", "SYNTHETIC.", "DATA.", "EVAL.", "INPUT.HEIGHT", "INPUT.WIDTH"))
             ]
         )
-        if key not in self._known:
+        if key not in self._evaluators:
             benchmark = benchmark_of(cfg)
-            self._known[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
-        return self._known[key]
+            self._evaluators[key] = evaluator_of(cfg, benchmark), protocol_fingerprint(benchmark)
+        return self._evaluators[key]
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
@@ -279,10 +279,10 @@ class TestSets:
             query = model.extract(test.query[rows], **evaluator.extraction)
             gallery = model.extract(test.gallery, **evaluator.extraction)
             labels = test.labels
-            for kept, each in zip(
+            for parts, each in zip(
                 scores, pair_scores(cosines_of(query, gallery), labels[0][rows], labels[1]), strict=True
             ):
-                kept.append(each)
+                parts.append(each)
         same, other = map(np.concatenate, scores)
         limit = threshold_for(other, FALSE_ACCEPTS)
         return {
@@ -309,20 +309,20 @@ class TestSets:
         _require_own_sets(card, cfg)
         figures, protocol = self.measure(load_model(name, "cpu"), cfg)
         faults = []
-        for gallery, told in card.figures.items():
-            found = figures.get(gallery)
-            if found is None:
+        for gallery, stated in card.figures.items():
+            measured = figures.get(gallery)
+            if measured is None:
                 faults.append(f"{gallery} is on the card, but not tested on")
                 continue
             faults += [
-                f"{gallery} has {metric} {found[metric]:.2f}, on the card {told[metric]:.2f}"
-                for metric in (each.name for each in METRICS if each.name in told)
-                if abs(found[metric] - told[metric]) > (MAP_TOLERANCE if metric == "mAP" else TOLERANCE)
+                f"{gallery} has {metric} {measured[metric]:.2f}, on the card {stated[metric]:.2f}"
+                for metric in (each.name for each in METRICS if each.name in stated)
+                if abs(measured[metric] - stated[metric]) > (MAP_TOLERANCE if metric == "mAP" else TOLERANCE)
             ]
             faults += [
-                f"{gallery} has {key} {found[key]}, on the card {told[key]}"
+                f"{gallery} has {key} {measured[key]}, on the card {stated[key]}"
                 for key in ("kind", "queries", "images")
-                if found[key] != told[key]
+                if measured[key] != stated[key]
             ]
         if protocol != card.protocol:
             faults.append(f"tested on other images ({protocol}, on the card {card.protocol})")

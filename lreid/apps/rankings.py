@@ -33,15 +33,15 @@ class Shown:
         labels = (who, names.camera(record.camid)) if record.camid >= 0 else (who,)
         return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
 
-    def ranking(self, found: Ranking) -> ranked.RankedQuery:
+    def ranking(self, ranking: Ranking) -> ranked.RankedQuery:
         """A query and the images that were ranked first."""
-        pid = self.query[found.query].pid
+        pid = self.query[ranking.query].pid
         return ranked.RankedQuery(
-            self.tile(self.query[found.query]),
-            f"AP {number(found.ap)} %, first of {found.num_matches} right at rank {found.first_match}",
+            self.tile(self.query[ranking.query]),
+            f"AP {number(ranking.ap)} %, first of {ranking.num_matches} right at rank {ranking.first_match}",
             [
                 ranked.Match(rank, f"{value:.3f}", self._verdict(self.gallery[row], pid), self.tile(self.gallery[row]))
-                for rank, row, value in zip(found.ranks, found.rows, found.scores, strict=True)
+                for rank, row, value in zip(ranking.ranks, ranking.rows, ranking.scores, strict=True)
             ],
         )
 

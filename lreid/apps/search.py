@@ -79,7 +79,7 @@ def _remove(args: argparse.Namespace) -> None:
 
 
 def _calibrate(args: argparse.Namespace) -> None:
-    told = commands.calibrate(
+    calibration = commands.calibrate(
         args.gallery,
         list_images(args.images, "query", _sources(args)),
         false_accept_rate=args.false_accept_rate,
@@ -89,10 +89,10 @@ def _calibrate(args: argparse.Namespace) -> None:
         engine=args.engine,
     )
     rate = f"{100 * args.false_accept_rate:g} %"
-    print(f"{args.gallery}: threshold {told['threshold']:.4f}; at most {rate} of impostors reach it")
-    if told["true_positive_rate"] is not None:
-        share = 100 * told["true_positive_rate"]
-        print(f"{share:.1f} % of {told['known']} images of people in the gallery are recognised with it")
+    print(f"{args.gallery}: threshold {calibration['threshold']:.4f}; at most {rate} of impostors reach it")
+    if calibration["true_positive_rate"] is not None:
+        share = 100 * calibration["true_positive_rate"]
+        print(f"{share:.1f} % of {calibration['known']} images of people in the gallery are recognised with it")
 
 
 def _query(args: argparse.Namespace) -> None:
@@ -133,10 +133,12 @@ def _query(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     from lreid.search.comparison import compare, said
 
-    told = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device, engine=args.engine)
-    for pair in told["pairs"]:
-        print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, told)}")
-    for note in told["notes"]:
+    comparison = compare(
+        args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device, engine=args.engine
+    )
+    for pair in comparison["pairs"]:
+        print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, comparison)}")
+    for note in comparison["notes"]:
         print(note)
 
 
@@ -148,7 +150,7 @@ def _info(args: argparse.Namespace) -> None:
 def _reindex(args: argparse.Namespace) -> None:
     from lreid.search import versions
 
-    told = versions.reindex(
+    report = versions.reindex(
         args.gallery,
         args.checkpoint,
         skip_bad=args.skip_bad,
@@ -157,7 +159,7 @@ def _reindex(args: argparse.Namespace) -> None:
         engine=args.engine,
     )
     print(
-        f"{args.gallery}: {counted(told['images'], 'image')} of the new model, {told['extracted']} extracted now; "
+        f"{args.gallery}: {counted(report['images'], 'image')} of the new model, {report['extracted']} extracted now; "
         "calibrate it again, or go back with rollback"
     )
 

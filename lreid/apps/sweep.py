@@ -84,13 +84,13 @@ def run(args: argparse.Namespace) -> None:
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
     """The words of options that take several, and the ``KEY VALUE`` pairs that stand behind some of them."""
-    kept: list[list[str]] = []
+    without: list[list[str]] = []
     pairs: list[str] = []
     for words in options:
         end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
-        kept.append([*words[:end]])
+        without.append([*words[:end]])
         pairs += words[end:]
-    return kept, pairs
+    return without, pairs
 
 
 def read_run(folder: str | Path) -> Results:
@@ -103,8 +103,8 @@ def read_run(folder: str | Path) -> Results:
     """
     results = read_results(folder)
     if results.get("config"):
-        known = results["method"] in method_names()
-        cfg = load_run_config([], ["METHOD.NAME", results["method"]]) if known else Config()
+        registered = results["method"] in method_names()
+        cfg = load_run_config([], ["METHOD.NAME", results["method"]]) if registered else Config()
         config = dict(leaves(cfg)) | results["config"]
         results["config"] = recorded_config(config)
     return results
@@ -165,7 +165,7 @@ def plan(
         InputError: a config does not fit, or a run is named twice.
     """
     groups = [keys.split(",") for keys in vary]
-    known = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
+    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
     for key in [*itertools.chain(*groups), *overrides[::2]]:
         if key in OWN_OPTION:
             raise InputError(f"{key}: set it with {OWN_OPTION[key]}")
@@ -176,7 +176,7 @@ def plan(
         seeds, each_benchmark, methods, itertools.product(*choices)
     ):
         pairs = list(itertools.chain(*chosen))
-        words = [method, *(f"{short_key(key, known)}={value}" for key, value in pairs), f"seed{seed}"]
+        words = [method, *(f"{short_key(key, keys_of_config)}={value}" for key, value in pairs), f"seed{seed}"]
         name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # lists and paths may be values
         runs.append(
             PlannedRun(
@@ -316,7 +316,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
             stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
         ) as process:
             running.add(process)
-            _, told = process.communicate()
+            _, message = process.communicate()
             running.discard(process)
     finally:
         os.close(theirs)
@@ -327,7 +327,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         killer = signal.Signals(-process.returncode)
         hint = " (by the system, where memory is short: lower --jobs)" if killer is signal.SIGKILL else ""
         return f"killed by {killer.name}{hint}"
-    lines = told.strip().splitlines() or [f"exit status {process.returncode}"]
+    lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")
 
 

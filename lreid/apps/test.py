@@ -192,13 +192,13 @@ def _scored(
     hardest, sections, last = {}, [], list(checkpoints)[-1]
     for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
         of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
-        found = _rows(suite, test, features, variants)
-        rows += [of | row for row in found]
-        logger.info("%s on %s: mAP %s", name, test.name, number(found[0]["mAP"]))
+        scored = _rows(suite, test, features, variants)
+        rows += [of | row for row in scored]
+        logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
         columns[test.name].append(_column(test, of_all, features[1]))
         if name == last:
             rankings = hardest_rankings(test, features, count=SHOWN)
-            sections.append(page_section(test, rankings, found[0], blur))
+            sections.append(page_section(test, rankings, scored[0], blur))
             hardest[test.name] = _hardest(test, rankings)
     results: dict[str, Any] = {
         "schema": 1,
@@ -272,8 +272,8 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
         queries[name] = [model.extract(test.query, **evaluator.extraction) for test in evaluator.tests]
     widths = {name: features[0].shape[1] for name, features in queries.items()}
     if len(set(widths.values())) > 1:
-        told = ", ".join(f"{name} {width}" for name, width in widths.items())
-        raise InputError(f"--cross-model: features of different lengths cannot be compared ({told})")
+        lengths = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise InputError(f"--cross-model: features of different lengths cannot be compared ({lengths})")
     return queries
 
 
@@ -365,17 +365,17 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
     """The files that are meant: of a run folder those of its finished tasks."""
-    found = []
+    checkpoints = []
     for path in paths:
         if path.is_dir():
             inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
             files = list(task_checkpoints(inside).values())
             if not files:
                 raise InputError(f"{path}: holds no task-01.pt …; name a run folder with a finished task, or a file")
-            found += files
+            checkpoints += files
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            checkpoints.append(path)
+    return list(dict.fromkeys(checkpoints))
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:

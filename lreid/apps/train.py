@@ -77,9 +77,9 @@ def require_run(folder: Path) -> None:
     """
     if (folder / "config.yaml").exists():
         return
-    known = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
-    told = f"; there are {', '.join(os.path.relpath(each) for each in known)}" if known else ""
-    raise InputError(f"{folder}: holds no run to resume; name its folder with --out{told}")
+    runs = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
+    hint = f"; there are {', '.join(os.path.relpath(each) for each in runs)}" if runs else ""
+    raise InputError(f"{folder}: holds no run to resume; name its folder with --out{hint}")
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:

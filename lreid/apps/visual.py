@@ -66,11 +66,11 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     for test in evaluator.tests:
         features = evaluator.features(model, test)
         metrics = figures_of(average_evaluations(score(test, features)))
-        found = hardest_rankings(test, features, count=RANKINGS)
-        shown = page_section(test, found, metrics, blur)
+        hardest = hardest_rankings(test, features, count=RANKINGS)
+        shown = page_section(test, hardest, metrics, blur)
         rankings.append(replace(shown, title=f"Ranked matches, {test.name}"))
         if (attended := _Attended(model)).has_maps:
-            shown = page_section(test, found[:LOOKED_INTO], metrics, blur, look=attended)
+            shown = page_section(test, hardest[:LOOKED_INTO], metrics, blur, look=attended)
             note = (
                 "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
                 "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
@@ -113,8 +113,8 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
                     if not people:
                         continue
                     features = evaluator.features(model, each.test)
-                    found = hardest_rankings(each.test, features, count=len(people), depth=5, among=people)
-                    for ranking in found:
+                    hardest = hardest_rankings(each.test, features, count=len(people), depth=5, among=people)
+                    for ranking in hardest:
                         key = (benchmark, each.test.name, people[ranking.query])
                         rankings.setdefault((key, group.name), []).append((task, each.ranking(ranking)))
     return Pictures(faces, rankings)

@@ -52,13 +52,13 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
         subject: ``people`` or ``vehicles``, which leaves out networks to start training from; None is both.
         licence: ``permissive`` for MIT, Apache and BSD, trained on images that are not for research only; None is any.
     """
-    kept = [
+    matching = [
         each
         for each in entries
         if (subject is None or (not each.start_only and subject_of(each) == subject))
         and (licence is None or _is_permissive(each))
     ]
-    return sorted(kept, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
+    return sorted(matching, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
 
 
 def subject_of(entry: Card | Published) -> str:

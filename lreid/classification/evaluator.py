@@ -87,7 +87,7 @@ class AccuracyEvaluator:
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
-        train, train_labels = self._known(learner, task)  # (N, dim), (N,)
+        train, train_labels = self._labelled_features(learner, task)  # (N, dim), (N,)
         tasks = self.class_tasks[labels]  # (n,)
         if self.shared_classes:
             labels, train_labels = labels % self.shared_classes, train_labels % self.shared_classes
@@ -123,16 +123,16 @@ class AccuracyEvaluator:
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)
         if not len(rows):
             return {}
-        found = buffer_alignment(
+        similarities = buffer_alignment(
             self._features(learner, learner.memory.images[rows]),
             stored[rows],
             np.concatenate([self._features(learner, each) for each in self.images]),
             np.concatenate([each.pids for each in self.images]),
             self.class_tasks,
         )
-        return {str(index): similarity for index, similarity in found.items()}
+        return {str(index): similarity for index, similarity in similarities.items()}
 
-    def _known(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
+    def _labelled_features(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, dim) and labels (N,) of the images of the task and of past ones in the memory."""
         features = [self._features(learner, [record.path for record in task.records])]
         labels = [np.array([record.pid for record in task.records], np.int64)]

@@ -16,7 +16,7 @@ from lreid.data.layout import SUFFIXES, cameras_of_test, describe_folder, visibl
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError
-from lreid.files import alone, folder_at_once
+from lreid.files import folder_at_once, only_one_process
 from lreid.identities import ascending_ranks
 from lreid.reading import escaped
 
@@ -61,17 +61,17 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
     """
     files = {"train": train, "test": test}
     for split, least in LEAST.items():
-        for label, found in files[split].items():
-            if len(found) < least:
+        for label, images in files[split].items():
+            if len(images) < least:
                 raise InputError(
                     f"{home / split / label}: a class needs {least} images or more ({' '.join(SUFFIXES)}) in {split}, "
-                    f"found {len(found)}"
+                    f"found {len(images)}"
                 )
     for split, other in (("train", "test"), ("test", "train")):
-        alone = sorted(files[split].keys() - files[other].keys())
-        if alone:
+        unmatched = sorted(files[split].keys() - files[other].keys())
+        if unmatched:
             raise InputError(
-                f"{home}: class {alone[0]} is in {split}, but not in {other}; every class needs images in both"
+                f"{home}: class {unmatched[0]} is in {split}, but not in {other}; every class needs images in both"
             )
     pids = ascending_ranks(train)
     query_camera, gallery_camera = cameras_of_test(cameras)
@@ -114,7 +114,7 @@ def unpacked(
     folder = home / "images"
     if not folder.is_dir():
         try:
-            with alone(home), folder_at_once(folder, empty=True) as unfinished:
+            with only_one_process(home), folder_at_once(folder, empty=True) as unfinished:
                 if unfinished is not None:
                     _write(unfinished, images())
         except OSError as error:

@@ -92,20 +92,21 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
                 f"{trained[row.pid]}; test on identities that are not trained on"
             )
     unknown = next((row.line for row in rows if not row.camid), None)
-    known = next((row.line for row in rows if row.camid), None)
-    if known is not None and unknown is not None:
+    labelled = next((row.line for row in rows if row.camid), None)
+    if labelled is not None and unknown is not None:
         raise InputError(
-            f"{file}:{unknown}: camid is not known here, but on line {known} it is; fill in all of them, or remove the "
-            "column"
+            f"{file}:{unknown}: has no camid, but line {labelled} has one; fill in all of them, or remove the column"
         )
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
     for name, labels in (("pid", pids), ("camid", camids)):
         warn_of_spellings(labels, f"{file}: {name}")
     query, gallery = cameras_of_test(cameras)
-    untold = {"train": query, "query": query, "gallery": gallery}
+    default_camera = {"train": query, "query": query, "gallery": gallery}
     splits: dict[str, Any] = {
         split: tuple(
-            Record(str(file.parent / row.path), pids[row.pid], camids[row.camid] if row.camid else untold[split])
+            Record(
+                str(file.parent / row.path), pids[row.pid], camids[row.camid] if row.camid else default_camera[split]
+            )
             for row in rows
             if row.split == split
         )
@@ -202,15 +203,15 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
-    if "pid" in columns or len(found := [name for name in (OML, WILDLIFE) if name in columns]) != 1:
+    if "pid" in columns or len(formats := [name for name in (OML, WILDLIFE) if name in columns]) != 1:
         return
-    pid = columns[found[0]]
+    pid = columns[formats[0]]
     header[pid] = "pid"
-    if found == [WILDLIFE]:
-        known = [(line, values) for line, values in table if values[pid : pid + 1] != ["unknown"]]
-        if left_out := len(table) - len(known):
+    if formats == [WILDLIFE]:
+        labelled = [(line, values) for line, values in table if values[pid : pid + 1] != ["unknown"]]
+        if left_out := len(table) - len(labelled):
             logger.warning("%s: %d images of the identity 'unknown' left out", file, left_out)
-        table[:] = known
+        table[:] = labelled
         return
     for line, values in table[1:]:
         if len(values) != len(header):
@@ -218,12 +219,12 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
         if OML_BOX in columns and values[columns[OML_BOX]]:
             raise InputError(f"{file}:{line}: has a bounding box ({OML_BOX}); cut the images to their boxes beforehand")
         if OML_SPLITS.keys() <= columns.keys() and "split" in columns and values[columns["split"]] == "validation":
-            told = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
-            splits = [split for split, value in told.items() if value in TRUE]
-            if len(splits) != 1 or not all(value in (*TRUE, *FALSE) for value in told.values()):
+            flags = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
+            splits = [split for split, value in flags.items() if value in TRUE]
+            if len(splits) != 1 or not all(value in (*TRUE, *FALSE) for value in flags.values()):
                 raise InputError(
-                    f"{file}:{line}: is_query is {told['query']!r}, is_gallery {told['gallery']!r}; one must be True, "
-                    "the other False, as an image that is both would find itself"
+                    f"{file}:{line}: is_query is {flags['query']!r}, is_gallery {flags['gallery']!r}; one must be "
+                    "True, the other False, as an image that is both would find itself"
                 )
             values[columns["split"]] = splits[0]
 
@@ -251,9 +252,9 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
             "give every column a value, and quote values that hold what divides the columns"
         )
-    told = dict(zip(header, values, strict=True))
-    cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **told}
-    empty = [name for name in (*COLUMNS, "domain") if told.get(name) == "" and (named or name != "pid")]
+    named_values = dict(zip(header, values, strict=True))
+    cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **named_values}
+    empty = [name for name in (*COLUMNS, "domain") if named_values.get(name) == "" and (named or name != "pid")]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
     for name in ("pid", "camid"):
@@ -264,7 +265,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
             )
     if is_junk(cells["camid"]):
         cells["camid"] = ""
-    if "split" in told and cells["split"] not in SPLITS:
+    if "split" in named_values and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Row(line, *(cells[name] for name in Row._fields[1:]))
 

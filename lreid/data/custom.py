@@ -56,8 +56,8 @@ def source_of(path: Path, root: Path | None = None) -> str:
         return source_of(file, root) if file.is_file() else f"{PREFIX}{path.absolute()}"
     if not path.exists():
         raise InputError(f"{path}: no such folder or CSV file; check the path")
-    told = any(row.split for row in csv_dataset.read_rows(path, splits=False, root=root))
-    return f"{'csv:' if told else PREFIX}{path.absolute()}"
+    has_splits = any(row.split for row in csv_dataset.read_rows(path, splits=False, root=root))
+    return f"{'csv:' if has_splits else PREFIX}{path.absolute()}"
 
 
 def title_of(path: Path) -> str:
@@ -115,15 +115,16 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
     for image in images:
         if image.identity is not None:
             by_identity.setdefault(image.identity, []).append(image)
-    known = bool(cameras_of(images))
-    several = {name: found for name, found in by_identity.items() if len(found) > 1}
+    has_cameras = bool(cameras_of(images))
+    several = {name: group for name, group in by_identity.items() if len(group) > 1}
     candidates = sorted(
-        (name for name, found in several.items() if not known or len({image.camera for image in found}) > 1), key=_share
+        (name for name, group in several.items() if not has_cameras or len({image.camera for image in group}) > 1),
+        key=_share,
     )
     number = sum(_share(name) < TESTED for name in candidates)
     number = min(max(number, FEWEST), len(several) // 2)
     tested = set(candidates[:number]) if number >= FEWEST else set()
-    queries = {image.path for name in tested for image in _queries(several[name], known)}
+    queries = {image.path for name in tested for image in _queries(several[name], has_cameras)}
 
     def split(image: Listed) -> str:
         if image.path in queries:
@@ -156,12 +157,12 @@ def _share(name: str) -> float:
     return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
 
 
-def _queries(images: Sequence[Listed], known: bool) -> list[Listed]:
+def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
     """Those images of an identity that search for the others."""
     by_camera: dict[str | None, list[Listed]] = {}
     for image in images:
-        by_camera.setdefault(image.camera if known else None, []).append(image)
-    return [found[0] for found in by_camera.values() if len(found) > 1] or [images[0]]
+        by_camera.setdefault(image.camera if has_cameras else None, []).append(image)
+    return [group[0] for group in by_camera.values() if len(group) > 1] or [images[0]]
 
 
 def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
@@ -216,13 +217,13 @@ def _custom_set(
     pids = ascending_ranks(numbers) | {None: len(numbers)}  # distractors
     camids = {camera: number for number, camera in enumerate(cameras)}
     query, gallery = cameras_of_test(policy)
-    untold = {"train": query, "query": query, "gallery": gallery}
-    found: Mapping[str, list[Record]] = {"train": [], "query": [], "gallery": []}
+    default_camera = {"train": query, "query": query, "gallery": gallery}
+    split_records: Mapping[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     for image, split in zip(images, splits, strict=True):
-        camera = camids[image.camera] if image.camera is not None and camids else untold[split]
+        camera = camids[image.camera] if image.camera is not None and camids else default_camera[split]
         if image.identity is not None or split == "gallery":
-            found[split].append(Record(image.path, pids[image.identity], camera))
-    records: dict[str, Any] = {split: tuple(each) for split, each in found.items()}
+            split_records[split].append(Record(image.path, pids[image.identity], camera))
+    records: dict[str, Any] = {split: tuple(each) for split, each in split_records.items()}
     names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
     data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
     return CustomSet(data_set, tuple(cameras), tuple(notes))
@@ -230,11 +231,11 @@ def _custom_set(
 
 def _without_cameras(images: Sequence[Listed]) -> str:
     """Why cameras are not used, see :func:`cameras_of`."""
-    untold = [image.path for image in images if image.camera is None]
-    if len(untold) == len(images):
+    unlabelled = [image.path for image in images if image.camera is None]
+    if len(unlabelled) == len(images):
         return 'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does'
-    if untold:
-        return f"{counted(len(untold), 'image')} without a camera, such as {untold[0]}; so cameras are not used"
+    if unlabelled:
+        return f"{counted(len(unlabelled), 'image')} without a camera, such as {unlabelled[0]}; so cameras are not used"
     return "most identities were seen by one camera only, so cameras are not used"
 
 

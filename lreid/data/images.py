@@ -123,21 +123,21 @@ class Images(Sequence[np.ndarray]):
         shape = (len(records), height, width, 3)
         decoded = _decoded(records, height=height, width=width, skip_bad=skip_bad, workers=workers)
         if math.prod(shape) <= cache_gib * 2**30:
-            kept: list[int] = []
+            readable: list[int] = []
             self._cache = np.empty(shape, np.uint8)
             for index, image in decoded:
-                self._cache[len(kept)] = image
-                kept.append(index)
-            self._cache = self._cache[: len(kept)]
+                self._cache[len(readable)] = image
+                readable.append(index)
+            self._cache = self._cache[: len(readable)]
             self._cache.flags.writeable = False
             self.cached_gib = self._cache.nbytes / 2**30
         elif skip_bad:
-            kept = [index for index, _ in decoded]
+            readable = [index for index, _ in decoded]
         else:
             require_files(records)
-            kept = list(range(len(records)))
-        self.records = tuple(records[i] for i in kept)
-        left_out = set(range(len(records))).difference(kept)
+            readable = list(range(len(records)))
+        self.records = tuple(records[i] for i in readable)
+        left_out = set(range(len(records))).difference(readable)
         self.skipped = [records[i].path for i in sorted(left_out)]
 
     @property

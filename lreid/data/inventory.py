@@ -84,20 +84,20 @@ def counts(data_set: DataSet) -> Counts:
     Where no cameras are known, there are 0, whatever the records have in their place.
     """
     splits = {split: getattr(data_set, split) for split in SPLITS}
-    found = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
-    found |= {f"{split} images": len(records) for split, records in splits.items()}
+    totals = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
+    totals |= {f"{split} images": len(records) for split, records in splits.items()}
     cameras = {record.camid for records in splits.values() for record in records}
-    return found | {"cameras": len(cameras) if data_set.has_cameras else 0}
+    return totals | {"cameras": len(cameras) if data_set.has_cameras else 0}
 
 
-def differences(found: Counts, published: Counts) -> list[str]:
+def differences(measured: Counts, published: Counts) -> list[str]:
     """Every count that is not the published one, such as ``"query images: 3367, published 3368 (1 missing)"``."""
     notes = []
     for column in COLUMNS:
-        if column in published and found[column] != published[column]:
-            change = found[column] - published[column]
+        if column in published and measured[column] != published[column]:
+            change = measured[column] - published[column]
             kind = "too many" if change > 0 else "missing"
-            notes.append(f"{column}: {found[column]}, published {published[column]} ({abs(change)} {kind})")
+            notes.append(f"{column}: {measured[column]}, published {published[column]} ({abs(change)} {kind})")
     return notes
 
 
@@ -146,9 +146,9 @@ def table(findings: Sequence[Finding]) -> str:
     for finding in findings:
         cells = ["", "", "", ""]
         if finding.data_set is not None:
-            found = counts(finding.data_set)
-            cells = [f"{found[f'{s} identities']} / {found[f'{s} images']}" for s in SPLITS]
-            cells.append(str(found["cameras"] or "none"))
+            totals = counts(finding.data_set)
+            cells = [f"{totals[f'{s} identities']} / {totals[f'{s} images']}" for s in SPLITS]
+            cells.append(str(totals["cameras"] or "none"))
         splits = splits_of(finding.name)
         rows.append((finding.name, finding.status, *cells, str(splits) if splits > 1 else ""))
     heads = ("data set", "status", "train", "query", "gallery", "cameras", "splits")

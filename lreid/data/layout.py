@@ -91,7 +91,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     """
     records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
-    splits: dict[str, Any] = {split: tuple(found) for split, found in records.items()}
+    splits: dict[str, Any] = {split: tuple(images) for split, images in records.items()}
     data_set = DataSet(name, **splits)
     return require_splits(data_set, {split: home / folder for split, folder in folders.items()})
 
@@ -152,6 +152,6 @@ def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
     """
     for split, source in sources.items():
         if not getattr(data_set, split):
-            found = f"; {describe_folder(source)}" if source.is_dir() else ""
-            raise InputError(f"{source}: no images for the {split} split of {data_set.name}{found}; add some")
+            content = f"; {describe_folder(source)}" if source.is_dir() else ""
+            raise InputError(f"{source}: no images for the {split} split of {data_set.name}{content}; add some")
     return data_set

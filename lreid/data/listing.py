@@ -80,8 +80,8 @@ def first_few(names: Collection[str]) -> str:
 
 def camera_in(path: str) -> str | None:
     """The camera that a path tells: ``2`` of ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
-    told = CAMERA.search(path)
-    return str(int(told[1])) if told else None
+    match = CAMERA.search(path)
+    return str(int(match[1])) if match else None
 
 
 def listed_by_name(files: Iterable[Path]) -> list[Listed]:
@@ -103,10 +103,10 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
     """
     listed, others = [], []
     for file in files:
-        if (told := pattern.read(file.relative_to(folder))) is None:
+        if (labels := pattern.read(file.relative_to(folder))) is None:
             others.append(file)
-        elif told[0] is None or not is_junk(told[0]):
-            listed.append(Listed(str(file), escaped(told[0]), escaped(told[1])))
+        elif labels[0] is None or not is_junk(labels[0]):
+            listed.append(Listed(str(file), escaped(labels[0]), escaped(labels[1])))
     if others:
         count = f"{len(others)} of {len(listed) + len(others)} images"
         raise InputError(
@@ -159,15 +159,15 @@ def image_files(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: no such folder; name one with images in it")
     others: Counter[str] = Counter()
     try:
-        found = _images_below(folder, frozenset(), others)
+        images = _images_below(folder, frozenset(), others)
     except OSError as error:
         raise InputError(
             f"{error.filename}: cannot be read ({error.strerror}); fix its permissions or move it away"
         ) from None
     warn_of_others(folder, others)
-    if not found:
+    if not images:
         raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it")
-    return sorted(found)
+    return sorted(images)
 
 
 def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
@@ -180,10 +180,10 @@ def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> 
     if names.keys() >= RUN_FILES:
         return []
     inner = [name for name, is_folder in names.items() if is_folder and not name.startswith(".")]
-    found = visible_images(folder, others)
+    images = visible_images(folder, others)
     for name in inner:
-        found += _images_below(folder / name, above | {real}, others)
-    return found
+        images += _images_below(folder / name, above | {real}, others)
+    return images
 
 
 def named_as_market(files: Sequence[Path]) -> bool:

@@ -49,8 +49,8 @@ class Pattern:
         Args:
             path: below the folder of the images.
         """
-        found = self._regex.fullmatch(path.as_posix())
-        return None if found is None else (found.groupdict().get("pid"), found.groupdict().get("camid"))
+        match = self._regex.fullmatch(path.as_posix())
+        return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:

@@ -55,11 +55,11 @@ def load_rendered(domain: str) -> DataSet:
     Raises:
         InputError: there is no such domain, or the archive is missing or damaged.
     """
-    known = domains()
-    if domain not in known:
-        nearest = difflib.get_close_matches(domain, known, n=1, cutoff=0.0)[0]
+    names = domains()
+    if domain not in names:
+        nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"{PREFIX}{domain}: no such domain; the nearest is {PREFIX}{nearest} (all: {', '.join(known)})"
+            f"{PREFIX}{domain}: no such domain; the nearest is {PREFIX}{nearest} (all: {', '.join(names)})"
         )
     rows = [row for row in _rows() if row["domain"] == domain]
     pids = ascending_ranks(row["pid"] for row in rows)

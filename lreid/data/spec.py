@@ -25,8 +25,8 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
         splits: identities and images of ``train``, ``query`` and ``gallery``, those of a single split where there are
             several; None where it is not published. Distractors count as one identity.
     """
-    told = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
-    return {column: count for column, count in {**told, "cameras": cameras}.items() if count is not None}
+    numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
+    return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}
 
 
 class NotThere(InputError):

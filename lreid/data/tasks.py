@@ -152,18 +152,18 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
 
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
     """Every unseen data set, in one split or several."""
-    found: list[Splits] = []
+    all_splits: list[Splits] = []
     for name in unseen.names:
         number = min(unseen.splits or splits_of(name), splits_of(name))
-        found += zip(*(load_datasets(name, sources, split=split) for split in range(number)), strict=True)
-    return found
+        all_splits += zip(*(load_datasets(name, sources, split=split) for split in range(number)), strict=True)
+    return all_splits
 
 
 def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
     """The test sets of what was learned before; of one name the newest is called least "before"."""
-    known = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
+    data_sets = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
     tests: list[QueryGallery] = []
-    for data_set in reversed(known):
+    for data_set in reversed(data_sets):
         title = data_set.name
         while title in taken:
             title += " before"
@@ -304,10 +304,10 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
     """Those alone to train on; also to test on, where the test is of the identities that are trained on."""
-    kept = set(_identities(data_set.train)[:number])
+    chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {
-        split: tuple(record for record in getattr(data_set, split) if record.pid in kept) for split in limited
+        split: tuple(record for record in getattr(data_set, split) if record.pid in chosen) for split in limited
     }
     return replace(data_set, classes=data_set.classes[:number], **records)
 

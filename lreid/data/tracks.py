@@ -202,9 +202,9 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
     """
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if empty:
-        found = f" but boxes that are left out ({omitted}; --class N takes a class)" if omitted else ""
+        content = f" but boxes that are left out ({omitted}; --class N takes a class)" if omitted else ""
         raise InputError(
-            f"{file}: holds no tracks{found}; expected lines of frame,track,left,top,width,height,confidence"
+            f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
         )
     if omitted:
         logger.info("%s: boxes left out (%s); --class N takes a class", file, omitted)
@@ -257,7 +257,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
         raise InputError(
             f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; name one file of tracks for each, in order"
         )
-    found = []
+    sequences = []
     for place, source in enumerate(sources):
         if not source.exists():
             raise InputError(f"{source}: no such video or folder; check the path")
@@ -265,18 +265,22 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
             folder = source.is_dir()
             inside = _frames_in(source) if folder else source
             name, rate = (source.resolve().name, _rate_in(source)) if folder else (source.stem, None)
-            found.append(Tracked(escaped(name), inside or source, tracks[place], rate))
+            sequences.append(Tracked(escaped(name), inside or source, tracks[place], rate))
             continue
         folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
-        known = [(each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))]
-        if not known:
-            told = f" ({describe_folder(source)})" if source.is_dir() else ""
-            raise InputError(f"{source}: no tracks beside its frames{told}; name a tracker's file by --tracks")
-        found += [Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in known]
-    twice = [name for name, count in Counter(each.name for each in found).items() if count > 1]
+        inside_folders = [
+            (each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))
+        ]
+        if not inside_folders:
+            content = f" ({describe_folder(source)})" if source.is_dir() else ""
+            raise InputError(f"{source}: no tracks beside its frames{content}; name a tracker's file by --tracks")
+        sequences += [
+            Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in inside_folders
+        ]
+    twice = [name for name, count in Counter(each.name for each in sequences).items() if count > 1]
     if twice:
         raise InputError(f"two videos are called {twice[0]}; rename one, as names tell cameras apart")
-    return found
+    return sequences
 
 
 def _frames_in(folder: Path) -> Path | None:
@@ -297,10 +301,10 @@ def _rate_in(folder: Path) -> float | None:
         InputError: it cannot be read, or the rate is no such number.
     """
     file = folder / "seqinfo.ini"
-    told = configparser.ConfigParser(interpolation=None)
+    parser = configparser.ConfigParser(interpolation=None)
     try:
-        told.read_string(read_text(file) if file.exists() else "")
-        rate = told.getfloat("Sequence", "frameRate", fallback=None)
+        parser.read_string(read_text(file) if file.exists() else "")
+        rate = parser.getfloat("Sequence", "frameRate", fallback=None)
     except (configparser.Error, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{file}: cannot be read ({reason}); correct it, or remove it") from None
@@ -349,15 +353,15 @@ def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
     """Writes the images of a video and returns how many, see :func:`_cut`."""
-    found = list(_cut(sequence, choice, folder))
-    if not found:
+    rows = list(_cut(sequence, choice, folder))
+    if not rows:
         raise InputError(
             f"{sequence.tracks}: not one box is {choice.height} pixels high and as sharp as {choice.sharpness:g} "
             "within the frames; set --min-height or --min-sharpness lower"
         )
-    tracks = counted(len({row[1] for row in found}), "track")
-    logger.info("%s: %s of %s", sequence.name, counted(len(found), "image"), tracks)
-    return found
+    tracks = counted(len({row[1] for row in rows}), "track")
+    logger.info("%s: %s of %s", sequence.name, counted(len(rows), "image"), tracks)
+    return rows
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:

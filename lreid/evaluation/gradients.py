@@ -41,7 +41,7 @@ class GradientRecorder:
         self.method, self.steps = method, steps
         self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
         # Norms (n,) of each call in the update at hand.
-        self.found: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
+        self.image_norms: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
         self.images: list[Tensor] = []  # of the calls that are not answered yet
         self.calls: list[tuple[Tensor, Tensor]] = []  # images and features
         self.hooks: list[RemovableHandle] = []
@@ -70,27 +70,27 @@ class GradientRecorder:
         for images, features in self.calls:
             norms = gradient_norms(loss, features)  # (n,)
             stored = _are_stored(images, batch) & bool(self.method.memory)  # (n,)
-            self.found["stored"].append(norms[stored])
-            self.found["incoming"].append(norms[~stored])
+            self.image_norms["stored"].append(norms[stored])
+            self.image_norms["incoming"].append(norms[~stored])
         self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
         """Puts down the means of the update that has just been made, if it is one of the first ``steps``."""
         if len(self.norms["stored"]) >= self.steps:
             return
-        for name, parts in self.found.items():
+        for name, parts in self.image_norms.items():
             mean = torch.cat(parts).mean().item() if parts else math.nan  # of no image it is NaN too
             self.norms[name].append(mean if math.isfinite(mean) else None)
             parts.clear()
 
     def _maps(self, maps: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        found = maps(images)
-        self.mapped.append((images, found))
-        return found
+        result = maps(images)
+        self.mapped.append((images, result))
+        return result
 
     def _pool(self, pool: Callable[[Tensor], Tensor], maps: Tensor) -> Tensor:
         features = pool(maps)
-        images = next((images for images, found in self.mapped if found is maps), None)
+        images = next((images for images, computed in self.mapped if computed is maps), None)
         if images is not None and features.requires_grad:
             self.calls.append((images, features))
         return features

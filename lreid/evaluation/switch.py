@@ -34,7 +34,7 @@ class SwitchObserver(Observer):
         self.task = task.index
         if self.task:
             stored = self.method.memory.images if self.method.memory else []
-            sets = {"buffer": _some(stored)} | self._held_out()
+            sets = {"buffer": _evenly_spread(stored)} | self._held_out()
             self.drift = DriftRecorder(self.method.model, sets, steps=self.steps)
             self.gradients = GradientRecorder(self.method, steps=self.steps)
 
@@ -87,13 +87,13 @@ class SwitchObserver(Observer):
     def _held_out(self) -> dict[str, np.ndarray]:
         """Queries of each domain that was learned before the task at hand: images (n, H, W, 3)."""
         return {
-            f"held out: {test.name}": _some(test.query)
+            f"held out: {test.name}": _evenly_spread(test.query)
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)
             if test.test.kind == "seen" and first is not None and first < self.task
         }
 
 
-def _some(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """At most ``IMAGES`` of them (n, H, W, 3), evenly spread; of none (0,)."""
     rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
     return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

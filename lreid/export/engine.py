@@ -34,8 +34,8 @@ def onnx_model(model: Embedder) -> OnnxEmbedder:
     name = fingerprint(model)
     file = cache_folder() / "onnx" / f"{name}.onnx"
     with contextlib.suppress(InputError):  # not there yet, or damaged
-        if file.exists() and (known := OnnxEmbedder(file)).fingerprint == name:
-            return known
+        if file.exists() and (exported := OnnxEmbedder(file)).fingerprint == name:
+            return exported
     logger.info("exporting the model for onnxruntime to %s", file)
     for verbose in ("onnxscript", "onnx_ir"):
         logging.getLogger(verbose).setLevel(logging.WARNING)

@@ -51,8 +51,8 @@ class Filter:
                 pairs = {tuple(_labels(pair, each.name)) for pair in _listed(value, each.name)}
                 if any(len(pair) != 2 for pair in pairs):
                     raise InputError("filter not_both: needs pairs of an identity and a camera")
-                known = (pair for pair in pairs if UNKNOWN not in pair)
-                value = tuple(sorted(known, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
+                labelled = (pair for pair in pairs if UNKNOWN not in pair)
+                value = tuple(sorted(labelled, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
             else:
                 value = tuple(sorted(set(_labels(value, each.name)), key=lambda one: (isinstance(one, str), one)))
             object.__setattr__(self, each.name, value)

@@ -103,11 +103,11 @@ class Gallery:
         if not isinstance(label, str):
             self._check_kind(what, np.array([label]))
             return label
-        known = self.about.names.get(what, {})
-        number = next((number for number, name in known.items() if name == label), None)
+        names = self.about.names.get(what, {})
+        number = next((number for number, name in names.items() if name == label), None)
         if number is None:
-            some = ", ".join(sorted(known.values())[:8]) + (" …" if len(known) > 8 else "") if known else "none"
-            raise InputError(f"the gallery has no {what} {label!r} (it has {some})")
+            examples = ", ".join(sorted(names.values())[:8]) + (" …" if len(names) > 8 else "") if names else "none"
+            raise InputError(f"the gallery has no {what} {label!r} (it has {examples})")
         return number
 
     @property
@@ -172,12 +172,12 @@ class Gallery:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         vectors = _unit_vectors(features, "gallery features")
-        known = About(model, **about)
-        labels, known.names = _check_labels(len(vectors), ids, cams, times, _names(paths), known.names)
+        description = About(model, **about)
+        labels, description.names = _check_labels(len(vectors), ids, cams, times, _names(paths), description.names)
         if at is None:
-            return cls(FaissStore.build(vectors, labels, known))._on(device)
+            return cls(FaissStore.build(vectors, labels, description))._on(device)
         place = place_of(at) if isinstance(at, (str, Path)) else at
-        return cls(place.build(vectors, labels, known))._on(device)
+        return cls(place.build(vectors, labels, description))._on(device)
 
     def add(
         self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
@@ -261,12 +261,12 @@ class Gallery:
         cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
         if query_ids is None:
             filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
-            known = cams != UNKNOWN
+            labelled = cams != UNKNOWN
         else:
             ids = self._numbers("identity", query_ids, "query identities", len(vectors))
             filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
-            known = (ids != UNKNOWN) & (cams != UNKNOWN)
-        filters = [each if told else where for each, told in zip(filters, known, strict=True)]
+            labelled = (ids != UNKNOWN) & (cams != UNKNOWN)
+        filters = [each if has_labels else where for each, has_labels in zip(filters, labelled, strict=True)]
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
@@ -362,19 +362,19 @@ class Gallery:
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
-        found = [self.store.nearest(vectors[here], k, where) for where, here in rows.items()]
+        results = [self.store.nearest(vectors[here], k, where) for where, here in rows.items()]
         order = np.argsort(np.concatenate(list(rows.values())))
-        scores, labels = zip(*found, strict=True)
+        scores, labels = zip(*results, strict=True)
         columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
         return np.concatenate(scores)[order], Rows(*columns)[order]
 
     def _matches(self, scores: np.ndarray, labels: Rows) -> Matches:
-        found, threshold = labels.keys >= 0, self.about.threshold
-        scores = np.where(found, scores, -np.inf).astype(np.float32)
-        known = found
+        valid, threshold = labels.keys >= 0, self.about.threshold
+        scores = np.where(valid, scores, -np.inf).astype(np.float32)
+        recognised = valid
         if threshold is not None:  # calibrated on images with an identity, so it holds for these only
-            known = found & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
-        return Matches(scores, **vars(self._named(labels)), known=known)
+            recognised = valid & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
+        return Matches(scores, **vars(self._named(labels)), known=recognised)
 
     def _named(self, labels: Rows) -> Rows:
         """The labels with names in the place of the numbers that have one."""
@@ -412,8 +412,8 @@ class Gallery:
             )
 
     def _has_labels(self, what: str) -> bool:
-        known = Filter(not_identities=(UNKNOWN,)) if what == "identity" else Filter(not_cameras=(UNKNOWN,))
-        return self.store.count(known) > 0
+        labelled = Filter(not_identities=(UNKNOWN,)) if what == "identity" else Filter(not_cameras=(UNKNOWN,))
+        return self.store.count(labelled) > 0
 
     def _check_model(self, model: str) -> None:
         if model != self.about.model:
@@ -447,11 +447,11 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
     unknown, columns, names = np.full(count, UNKNOWN), [], dict(names)
     for what, column in zip(LABELS, (ids, cams), strict=True):
         labels = unknown if column is None else as_names(column, f"gallery {PLURAL[what]}", count)
-        known = names.get(what, {})
-        columns.append(_numbers(labels, known))
+        old_names = names.get(what, {})
+        columns.append(_numbers(labels, old_names))
         if labels.dtype == object:
             new = dict(zip(columns[-1].tolist(), labels.tolist(), strict=True))
-            names[what] = {number: name for number, name in (known | new).items() if number != UNKNOWN}
+            names[what] = {number: name for number, name in (old_names | new).items() if number != UNKNOWN}
             warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
     seconds = unknown if times is None else as_labels(times, "gallery times", count)
     identities, cameras = columns
@@ -462,8 +462,8 @@ def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
     """``(N,)`` int64 numbers of labels, of text that which it has or a hash; "-1" is not known."""
     if labels.dtype == np.int64:
         return labels
-    known = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
-    return np.array([known[label] if label in known else hash_of(label) for label in labels], dtype=np.int64)
+    numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
+    return np.array([numbers[label] if label in numbers else hash_of(label) for label in labels], dtype=np.int64)
 
 
 def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:

@@ -40,7 +40,7 @@ class GallerySearch:
         self.gallery, self.labels = gallery, gallery.store.labels()
         self.index, self.depth = gallery.about.kind, depth
         everything = self.index == "flat" and isinstance(gallery.store, FaissStore)
-        self.found = len(self.labels) if everything else min(depth, len(self.labels))
+        self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
         """The gallery itself: it has its features already."""
@@ -48,7 +48,7 @@ class GallerySearch:
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and rows ``(B, found)`` for ``(B, D)`` queries, row -1 where fewer were found."""
-        scores, rows = self._search(queries, self.found)
+        scores, rows = self._search(queries, self.max_results)
         norms = queries.cpu().norm(dim=1, keepdim=True)
         return torch.from_numpy(scores) * norms, torch.from_numpy(rows)
 
@@ -66,6 +66,6 @@ class GallerySearch:
     def _search(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         vectors = unit_rows(queries.cpu(), "query features").float().numpy()
         scores, labels = self.gallery.store.nearest(vectors, k, EVERYTHING)
-        found = labels.keys >= 0
-        rows = np.where(found, np.searchsorted(self.labels.keys, labels.keys), -1)
-        return np.where(found, scores, 0).astype(np.float32), rows
+        valid = labels.keys >= 0
+        rows = np.where(valid, np.searchsorted(self.labels.keys, labels.keys), -1)
+        return np.where(valid, scores, 0).astype(np.float32), rows

@@ -104,8 +104,8 @@ def lstkcpp_dual_loss(
     check_pairs(student, long, "long")
     recent, older = (_judged(log_affinities(each.detach(), temperature), labels) for each in (short, long))
     one = torch.where(recent.right, recent.affinities, older.affinities)
-    some = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, one)
-    target = torch.where(recent.right | older.right, some, _capped(recent, older))
+    blended = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, one)
+    target = torch.where(recent.right | older.right, blended, _capped(recent, older))
     return _loss_to(target, student, labels, temperature, weighted)
 
 

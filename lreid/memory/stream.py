@@ -148,18 +148,18 @@ class StreamMemory(ExemplarStore):
 
     def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`_reservoir`, for the labels (m,) that come in."""
-        kept = self.labels.tolist()
+        stored = self.labels.tolist()
         last: dict[int, int] = {}
         for row, label in enumerate(labels.tolist()):
-            if len(kept) < self.budget:
-                kept.append(label)
-                last[len(kept) - 1] = row
+            if len(stored) < self.budget:
+                stored.append(label)
+                last[len(stored) - 1] = row
                 continue
-            known, counts = np.unique(kept, return_counts=True)
-            most = known[counts == counts.max()] if len(kept) else known
-            if len(most) and counts[known == label].sum() < counts.max():
-                place = int(self._random.choice(np.flatnonzero(np.isin(kept, most))))
-                kept[place], last[place] = label, row
+            classes, counts = np.unique(stored, return_counts=True)
+            most = classes[counts == counts.max()] if len(stored) else classes
+            if len(most) and counts[classes == label].sum() < counts.max():
+                place = int(self._random.choice(np.flatnonzero(np.isin(stored, most))))
+                stored[place], last[place] = label, row
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -61,7 +61,7 @@ def method_class(name: str) -> type[Method]:
         return _registered[name]
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)]
-    return next(found for found in classes if found.__module__ == module.__name__)
+    return next(cls for cls in classes if cls.__module__ == module.__name__)
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:

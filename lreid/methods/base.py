@@ -198,9 +198,9 @@ class Method:
         A classifier whose new rows begin so leaves a trained network what it knows (LSTKC, AAAI 2024, official code).
         The row of a class of which no image can be read is zero.
         """
-        means, found = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
+        means, classes = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
         rows = means.new_zeros(len(task.classes), means.shape[1])
-        rows[torch.searchsorted(torch.tensor(sorted(task.classes)), found)] = F.normalize(means, dim=1)
+        rows[torch.searchsorted(torch.tensor(sorted(task.classes)), classes)] = F.normalize(means, dim=1)
         return rows
 
     def features_of(self, task: Task) -> Tensor:
@@ -222,12 +222,12 @@ class Method:
             templates included; and ``templates``, 1 where features of people are among it, else 0.
         """
         state = self.state_dict()
-        kept: dict[str, list[Tensor]] = {}
+        by_kind: dict[str, list[Tensor]] = {}
         for name, kind in self.keeps.items():
-            kept.setdefault(kind, []).extend(_tensors(state.get(name)))
-        total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in kept.items()}
+            by_kind.setdefault(kind, []).extend(_tensors(state.get(name)))
+        total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in by_kind.items()}
         # Templates may be of the last task's identities alone, a row for each.
-        templates = sum(each.nbytes // max(len(each), 1) for each in kept.get("template", ()))
+        templates = sum(each.nbytes // max(len(each), 1) for each in by_kind.get("template", ()))
         return {
             "networks": total.get("network", 0),
             "domain": total.get("domain", 0),

@@ -82,8 +82,8 @@ class Co2L(Method):
         super().__init__(model, **Co2L.defaults | options)
         if not replay:
             self.exemplar_share = None
-        known = ", ".join(self.distillations)
-        require(distillation in self.distillations, "distillation", distillation, f"one of {known}")
+        names = ", ".join(self.distillations)
+        require(distillation in self.distillations, "distillation", distillation, f"one of {names}")
         self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}

@@ -160,7 +160,7 @@ class DASK(FusedFineTuning):
         self.temperature, self.rehearsal_weight = temperature, rehearsal_weight
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The distillation, and all terms of rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:

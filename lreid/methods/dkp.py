@@ -73,9 +73,9 @@ class DKP(FusedFineTuning):
         """The terms of DKP, and those of :meth:`kept` from the second task on."""
         features = self.drawn(batch.images)  # (B, 1 + S, dim)
         terms = self.distribution_terms(features, batch)
-        return terms if self.teacher is None else terms | self.kept(features, batch)
+        return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The relations to prototypes, of means and samples (B, 1 + S, dim)."""
         if self.prototypes is None:
             return {}

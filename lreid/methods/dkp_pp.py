@@ -57,9 +57,9 @@ class DKPpp(DKP):
         self.rehearsal, self.distillation_temperature = rehearsal, distillation_temperature
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The relations to prototypes, and the terms of rehearsed images."""
-        terms = super().kept(features, batch)
+        terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms
         assert self.teacher is not None and batch.pixels is not None

@@ -94,9 +94,9 @@ class FusedFineTuning(BoTFineTuning):
         """The terms of BoT, and those of :meth:`kept` from the second task on."""
         features, logits = self.network(batch.images)
         terms = self.softmax_triplet(features, logits, batch)
-        return terms if self.teacher is None else terms | self.kept(features, batch)
+        return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Terms that hold the features (B, dim) of a batch to what past tasks have taught; none here."""
         return {}
 

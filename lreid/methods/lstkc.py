@@ -38,7 +38,7 @@ class LSTKC(FusedFineTuning):
         self.weights = {"distill": distillation_weight}
         self.temperature, self.detach_target = temperature, detach_target
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The rectified distillation of the previous network."""
         assert self.teacher is not None
         with torch.no_grad():

@@ -60,7 +60,7 @@ class LSTKCpp(FusedFineTuning):
         self.old: ClassifyingEmbedder | None = None
         self.long_share: float | None = None  # beta of the last task; none before the third
 
-    def kept(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The rectified distillation of one teacher or two."""
         assert self.teacher is not None
         with torch.no_grad():

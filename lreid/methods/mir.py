@@ -61,8 +61,8 @@ class MIR(ER):
         }
         with torch.no_grad():
             growth = self.losses(drawn, moved) - self.losses(drawn, {})  # (n,)
-        kept = growth.topk(count).indices.sort().values
-        return Replay(drawn.images[kept], drawn.labels[kept], drawn.rows[kept.cpu().numpy()])
+        chosen = growth.topk(count).indices.sort().values
+        return Replay(drawn.images[chosen], drawn.labels[chosen], drawn.rows[chosen.cpu().numpy()])
 
     def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
         """Loss of each image (n,) with some parameters replaced; leaves the network as it is."""

@@ -120,12 +120,12 @@ class PatchKD(LwF):
         own = patchkd_patch_features(maps, theta).flatten(0, 1)  # (B * k, dim)
         old_logits = self.old_classifier(self.teacher.neck(old.flatten(0, 1)))  # (B * k, old classes)
         new_logits = self.patch_classifier(self.patch_neck(new.flatten(0, 1)))  # (B * k, all classes)
-        kept = old.detach()
+        target = old.detach()
         with evaluating(self.patch_neck):
             normalised = self.patch_neck(own)
         return {
             "patch_distill": patchkd_kd_loss(new_logits, old_logits, temperature=self.temperature),
-            "relations": patchkd_rd_loss(new, kept) + patchkd_rd_loss(new.transpose(0, 1), kept.transpose(0, 1)),
+            "relations": patchkd_rd_loss(new, target) + patchkd_rd_loss(new.transpose(0, 1), target.transpose(0, 1)),
             "confidence": patchkd_conf_loss(old_logits, temperature=self.temperature),
             "diversity": patchkd_div_loss(normalised, self.patches),
         }

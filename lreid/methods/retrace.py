@@ -118,7 +118,7 @@ class Retrace(BoTFineTuning):
     def finish_task(self, task: Task) -> None:
         """Interpolate the weights to the smallest alpha that retains the gain on the task."""
         assert self.began is not None
-        paths, labels, cameras = _some(task)
+        paths, labels, cameras = _sample(task)
         new = {name: value.clone() for name, value in self.model.state_dict().items()}
         old = self.began.state_dict()
 
@@ -139,7 +139,7 @@ class Retrace(BoTFineTuning):
 
     def finishing_images(self, task: Task) -> int:
         """Each measured image, once for each measured alpha, and once for the mean feature."""
-        return (BISECTIONS + 3) * len(_some(task)[0])
+        return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:
         """Discard the head and the previous network."""
@@ -170,7 +170,7 @@ class Retrace(BoTFineTuning):
             self.began.load_state_dict(state["began"])
 
 
-def _some(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Paths, labels and cameras of at most about MEASURED images of a task: all of evenly drawn identities."""
     every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])

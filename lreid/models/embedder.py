@@ -185,9 +185,9 @@ class Embedder(nn.Module):
         Raises:
             ArgumentError: there are not so many, see :func:`~lreid.models.parts.layers_of`.
         """
-        found = layers_of(self.backbone)
-        require(layers <= len(found), "frozen_layers", layers, f"at most {len(found)}, the layers of {self.name}")
-        frozen = {id(each) for layer in found[:layers] for each in layer}
+        groups = layers_of(self.backbone)
+        require(layers <= len(groups), "frozen_layers", layers, f"at most {len(groups)}, the layers of {self.name}")
+        frozen = {id(each) for layer in groups[:layers] for each in layer}
         for parameter in self.backbone.parameters():
             if id(parameter) in frozen:
                 parameter.requires_grad_(False)

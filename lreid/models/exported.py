@@ -48,12 +48,12 @@ class OnnxEmbedder(Embedder):
         self.file = "ONNX" if isinstance(file, bytes) else str(file)
         content = file if isinstance(file, bytes) else _read(Path(file))
         self.session = _session(content, self.file)
-        known = self.session.get_modelmeta().custom_metadata_map
+        metadata = self.session.get_modelmeta().custom_metadata_map
         try:
-            self.name, self.origin, self.takes = (known[key] for key in ("backbone", "fingerprint", "images"))
-            run = seal(content, known)
-            self.fingerprint = self.origin if run == known.get("seal") else run[:16]
-            prepared = {key: json.loads(known[key]) for key in PREPARATION}
+            self.name, self.origin, self.takes = (metadata[key] for key in ("backbone", "fingerprint", "images"))
+            run = seal(content, metadata)
+            self.fingerprint = self.origin if run == metadata.get("seal") else run[:16]
+            prepared = {key: json.loads(metadata[key]) for key in PREPARATION}
             if fault := misfit(prepared, PREPARATION):
                 raise ValueError(fault)
             mean, std = (255 * torch.tensor(prepared[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
@@ -68,7 +68,7 @@ class OnnxEmbedder(Embedder):
                 "make one with lreid export"
             ) from None
         self.height, self.width = prepared["height"], prepared["width"]
-        self.config = known.get("config", "")
+        self.config = metadata.get("config", "")
         self.dim = features.shape[-1]
         self.precision, self.neck = None, nn.Identity()  # the neck is in the file
         self.register_buffer("mean", mean, persistent=False)

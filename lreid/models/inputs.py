@@ -59,8 +59,8 @@ def _files(path: str) -> Sequence[str]:
     if os.path.exists(path) or is_address(path):
         return [path]
     if glob.has_magic(path):
-        if found := sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each)):
-            return found
+        if files := sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each)):
+            return files
         raise ArgumentError("images", f"{path}: no file fits this pattern; {CALL}")
     return [path]  # reading it names what is wrong
 

@@ -65,8 +65,8 @@ class KnowledgeGraph(nn.Module):
     def _drop(self, nodes: Tensor) -> Tensor:
         if not self.training:
             return nodes
-        kept = torch.rand(nodes.shape, generator=self.generator) >= self.dropout
-        return nodes * to_device(kept, nodes.device) / (1 - self.dropout)
+        mask = torch.rand(nodes.shape, generator=self.generator) >= self.dropout
+        return nodes * to_device(mask, nodes.device) / (1 - self.dropout)
 
     def get_extra_state(self) -> Tensor:
         """The state of the generator, which goes into the state dict."""

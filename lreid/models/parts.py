@@ -20,10 +20,10 @@ def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
     inner: Any = getattr(backbone, "network", backbone)
     if hasattr(inner, "group_matcher"):
         depths = Extra("timm.models", "timm").group_parameters(inner, inner.group_matcher(coarse=False), reverse=True)
-        found: list[list[nn.Parameter]] = [[] for _ in range(max(depths.values()) + 1)]
+        groups: list[list[nn.Parameter]] = [[] for _ in range(max(depths.values()) + 1)]
         for name, parameter in inner.named_parameters():
-            found[depths[name]].append(parameter)
-        return found
+            groups[depths[name]].append(parameter)
+        return groups
     while len(parts := [each for each in inner.children() if next(each.parameters(), None) is not None]) == 1:
         (inner,) = parts
     return [list(each.parameters()) for each in parts or [inner]]

@@ -65,16 +65,16 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
         "missing": wanted.keys() - state.keys(),
         "of another shape": {key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape},
     }
-    told = [
-        f"{counted(len(names), 'tensor')} {what} ({_some(names)})"
+    faults = [
+        f"{counted(len(names), 'tensor')} {what} ({_examples(names)})"
         for what, all_names in misfits.items()
         if (names := all_names & needed)
     ]
-    if told:
+    if faults:
         if misfits["missing"] & needed:
-            told.append(f"the file holds {_some(misfits['left out'] or state.keys())}")
+            faults.append(f"the file holds {_examples(misfits['left out'] or state.keys())}")
         raise InputError(
-            f"{weights}: does not fit this backbone: {'; '.join(told)}; take the backbone that it was made for, "
+            f"{weights}: does not fit this backbone: {'; '.join(faults)}; take the backbone that it was made for, "
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
         )
     for what, names in misfits.items():
@@ -83,7 +83,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
     return {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
 
 
-def _some(names: Collection[str]) -> str:
+def _examples(names: Collection[str]) -> str:
     """The first names in alphabetical order, as many as a message has room for."""
     return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
@@ -146,8 +146,8 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
             prefix + key in state and (adapted or state[prefix + key].shape == shape) for key, shape in wanted.items()
         )
 
-    known = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []
-    prefixes = [prefix for prefix in known if fits(prefix)]
+    candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []
+    prefixes = [prefix for prefix in candidates if fits(prefix)]
     if "" in prefixes or not prefixes:
         return ""
     if len(prefixes) > 1:

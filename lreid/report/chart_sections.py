@@ -227,12 +227,12 @@ def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Lin
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
-    alone = [
+    lines_of_group = [
         line._replace(label=name, place=place, dash=place)
         for place, (name, each) in enumerate(lines.items())
         for line in each
     ]
-    return [Chart(title, alone, axis, legend=True)] if alone else []
+    return [Chart(title, lines_of_group, axis, legend=True)] if lines_of_group else []
 
 
 def task_chart(

@@ -105,11 +105,11 @@ def _benchmark_names(runs: Sequence[Results]) -> list[str]:
         if len(protocols) == 1:
             continue
         marks = dict(zip(protocols, _differences(list(protocols.values()), data=True), strict=True))
-        told = "" not in marks.values() and len(set(marks.values())) == len(marks)
+        distinct = "" not in marks.values() and len(set(marks.values())) == len(marks)
         for place, run in enumerate(runs):
             if run["benchmark"] == name:
                 own = run.get("protocol")
-                names[place] = f"{name}, {marks[own]}" if told else f"{name} [{own or 'unknown'}]"
+                names[place] = f"{name}, {marks[own]}" if distinct else f"{name} [{own or 'unknown'}]"
     return names
 
 
@@ -137,7 +137,7 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
         if key.startswith(DATA_KEYS) == data and (len(values) < len(configs) or any(v != values[0] for v in values)):
             varied[key] = values
 
-    def told(own: dict[str, Any]) -> str:
+    def description(own: dict[str, Any]) -> str:
         if not own:
             return "config unknown" if configs else ""
         return ", ".join(
@@ -146,7 +146,7 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
             if key not in own or any(value != own[key] for value in values)
         )
 
-    return [told(run.get("config", {})) for run in runs]
+    return [description(run.get("config", {})) for run in runs]
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:

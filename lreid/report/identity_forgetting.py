@@ -73,9 +73,9 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
     for group in groups:
         first = group.runs[0]
         for gallery in first["galleries"]:
-            found = [run.get("identity_ap", {}).get(gallery["name"]) for run in group.runs]
-            histories = [each for each in found if each and len(each["ap"]) > 1]
-            if gallery["kind"] == "merged" or len(histories) < len(found):
+            entries = [run.get("identity_ap", {}).get(gallery["name"]) for run in group.runs]
+            histories = [each for each in entries if each and len(each["ap"]) > 1]
+            if gallery["kind"] == "merged" or len(histories) < len(entries):
                 continue
             means = np.mean([each["ap"] for each in histories], 0)  # (tasks, identities)
             begin = gallery["first_task"] or 0
@@ -93,11 +93,11 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
     """In words what became of an identity."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
-    told = f"{number(values[best])} → {number(last)}"
+    change = f"{number(values[best])} → {number(last)}"
     if values[best] - last < LOST:
-        return f"kept by {by} ({told})"
+        return f"kept by {by} ({change})"
     falls = -np.diff(values[best:])
-    return f"forgotten by {by} in task {curve[best + 1 + int(np.argmax(falls))][0]} ({told})"
+    return f"forgotten by {by} in task {curve[best + 1 + int(np.argmax(falls))][0]} ({change})"
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008

@@ -107,14 +107,14 @@ def write_report(run_dir: str | Path) -> Path:
 
 def links_in(folder: Path) -> Links:
     """Links from the page of a run to what else its folder holds: files of :data:`BESIDE`, pages of ``lreid test``."""
-    found = [(name, name) for name in BESIDE if (folder / name).exists()]
+    links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
             continue
         below = page.relative_to(folder)
         name = "/".join(below.parts[1:-1])
-        found.append((f"ranked images{', ' * bool(name)}{name}", quote(below.as_posix())))
-    return found
+        links.append((f"ranked images{', ' * bool(name)}{name}", quote(below.as_posix())))
+    return links
 
 
 def write_page(
@@ -187,13 +187,13 @@ def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> li
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
     """Links from a page about several runs to theirs."""
-    known = []
+    entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))
         inside = [("report", "report.html"), *links_in(folder)]
         links = [(text, f"{quote(below.as_posix())}/{address}") for text, address in inside]
-        known.append((f"{run['method']} on {run['benchmark']}, seed {run['seed']}", links))
-    return [panel("runs.html", "Runs", "", runs=known)] if len(known) > 1 else []
+        entries.append((f"{run['method']} on {run['benchmark']}, seed {run['seed']}", links))
+    return [panel("runs.html", "Runs", "", runs=entries)] if len(entries) > 1 else []
 
 
 def _title(runs: Sequence[Results]) -> str:

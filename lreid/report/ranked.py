@@ -112,8 +112,8 @@ def write_ranked(
 
 def ranked_panel(section: Section) -> Panel:
     """The section of a page, with the legend of its verdicts."""
-    found = {match.verdict for each in section.rankings for match in each.matches}
-    used = [verdict for verdict in VERDICTS if verdict in found]
+    verdicts = {match.verdict for each in section.rankings for match in each.matches}
+    used = [verdict for verdict in VERDICTS if verdict in verdicts]
     body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)
     return Panel(section.title, section.note, body, section.wide)
 

@@ -75,14 +75,14 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
     """The matrix of each group, the mean over its runs; of several groups each can be opened."""
-    known = [
+    averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
         if any(group.runs[0]["mAP"])  # a row a task, empty where nothing is tested on
     ]
-    if not known:
+    if not averaged:
         return []
-    largest = max(max(row) for *_, results in known for row in results["mAP"]) or 1
+    largest = max(max(row) for *_, results in averaged for row in results["mAP"]) or 1
     several = len(groups) > 1
     matrices = [
         {
@@ -95,7 +95,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
                 for row, task in enumerate(results["tasks"][: len(results["mAP"])])
             ],
         }
-        for group, label, results in known
+        for group, label, results in averaged
     ]
     note = "mAP after every task, Rank-1 below it. Dashed and slanted: before the domain was trained."
     return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
@@ -178,11 +178,11 @@ def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
     panels = []
     for ap in conventions:
-        found = finished([run for run in runs if run["ap"] == ap])
-        if not (people := hardest_identities(found)):
+        of_convention = finished([run for run in runs if run["ap"] == ap])
+        if not (people := hardest_identities(of_convention)):
             continue
         title = f"Hardest identities{where}" + (f", {ap} AP" if len(conventions) > 1 else "")
-        over = f", mean over {len(found)} runs" if len(found) > 1 else ""
+        over = f", mean over {len(of_convention)} runs" if len(of_convention) > 1 else ""
         note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
         shown = [
             each._asdict() | {"face": pictures.faces.get((groups[0].benchmark, each.gallery, each.number))}
@@ -224,13 +224,13 @@ def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
         return []
     run = groups[0].runs[0]
     changed = run.get("changed", {}) if len(groups) == 1 else {}
-    rows = [Row("", [key, _told((run.get("config") or {}).get(key)), _told(value)]) for key, value in changed.items()]
+    rows = [Row("", [key, _cell((run.get("config") or {}).get(key)), _cell(value)]) for key, value in changed.items()]
     table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
     note = "The command trains the same." + (" It sets these keys to other values than the files." if rows else "")
     return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
 
 
-def _told(value: Any) -> str:
+def _cell(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
@@ -269,7 +269,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
         ("searched by", _distinct(_searched(config) for config in configs)),
         ("flipped images added", _distinct(_switch(config.get("EVAL.FLIP")) for config in configs)),
         ("cameras", _distinct(config.get("BENCHMARK.CAMERAS") for config in configs)),
-        *(("test set " + name, told) for name, told in galleries.items()),
+        *(("test set " + name, facts) for name, facts in galleries.items()),
     ]
     return _facts(f"Protocol{where}", entries)
 
@@ -300,8 +300,8 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
     """What is known of the entries."""
-    known = [(name, value) for name, value in entries if value is not None]
-    return [panel("facts.html", title, "", facts=known)] if known else []
+    stated = [(name, value) for name, value in entries if value is not None]
+    return [panel("facts.html", title, "", facts=stated)] if stated else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:

@@ -236,14 +236,14 @@ def score_table(results: dict[str, Any]) -> str:
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
     for row in results["rows"]:
-        found = {rate["false_accept_rate"]: rate["true_positive_rate"] for rate in row["open_set"]}
+        by_rate = {rate["false_accept_rate"]: rate["true_positive_rate"] for rate in row["open_set"]}
         rows.append(
             [
                 row["checkpoint"],
                 row["test"],
                 row["variant"] + (" (transductive)" if row["transductive"] else ""),
                 *(number(row.get(metric.name)) for metric in METRICS),
-                *(number(found.get(rate)) for rate in rates),
+                *(number(by_rate.get(rate)) for rate in rates),
                 str(row["num_absent"] + row["num_filtered"]),
             ]
         )
@@ -353,10 +353,10 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
     """Mean, None where a value is; and the deviation of a sample (n - 1), None of a single value too."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
         return None, None
-    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None
+    return statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:

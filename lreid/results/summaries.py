@@ -80,29 +80,29 @@ def summary(results: Results) -> dict[str, float | None]:
           that of the untrained network, which is not measured here. None where there is no such gallery.
     """
     last = len(results["mAP"]) - 1
-    found: dict[str, float | None] = {}
+    summary: dict[str, float | None] = {}
     for metric in names_of(results):
         for kind in KINDS:
-            found[f"{kind}_{metric}"] = average(results, metric, last, kind)
+            summary[f"{kind}_{metric}"] = average(results, metric, last, kind)
             if results.get("unfused"):
                 trained: Any = results | results["unfused"]
-                found[f"unfused_{kind}_{metric}"] = average(trained, metric, last, kind)
+                summary[f"unfused_{kind}_{metric}"] = average(trained, metric, last, kind)
         if columns(results, last, "merged"):
-            found[f"merged_{metric}"] = average(results, metric, last, "merged")
+            summary[f"merged_{metric}"] = average(results, metric, last, "merged")
         if crossed := results.get("cross_model"):
-            found[f"reindex_free_{metric}"] = _reindex_free(results, crossed, metric)
+            summary[f"reindex_free_{metric}"] = _reindex_free(results, crossed, metric)
         over_tasks = [each for each in curve(results, metric, "seen") if each is not None]
-        found[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks)) if over_tasks else None
+        summary[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks)) if over_tasks else None
     changes = [each for each in task_changes(results) if each is not None]
     falls, rises = zip(*changes, strict=True) if changes else ((), ())
-    found["forgetting"], found["plasticity"] = (float(np.mean(each)) if each else None for each in (falls, rises))
+    summary["forgetting"], summary["plasticity"] = (float(np.mean(each)) if each else None for each in (falls, rises))
     first = {column: results["galleries"][column]["first_task"] or 0 for column in columns(results, last, "seen")}
     final, rows = results["mAP"][last], results["mAP"]
     transfers = [final[column] - rows[task][column] for column, task in first.items() if task < last]
     before = [rows[task - 1][column] for column, task in first.items() if task > 0]
-    found["backward_transfer"] = float(np.mean(transfers)) if transfers else None
-    found["forward_transfer"] = float(np.mean(before)) if before else None
-    return found
+    summary["backward_transfer"] = float(np.mean(transfers)) if transfers else None
+    summary["forward_transfer"] = float(np.mean(before)) if before else None
+    return summary
 
 
 def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:

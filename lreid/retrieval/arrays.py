@@ -112,10 +112,10 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     squared_norms(queries, "query features")  # only to refuse values that are not finite
     squares = squared_norms(gallery, "gallery features")  # (G,)
     limits = torch.finfo(squares.dtype)
-    some = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
-    apart = torch.cdist(some, some, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    sample = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
+    apart = torch.cdist(sample, sample, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
     nearest = apart.amin(1).square()  # (S,)
-    cancelling = some.square().sum(1).median() > LOSING * nearest.median()
+    cancelling = sample.square().sum(1).median() > LOSING * nearest.median()
     if cancelling or gallery[squares < limits.tiny / limits.eps].any():
         return queries.double(), gallery.double()
     return queries, gallery

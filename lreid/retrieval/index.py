@@ -95,8 +95,8 @@ class Search(Protocol):
     """Finds gallery images for queries."""
 
     @property
-    def found(self) -> int:
-        """So many images at most are found for a query."""
+    def max_results(self) -> int:
+        """The most gallery images that a query gets."""
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """Scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
@@ -257,8 +257,8 @@ class FaissSearch:
         return [(0, sharded_on_gpus(self.index, gpus, "index_device", float16=float16))]
 
     @property
-    def found(self) -> int:
-        """So many images at most are found for a query: ``depth``, or all."""
+    def max_results(self) -> int:
+        """The most gallery images that a query gets: ``depth``, or all."""
         return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -267,14 +267,14 @@ class FaissSearch:
         rows: np.ndarray | None = None
         if self.exhaustive and not self.copies:  # to put all of them in order takes longer than to score them
             _, scores, rows = self.index.range_search(vectors, np.inf if self.euclidean else -np.inf)
-            scores, rows = (each.reshape(len(vectors), self.found) for each in (scores, rows))
-            if (rows == np.arange(self.found)).all():
+            scores, rows = (each.reshape(len(vectors), self.max_results) for each in (scores, rows))
+            if (rows == np.arange(self.max_results)).all():
                 rows = None
         else:
-            scores, rows = self._search(vectors, self.found)
-        found = torch.from_numpy(scores)
-        found = (size - found.double() * self.scale**2) / 2 if self.euclidean else found * size
-        return found, None if rows is None else torch.from_numpy(rows)
+            scores, rows = self._search(vectors, self.max_results)
+        values = torch.from_numpy(scores)
+        values = (size - values.double() * self.scale**2) / 2 if self.euclidean else values * size
+        return values, None if rows is None else torch.from_numpy(rows)
 
     def _search(self, vectors: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows ``(B, k)`` of up to ``depth`` images of each piece of the gallery."""
@@ -344,19 +344,19 @@ class IndexScores:
         queries, num_gallery = self.queries[here], self.shape[1]
         exact = self.exact(here) if self.exact else None  # (B, G)
         scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # the last is of no image
-        for part in blocks(len(queries), 1, max(1, PAIRS // self.search.found)):
-            found, rows = self.search(queries[part])  # (b, k)
-            found = found.to(queries.device)
+        for part in blocks(len(queries), 1, max(1, PAIRS // self.search.max_results)):
+            block_scores, rows = self.search(queries[part])  # (b, k)
+            block_scores = block_scores.to(queries.device)
             rows = None if rows is None else rows.to(queries.device)
             if self.exact is not None and exact is not None:
                 columns = slice(None) if rows is None else rows.clamp(min=0)
                 right = exact[part] if rows is None else exact[part].gather(1, rows.clamp(min=0))  # (b, k)
-                wrong = (found - right).abs_() > ROUNDING * self.exact.sizes(queries[part], columns)
-                found = torch.where(wrong, found.to(right.dtype), right) if wrong.any() else right
+                wrong = (block_scores - right).abs_() > ROUNDING * self.exact.sizes(queries[part], columns)
+                block_scores = torch.where(wrong, block_scores.to(right.dtype), right) if wrong.any() else right
             if rows is None:
-                scores[part, :num_gallery] = found
+                scores[part, :num_gallery] = block_scores
             else:
-                scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), found.to(scores.dtype))
+                scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), block_scores.to(scores.dtype))
         return scores[:, :num_gallery]
 
 
@@ -401,16 +401,16 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
     sample = np.unique(np.linspace(0, num_queries - 1, min(num_queries, TIMED)).astype(int))
     queries = exact.queries[sample]
     start = time.perf_counter()
-    found = torch.from_numpy(search.nearest(queries))  # (S, depth)
+    nearest = torch.from_numpy(search.nearest(queries))  # (S, depth)
     seconds = time.perf_counter() - start
-    depths = tuple(k for k in depths if k <= found.shape[1])
+    depths = tuple(k for k in depths if k <= nearest.shape[1])
     hits = dict.fromkeys(depths, 0)
     for here in blocks(num_queries, num_gallery):
         inside = np.flatnonzero((sample >= here.start) & (sample < here.stop))
         if len(inside):
             scores = exact(here)[sample[inside] - here.start].cpu()  # (B, G)
             best = scores.topk(max(depths)).values
-            rows = found[inside, : max(depths)]
+            rows = nearest[inside, : max(depths)]
             theirs = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)
             for k in depths:  # an image as near as the k-th is as good
                 hits[k] += int((theirs[:, :k] >= best[:, k - 1, None]).sum())

@@ -117,6 +117,6 @@ def _count_by_sorting(
     wanted = np.flatnonzero(np.diff(bounds))
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter
         list(pool.map(count_all, np.array_split(wanted, max(1, len(wanted) // 16))))
-    found = np.empty_like(ahead)
-    found[order] = ahead
-    return found
+    counts = np.empty_like(ahead)
+    counts[order] = ahead
+    return counts

@@ -109,13 +109,13 @@ def open_set_rates(
             masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
             best[here] = masked.amax(1).cpu().numpy()
 
-    known = np.isfinite(own)
-    if not known.any():
+    enrolled = np.isfinite(own)
+    if not enrolled.any():
         raise InputError("open-set rates need queries with a match in the gallery; not one has one")
     impostors = others[np.isfinite(others)]
     rates = []
     for rate in false_accept_rates:
         threshold = threshold_for(impostors, rate)
-        found = (own[known] > others[known]) & (own[known] >= threshold)
-        rates.append(OpenSetRate(rate, threshold, float(found.mean())))
+        accepted = (own[enrolled] > others[enrolled]) & (own[enrolled] >= threshold)
+        rates.append(OpenSetRate(rate, threshold, float(accepted.mean())))
     return rates

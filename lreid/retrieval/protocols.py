@@ -95,11 +95,11 @@ def evaluate_single_shot(
     hits = np.zeros(max_rank)
     for here in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[here])
-        kept = usable(query[here][rows], gallery[columns])
-        rows, columns = rows[kept], columns[kept]
-        found = score(here)  # (B, G)
-        unfound_last(found, rows, columns)
-        scores = found.cpu().numpy()
+        valid = usable(query[here][rows], gallery[columns])
+        rows, columns = rows[valid], columns[valid]
+        block_scores = score(here)  # (B, G)
+        unfound_last(block_scores, rows, columns)
+        scores = block_scores.cpu().numpy()
         for lot in lots:
             queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the image drawn for them
             _, others = _lowest(gallery.ids[counted], counted, lot)  # (I,) an image for each identity

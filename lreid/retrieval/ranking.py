@@ -154,11 +154,11 @@ def evaluate_scores(
     num_filtered = 0
     for here in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[here])
-        kept = usable(query[here][rows], gallery[columns])  # (P,)
-        images, matches = (np.bincount(each, minlength=here.stop - here.start) for each in (rows, rows[kept]))  # (B,)
+        valid = usable(query[here][rows], gallery[columns])  # (P,)
+        images, matches = (np.bincount(each, minlength=here.stop - here.start) for each in (rows, rows[valid]))  # (B,)
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if matches.any():
-            ranks = _ranks(score, here, (rows[kept], columns[kept]), (rows[~kept], columns[~kept]), junk)
+            ranks = _ranks(score, here, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)
             valid = here.start + np.flatnonzero(matches)
             measured = _measure(ranks, matches[matches > 0], ap)
             average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = measured
@@ -228,10 +228,10 @@ def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tu
     """
     start = np.cumsum(matches) - matches
     ranks = ranks[np.lexsort((ranks, np.repeat(np.arange(len(matches)), matches)))]
-    found = np.arange(len(ranks)) - np.repeat(start, matches)  # matches ahead of this one
-    precision = (found + 1) / (ranks + 1)
+    ahead = np.arange(len(ranks)) - np.repeat(start, matches)  # matches ahead of this one
+    precision = (ahead + 1) / (ranks + 1)
     if ap == "trapezoidal":
-        precision = (precision + np.where(ranks == 0, 1.0, found / np.maximum(ranks, 1))) / 2
+        precision = (precision + np.where(ranks == 0, 1.0, ahead / np.maximum(ranks, 1))) / 2
     last = ranks[start + matches - 1]
     return np.add.reduceat(precision, start) / matches, matches / (last + 1), ranks[start]
 

@@ -146,8 +146,8 @@ def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Rows equal to an earlier one, and the first row each of them equals."""
     rows = features.cpu().numpy()
-    some = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # tells nearly all rows apart
-    bits = some.view(f"u{some.itemsize}").astype(np.uint64)
+    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # tells nearly all rows apart
+    bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
     keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
     seen: dict[int, int] = {}
@@ -172,7 +172,7 @@ def scores_of(
     """Scores that rank the gallery for every query. Arguments are those of :func:`lreid.retrieval.evaluate`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     if rerank is None:
-        return _found(Scorer(queries, gallery, metric), search)
+        return _searched(Scorer(queries, gallery, metric), search)
     if search:
         raise InputError("re-ranking compares all images with all, so it takes no search")
     return rerank(queries, gallery, metric)
@@ -187,10 +187,10 @@ def cosines_of(
 ) -> BlockScores:
     """Cosine similarities in [-1, 1], which a threshold can be compared with. Arguments as of :func:`scores_of`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
-    return _found(Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")), search)
+    return _searched(Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")), search)
 
 
-def _found(exact: ExactScores, search: Search | None) -> BlockScores:
+def _searched(exact: ExactScores, search: Search | None) -> BlockScores:
     """All scores, or those of what a search finds."""
     if not search:
         return exact

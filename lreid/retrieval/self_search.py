@@ -27,14 +27,14 @@ def self_retrieval(
         In [0, 1]; 0 where no identity has two images.
     """
     labels, cameras = (as_labels(*each, len(features)) for each in ((labels, "labels"), (cameras, "cameras")))
-    known = labels != JUNK
-    features, labels, cameras = features[known], labels[known], cameras[known]
+    labelled = labels != JUNK
+    features, labels, cameras = features[labelled], labels[labelled], cameras[labelled]
     identities = len(np.unique(labels))
     if identities == len(labels):
         return 0.0
-    alone = np.arange(len(labels)) + cameras.max() + 1  # its own camera for every image
-    cameras = np.where(cameras == UNKNOWN, alone, cameras)
+    separate = np.arange(len(labels)) + cameras.max() + 1  # its own camera for every image
+    cameras = np.where(cameras == UNKNOWN, separate, cameras)
     places = len(np.unique(np.stack([labels, cameras]), axis=1).T)
     if places == identities:  # no identity was seen by two cameras
-        cameras = alone
+        cameras = separate
     return evaluate(features, features, labels, labels, cameras, cameras, metric=metric).mAP

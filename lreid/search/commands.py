@@ -108,7 +108,7 @@ def add(
     """
     named = NamedGallery.load(where)
     there = named.gallery.holds([image.path for image in images])
-    images = [image for image, known in zip(images, there, strict=True) if not known]
+    images = [image for image, present in zip(images, there, strict=True) if not present]
     if not images:
         return 0
     model = named.model(checkpoint, device, engine)
@@ -231,8 +231,8 @@ def _recognised(
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
     own = best.paths[:, 0] == np.array(paths, dtype=object)  # the image itself comes first
     rank = own.astype(int)[:, None]
-    known, ids = (np.take_along_axis(each, rank, 1)[:, 0] for each in (best.known, best.ids))
-    return present, known & (ids == np.array(who, dtype=object))
+    recognised, ids = (np.take_along_axis(each, rank, 1)[:, 0] for each in (best.known, best.ids))
+    return present, recognised & (ids == np.array(who, dtype=object))
 
 
 @dataclass(frozen=True)
@@ -315,11 +315,11 @@ def query(
 def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
     """Who is on each query, where its folder, its name or a CSV file says so and the gallery has that person."""
     try:
-        told = {image.path: image.identity for image in list_images(images, "query", where)}
+        identities = {image.path: image.identity for image in list_images(images, "query", where)}
     except InputError:  # two sources that disagree
         return [None] * len(paths)
     people = set(named.identities.values())
-    names = (told.get(absolute(path)) for path in paths)
+    names = (identities.get(absolute(path)) for path in paths)
     return [name if name in people else None for name in names]
 
 

@@ -123,13 +123,15 @@ def _of_model(source: str) -> dict[str, Any]:
     return {key: card.get(key) for key in ("threshold", "false_accept_rate", "true_positive_rate")} | {"notes": [note]}
 
 
-def said(pair: dict[str, Any], told: dict[str, Any]) -> str:
+def said(pair: dict[str, Any], comparison: dict[str, Any]) -> str:
     """A pair of :func:`compare` in words."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
-    known = f"threshold {told['threshold']:.3f} at a false accept rate of {100 * told['false_accept_rate']:g} %"
-    if told["true_positive_rate"] is not None:
-        known += f", which {100 * told['true_positive_rate']:.0f} % of pairs of one identity reach"
+    reason = (
+        f"threshold {comparison['threshold']:.3f} at a false accept rate of {100 * comparison['false_accept_rate']:g} %"
+    )
+    if comparison["true_positive_rate"] is not None:
+        reason += f", which {100 * comparison['true_positive_rate']:.0f} % of pairs of one identity reach"
     if (rate := pair["false_accept_rate"]) is not None:
-        known += f"; {100 * rate:.1f} % of pairs of two identities in the gallery score as high"
-    return f"{'likely the same' if pair['same'] else 'likely not the same'}, {pair['score']:.3f} ({known})"
+        reason += f"; {100 * rate:.1f} % of pairs of two identities in the gallery score as high"
+    return f"{'likely the same' if pair['same'] else 'likely not the same'}, {pair['score']:.3f} ({reason})"

@@ -47,7 +47,7 @@ def findings(
 
 
 def _finding(matches: Matches, row: int, path: str, expected: str | None, calibrated: bool) -> dict[str, Any]:
-    found = [
+    entries = [
         {
             "rank": column + 1,
             "path": matches.paths[row, column],
@@ -59,9 +59,9 @@ def _finding(matches: Matches, row: int, path: str, expected: str | None, calibr
         for column in range(matches.scores.shape[1])
         if matches.keys[row, column] >= 0
     ]
-    unknown = not any(match["known"] for match in found) if calibrated else None
-    best = next((match["identity"] for match in found if match["known"] is not False), None)
-    return {"image": path, "expected": expected, "unknown": unknown, "identity": best, "matches": found}
+    unknown = not any(match["known"] for match in entries) if calibrated else None
+    best = next((match["identity"] for match in entries if match["known"] is not False), None)
+    return {"image": path, "expected": expected, "unknown": unknown, "identity": best, "matches": entries}
 
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:

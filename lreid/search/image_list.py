@@ -112,7 +112,7 @@ def read_images(
     Raises:
         InputError: an image cannot be read.
     """
-    numbers = {what: {name: number for number, name in known.items()} for what, known in names.items()}
+    numbers = {what: {name: number for number, name in of_kind.items()} for what, of_kind in names.items()}
 
     def number(what: str, name: str | None) -> int:
         return UNKNOWN if name is None else numbers.get(what, {}).get(name, hash_of(name))
@@ -193,9 +193,9 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
 
     pattern = Pattern(where.pattern)
     path = PurePath(*source.absolute().parts[-pattern.depth :])
-    if (told := pattern.read(path)) is None:
+    if (labels := pattern.read(path)) is None:
         raise InputError(f"{source}: the pattern {pattern.text} does not fit; correct it, or leave it out")
-    return [Listed(str(source), None, escaped(told[1]))]
+    return [Listed(str(source), None, escaped(labels[1]))]
 
 
 def _seconds(image: Listed, where: Path) -> int:

@@ -63,8 +63,8 @@ class NamedGallery:
 
         Where ``0003`` is no name, ``3`` is meant, as files named ``0003_c1.jpg`` are called.
         """
-        known = self.gallery.about.names.get(what, {}).values()
-        if isinstance(label, str) and label not in known and re.fullmatch("0+[1-9][0-9]*", label):
+        names = self.gallery.about.names.get(what, {}).values()
+        if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
             label = label.lstrip("0")
         try:
             return self.gallery.number_of(what, label)
@@ -105,8 +105,8 @@ class NamedGallery:
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
         """What travels with a gallery for :meth:`load`."""
-        kept = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
-        return kept | (norm.to_arrays() if norm else {})
+        arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
+        return arrays | (norm.to_arrays() if norm else {})
 
     def model(
         self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False

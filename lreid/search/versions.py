@@ -138,7 +138,7 @@ class _Reindexing:
             new.gallery.save()
         missing = [image for image in wanted if image not in had and image.path not in self.skipped]
         held = new.gallery.holds([image.path for image in missing])
-        missing = [image for image, known in zip(missing, held, strict=True) if not known]
+        missing = [image for image, present in zip(missing, held, strict=True) if not present]
         for part in _parts(missing, len(wanted)):
             images, pixels = self._read(part, new.gallery.about.names)
             if images:

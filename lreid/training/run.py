@@ -248,14 +248,14 @@ def _observers(
     cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
 ) -> dict[str, Observer]:
     """What a config asks to be measured besides the test sets."""
-    found: dict[str, Observer] = {}
+    observers: dict[str, Observer] = {}
     if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
-        found["accuracy"] = accuracy
+        observers["accuracy"] = accuracy
     if cfg.EVAL.DRIFT_STEPS:
         from lreid.evaluation.switch import SwitchObserver
 
-        found["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
-    return found
+        observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
+    return observers
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
@@ -356,7 +356,7 @@ def new_results(
         skipped=evaluator.skipped,
         versions={"python": platform.python_version()}
         | ({"commit": source} if (source := commit()) else {})
-        | {name: found for name in packages if (found := installed_version(name)) is not None}
+        | {name: version for name in packages if (version := installed_version(name)) is not None}
         | arithmetic(pick_device(cfg.DEVICE)),
     )
 

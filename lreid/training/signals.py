@@ -76,13 +76,13 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         if self.received is not None:
             raise Stopped(self.received)
 
-    def _swallowed(self, told: sys.UnraisableHookArgs) -> None:
-        if not isinstance(told.exc_value, Stopped):
-            self._unraisable(told)
+    def _swallowed(self, event: sys.UnraisableHookArgs) -> None:
+        if not isinstance(event.exc_value, Stopped):
+            self._unraisable(event)
             return
         self.received, self._raised = None, False
         # By a thread, and so when this is over: here it would be swallowed again.
-        threading.Timer(0.01, os.kill, (os.getpid(), told.exc_value.signal)).start()
+        threading.Timer(0.01, os.kill, (os.getpid(), event.exc_value.signal)).start()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

@@ -102,7 +102,7 @@ class Trainer:
         self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
         self.initial: Embedder | None = None
         self.bar = tqdm(disable=True)
-        self.begun, self.shown_at, self.told_at = time.monotonic(), 0.0, time.monotonic()
+        self.started, self.shown_at, self.reported_at = time.monotonic(), 0.0, time.monotonic()
         self.test_images = sum(len(test.query) + len(test.gallery) for test in evaluator.tests)
         self.image_seconds = 0.0  # of a test image, once an evaluation has taken place
         self.finished: list[float] = []  # seconds between the last step of a task and its end, of each task so far
@@ -140,7 +140,7 @@ class Trainer:
         self.bar = self._progress()
         with logging_redirect_tqdm(), self.bar:
             self._evaluate_initial()
-            self.begun, self.steps_then = time.monotonic(), self._steps_done
+            self.started, self.steps_then = time.monotonic(), self._steps_done
             if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
                 self._report()
             for task in left:
@@ -335,7 +335,7 @@ class Trainer:
         """
         tasks = self.benchmark.tasks[self.at.task :]
         trained = max(self._steps_done - self.steps_then, 1)
-        step = (time.monotonic() - self.begun - sum(self.finished)) / trained
+        step = (time.monotonic() - self.started - sum(self.finished)) / trained
         left = step * (sum(self._task_steps) - self._steps_done)
         if self.finished:
             return left + len(tasks) * sum(self.finished) / len(self.finished)
@@ -357,7 +357,7 @@ class Trainer:
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return
-        step = (time.monotonic() - self.begun - sum(self.finished)) / done  # seconds
+        step = (time.monotonic() - self.started - sum(self.finished)) / done  # seconds
         at = Progress(
             task + 1,
             len(self.epochs),
@@ -369,8 +369,8 @@ class Trainer:
             patience=QUIET + QUIET_EPOCHS * step * self.epoch_steps[task] + self.results["seconds"]["evaluate"],
         )
         self.shown_at = time.monotonic()
-        aloud = self.bar.disable and self.shown_at - self.told_at >= TOLD_EVERY
-        self.told_at = self.shown_at if aloud else self.told_at
+        aloud = self.bar.disable and self.shown_at - self.reported_at >= TOLD_EVERY
+        self.reported_at = self.shown_at if aloud else self.reported_at
         self.folder.show_progress(self.results, at, aloud=aloud)
 
     def _show_status(self) -> None:

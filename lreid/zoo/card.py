@@ -122,8 +122,8 @@ class Card:
         """Writes the card to its file."""
         keys = asdict(self)
         del keys["file"]
-        kept = {key: value for key, value in keys.items() if value or key not in ADDED}
-        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in kept.items()]
+        stored = {key: value for key, value in keys.items() if value or key not in ADDED}
+        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in stored.items()]
         write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -207,9 +207,9 @@ def find(name: str) -> Card | Published:
     """
     if name.endswith(".json"):
         return read_card(Path(name))
-    known: dict[str, Card | Published] = published() | {card.name: card for card in cards()}
-    if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        told = f"; the nearest is {nearest[0]}" if nearest else ""
-        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{told}; lreid zoo list shows all")
-    return known[name]
+    entries: dict[str, Card | Published] = published() | {card.name: card for card in cards()}
+    if name not in entries:
+        nearest = difflib.get_close_matches(name, entries, n=1, cutoff=0.0)
+        hint = f"; the nearest is {nearest[0]}" if nearest else ""
+        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{hint}; lreid zoo list shows all")
+    return entries[name]

@@ -49,10 +49,10 @@ def published_table(entries: Iterable[Published]) -> str:
 
 def _mean(card: Card, kind: str) -> str:
     """Means of mAP / Rank-1 over the galleries of a kind."""
-    found = [figures for figures in card.figures.values() if figures["kind"] == kind]
-    if not found:
+    of_kind = [figures for figures in card.figures.values() if figures["kind"] == kind]
+    if not of_kind:
         return "–"
-    return " / ".join(f"{sum(each[key] for each in found) / len(found):.1f}" for key in ("mAP", "rank1"))
+    return " / ".join(f"{sum(each[key] for each in of_kind) / len(of_kind):.1f}" for key in ("mAP", "rank1"))
 
 
 def describe(card: Card | Published) -> str:
@@ -118,8 +118,8 @@ SHARED = ("feature", "licence", "terms")  # by all entries of a family
 
 
 def _published_facts(entry: Published) -> dict[str, str]:
-    known = {64: entry.sha256, 0: "not published: recorded at the first download"}
-    told = {
+    hashes = {64: entry.sha256, 0: "not published: recorded at the first download"}
+    facts = {
         "use": _use(entry.start_only),
         "trained on": entry.data,
         "network": f"{_network(entry)}{' with neck' if entry.neck else ''}, {_input(entry)}",
@@ -130,9 +130,9 @@ def _published_facts(entry: Published) -> dict[str, str]:
         "remark": entry.remark,
         "source": entry.source,
         "weights from": ", ".join([entry.url, *entry.mirrors]),
-        "SHA-256": known.get(len(entry.sha256), f"begins with {entry.sha256}; all of it remembered at first download"),
+        "SHA-256": hashes.get(len(entry.sha256), f"begins with {entry.sha256}; all of it remembered at first download"),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _section(card: Card) -> dict[str, Any]:
@@ -194,11 +194,11 @@ def _facts(card: Card) -> dict[str, str]:
 
 def verification_text(card: Card) -> str:
     """The similarity from which on two images count as one identity, and its error rates; the card must have one."""
-    told = card.verification
+    rates = card.verification
     return (
-        f"threshold {told['threshold']:.3f} on cosine similarity (FAR {100 * told['false_accept_rate']:g} % on "
-        f"{told['impostor_pairs']:,} impostor pairs, TAR {100 * told['true_positive_rate']:.1f} %; "
-        f"{', '.join(told['galleries'])})"
+        f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "
+        f"{rates['impostor_pairs']:,} impostor pairs, TAR {100 * rates['true_positive_rate']:.1f} %; "
+        f"{', '.join(rates['galleries'])})"
     )
 
 

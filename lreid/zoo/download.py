@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from lreid.errors import InputError
 from lreid.extras import Extra
-from lreid.files import alone, make_folder, require_replaceable, sync_folder
+from lreid.files import make_folder, only_one_process, require_replaceable, sync_folder
 from lreid.reading import require_regular
 
 logger = logging.getLogger("lreid")
@@ -75,7 +75,7 @@ class Download:
         try:
             require_replaceable(file)
             make_folder(file.parent)
-            with alone(file.parent):
+            with only_one_process(file.parent):
                 require_regular(file)
                 if file.exists():
                     if pooch.file_hash(str(file)).startswith(sha256):
@@ -107,9 +107,9 @@ class Download:
                     faults[address] = str(fault)
                     if fault.final:
                         break
-        told = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
+        reasons = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
         raise InputError(
-            f"{file.name}: cannot be downloaded ({told}); try again, which continues where it stopped, "
+            f"{file.name}: cannot be downloaded ({reasons}); try again, which continues where it stopped, "
             f"name a mirror by LREID_ZOO_MIRROR, or put the file at {file}"
         )
 
@@ -212,8 +212,8 @@ class _Drive(_Resuming):
                 gdown.download(self.url, bounded, quiet=not sys.stderr.isatty(), use_cookies=False)
         except (gdown.exceptions.DownloadError, OSError) as error:  # requests' errors are OSErrors
             denied = isinstance(error, gdown.exceptions.FileURLRetrievalError)
-            told = str(error if denied else _first_cause(error))
-            raise _Fault(" ".join(told.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
+            reason = str(error if denied else _first_cause(error))
+            raise _Fault(" ".join(reason.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
         if self.size and self.part.stat().st_size != self.size:
             raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
 

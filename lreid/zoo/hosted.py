@@ -89,7 +89,7 @@ class Published:
 @cache
 def published() -> dict[str, Published]:
     """All of them by name, in the order of the families."""
-    known = {}
+    by_name = {}
     for family in parse_yaml(read_text(FILE)):
         entries = family.pop("entries")
         for name, own in entries.items():
@@ -97,9 +97,9 @@ def published() -> dict[str, Published]:
             for key in ("url", "mirrors"):  # {file} and {id} stand for these keys of the entry
                 if key in keys:
                     keys[key] = _filled(keys[key], keys)
-            kept = {each.name for each in fields(Published)} & keys.keys()
-            known[name] = Published(name=name, **{key: keys[key] for key in kept})
-    return known
+            names = {each.name for each in fields(Published)} & keys.keys()
+            by_name[name] = Published(name=name, **{key: keys[key] for key in names})
+    return by_name
 
 
 def _filled(address: Any, keys: dict[str, Any]) -> Any:
@@ -117,21 +117,21 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     """
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
-    known = read_text(memory).strip() if memory.exists() else entry.sha256
+    expected = read_text(memory).strip() if memory.exists() else entry.sha256
     require_regular(file)
     fresh = not file.exists()
     if fresh:
         addresses = [entry.url, *entry.mirrors]
         if mirror := os.environ.get("LREID_ZOO_MIRROR"):
             addresses.insert(0, f"{mirror.rstrip('/')}/{file.name}")
-        download(addresses, file, sha256=known, size=entry.bytes)
+        download(addresses, file, sha256=expected, size=entry.bytes)
     digest = pooch.file_hash(str(file))
-    if not digest.startswith(known):
+    if not digest.startswith(expected):
         raise InputError(
-            f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not {known[:12]}); "
-            f"delete it, or put there what {entry.url} gives; if that is another file now, delete {memory.name}, too"
+            f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not "
+            f"{expected[:12]}); delete it, or replace it with {entry.url}; if that has changed, delete {memory.name} too"
         )
-    if len(known) < 64:
+    if len(expected) < 64:
         _remember(entry, file, digest, memory, fresh)
     return file
 

@@ -11,7 +11,7 @@ import pooch
 from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import alone, make_folder, remove_leftovers, write_atomically
+from lreid.files import make_folder, only_one_process, remove_leftovers, write_atomically
 from lreid.reading import read_json, require_regular
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
@@ -43,7 +43,7 @@ def write_entry(card: Card, content: bytes) -> None:
     folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
         make_folder(folder)
-        with alone(folder):
+        with only_one_process(folder):
             before = weights_in_place(card.file)
             if weights.exists() and weights.name not in before and pooch.file_hash(str(weights)) != card.sha256:
                 raise InputError(f"{weights}: belongs to no card, so it is not replaced; move it away")

@@ -14,7 +14,7 @@ from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
 from lreid.losses import batch_hard_triplet_loss, linear_combination
 from lreid.methods import Method, build_method, method_class, method_defaults
-from lreid.methods.retrace import MEASURED, _some
+from lreid.methods.retrace import MEASURED, _sample
 from lreid.retrieval import evaluate
 
 
@@ -134,7 +134,7 @@ def test_it_learns_at_its_own_rate() -> None:
 
 def test_of_a_large_task_whole_identities_are_looked_at() -> None:
     records = tuple(Record(str(number), number // 10, number % 3) for number in range(20_000))
-    paths, labels, cameras = _some(Task(0, "", records))
+    paths, labels, cameras = _sample(Task(0, "", records))
     assert 0.9 * MEASURED < len(paths) <= MEASURED
     assert set(np.unique(labels, return_counts=True)[1]) == {10}
     assert labels.min() < 100 and labels.max() > 1900

@@ -119,11 +119,11 @@ class Lines:
     """A search in a list that was written down: of rows and scores of each query, told apart by their first number."""
 
     def __init__(self, *lists: list[tuple[int, float]]) -> None:
-        self.lists, self.found = lists, max(map(len, lists))
+        self.lists, self.max_results = lists, max(map(len, lists))
 
     def __call__(self, queries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         wanted = [self.lists[int(number)] for number in queries[:, 0]]
-        padded = [line + [(-1, -3e38)] * (self.found - len(line)) for line in wanted]
+        padded = [line + [(-1, -3e38)] * (self.max_results - len(line)) for line in wanted]
         both = torch.tensor(padded, dtype=torch.float64)  # (B, k, 2)
         return both[..., 1], both[..., 0].long()
 

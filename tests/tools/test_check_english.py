@@ -37,3 +37,16 @@ def test_docstrings_are_read(repository: Path, tmp_path: Path) -> None:
     check = runpy.run_path(str(repository / "tools" / "check_english.py"))
     found = [first + line - 1 for first, text in check["texts"](file) for line, _ in check["faults"](text)]
     assert found == [5, 8]
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("found = 1\nscores = found", [1]),
+        ("def _told(known):\n    self.kept = [x for some in known]", [1, 1, 2, 2]),
+        ("class Matches:\n    known: list\n    def scores(self):\n        return self.known", []),
+    ],
+)
+def test_vague_names(repository: Path, code: str, lines: list[int]) -> None:
+    check = runpy.run_path(str(repository / "tools" / "check_english.py"))
+    assert sorted(line for line, _ in check["vague_names"](code)) == lines

@@ -70,13 +70,13 @@ class Assets:
         self.eyes = self._garments("eyes/low-poly")
         # Hair is cut out by the transparency of its texture, so that one without cannot be drawn.
         self.hair = [path for path in self._garments("hair/*") if self.texture(path) is not None]
-        for pattern, found in (
+        for pattern, files in (
             ("skins/*/*.mhmat, with the texture that it names,", self.skins),
             *((f"clothes/{sex}_*/*.mhclo", self.suits[sex]) for sex in SEXES),
             ("clothes/shoes*/*.mhclo", self.shoes),
             ("hair/*/*.mhclo, with its texture,", self.hair),
         ):
-            if not found:
+            if not files:
                 raise InputError(f"{home}: no {pattern} is there; {WHERE}")
 
     def _garments(self, folders: str) -> list[Path]:

@@ -69,7 +69,7 @@ class Rig(NamedTuple):
     weights: dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-def _told(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
+def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
     """The reader, with one clear line in place of what damaged files raise."""
 
     @wraps(read)
@@ -91,7 +91,7 @@ def _lines(path: Path) -> list[list[str]]:
     return [words for words in lines if words and not words[0].startswith("#")]
 
 
-@_told
+@_naming_damage
 def read_mesh(path: Path) -> Mesh:
     """A Wavefront ``.obj``; where it has a group ``body``, that one alone, since MakeHuman's others are helpers.
 
@@ -122,7 +122,7 @@ def _corner(word: str) -> tuple[int, int]:
     return int(vertex) - 1, int(texture or 1) - 1
 
 
-@_told
+@_naming_damage
 def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """A ``.target``: vertices (N,) and by how much they move, (N, 3) float32 decimetres.
 
@@ -134,7 +134,7 @@ def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return rows[:, 0].astype(np.int64), rows[:, 1:]
 
 
-@_told
+@_naming_damage
 def read_garment(path: Path) -> Garment:
     """An ``.mhclo``.
 
@@ -172,15 +172,15 @@ def read_garment(path: Path) -> Garment:
 
 def _ranges(words: list[str]) -> list[int]:
     """The numbers of a line such as ``3 7 - 9 12``."""
-    found: list[int] = []
+    numbers: list[int] = []
     for place, word in enumerate(words):
         if word != "-":
             after_dash = place > 1 and words[place - 1] == "-"
-            found += range(int(words[place - 2]) + 1 if after_dash else int(word), int(word) + 1)
-    return found
+            numbers += range(int(words[place - 2]) + 1 if after_dash else int(word), int(word) + 1)
+    return numbers
 
 
-@_told
+@_naming_damage
 def read_texture_name(path: Path) -> Path:
     """The image that an ``.mhmat`` names as its diffuse texture, whether or not it is there.
 
@@ -191,7 +191,7 @@ def read_texture_name(path: Path) -> Path:
     return path.parent / names[0]
 
 
-@_told
+@_naming_damage
 def read_rig(path: Path) -> Rig:
     """An ``.mhskel`` and the weights that it names.
 

@@ -338,7 +338,7 @@ def _mean_colour(file: Path) -> Colour:
 
 
 def _clothes(person: Person, skin: Colour) -> dict[str, Any]:
-    def told(cloth: Cloth) -> tuple[float, ...]:
+    def uniforms(cloth: Cloth) -> tuple[float, ...]:
         return (cloth.pattern, cloth.scale, cloth.angle, cloth.seed)
 
     upper, lower = person.upper, person.lower
@@ -347,8 +347,8 @@ def _clothes(person: Person, skin: Colour) -> dict[str, Any]:
         "tint": (1.0, 1.0, 1.0),
         "skin": skin,
         "colours": [upper.colour, upper.second, lower.colour, lower.second],
-        "upper": told(upper),
-        "lower": told(lower),
+        "upper": uniforms(upper),
+        "lower": uniforms(lower),
         "own": (upper.own, lower.own),
         "cut": (person.waist, person.sleeves, person.legs),
     }
@@ -453,9 +453,9 @@ def _light_view(camera: Camera, at: tuple[float, float]) -> np.ndarray:
 
 def _seen(camera: Camera, colour: Colour) -> Colour:
     """A colour as a camera shows it; the shaders do the same."""
-    found = np.array(colour) * camera.gain
-    grey = found @ [0.3, 0.59, 0.11]
-    found = np.maximum(grey + camera.saturation * (found - grey), 0)
-    found = found * (1 + found / 9) / (1 + 0.6 * found)
-    red, green, blue = found.clip(0, 1) ** (camera.contrast / 2.2)
+    shown = np.array(colour) * camera.gain
+    grey = shown @ [0.3, 0.59, 0.11]
+    shown = np.maximum(grey + camera.saturation * (shown - grey), 0)
+    shown = shown * (1 + shown / 9) / (1 + 0.6 * shown)
+    red, green, blue = shown.clip(0, 1) ** (camera.contrast / 2.2)
     return (float(red), float(green), float(blue))

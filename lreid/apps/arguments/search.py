@@ -114,9 +114,9 @@ def _add_query(commands: Any) -> None:
     )
     query.add_argument("--blur", action="store_true", help="blur the images of the page")
     for what in ("camera", "identity"):
-        for which, found in (("only", "images of this"), ("not", "no images of this")):
-            told = f"find {found} {what} (repeat it for more)"
-            query.add_argument(f"--{which}-{what}", action="append", default=[], metavar="NAME", help=told)
+        for which, images in (("only", "images of this"), ("not", "no images of this")):
+            meaning = f"find {images} {what} (repeat it for more)"
+            query.add_argument(f"--{which}-{what}", action="append", default=[], metavar="NAME", help=meaning)
     query.add_argument("--since", type=int, metavar="SECONDS", help="find images of this time or later")
     query.add_argument("--until", type=int, metavar="SECONDS", help="find images before this time")
 

@@ -41,7 +41,7 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
         if name:
             test.setdefault(rest[0], []).append(home / "val/images" / name)
     return of_classes(
-        "tiny_imagenet", home, train, {label: sorted(found) for label, found in test.items()}, cameras=cameras
+        "tiny_imagenet", home, train, {label: sorted(files) for label, files in test.items()}, cameras=cameras
     )
 
 

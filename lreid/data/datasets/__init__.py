@@ -35,7 +35,7 @@ def register_dataset(spec: Spec) -> None:
     Raises:
         ArgumentError: a data set of this package has that name.
     """
-    if any(known.name == spec.name for module in files() for known in module.SPECS):
+    if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
         raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose another name")
     _registered[spec.name] = spec
 
@@ -70,17 +70,17 @@ def spec_of(name: str) -> Spec:
     Raises:
         InputError: there is none; the message names the nearest.
     """
-    if found := find(name):
-        return found
+    if spec := find(name):
+        return spec
     if name.lower().startswith("duke"):
         raise InputError(
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy; orders without it are "
             f"{WITHOUT_DUKE}, and dukemtmc_reid is the name of its re-ID part for those who hold it"
         )
-    known = [*specs(), *EXAMPLES]
-    near = {each.partition(":")[0]: each for each in known}
+    names = [*specs(), *EXAMPLES]
+    near = {each.partition(":")[0]: each for each in names}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(known)})")
+    raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(names)})")
 
 
 def splits_of(name: str) -> int:

@@ -64,8 +64,8 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
     splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}
     images = Counter(record.pid for record in splits["train"])
     splits["train"] = [record for record in splits["train"] if images[record.pid] >= min_images]
-    found: dict[str, Any] = {split: tuple(records) for split, records in splits.items()}
-    data_set = DataSet("cuhk_sysu", **found, has_cameras=False)
+    records: dict[str, Any] = {split: tuple(records) for split, records in splits.items()}
+    data_set = DataSet("cuhk_sysu", **records, has_cameras=False)
     return require_splits(data_set, {split: home / split for split in FOLDERS})
 
 

@@ -35,9 +35,9 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     for record in records:
         if record.pid not in trained:
             of_person.setdefault(record.pid, []).append(record)
-    alone = [pid for pid, images in of_person.items() if len(images) < 2]
-    if alone:
-        raise InputError(f"i-LIDS: person {alone[0]:04d} has a single image in {home / 'Persons'}; unpack it again")
+    single = [pid for pid, images in of_person.items() if len(images) < 2]
+    if single:
+        raise InputError(f"i-LIDS: person {single[0]:04d} has a single image in {home / 'Persons'}; unpack it again")
     rng = np.random.default_rng([seed, split, 1])
     pairs = [[images[i] for i in rng.choice(len(images), 2, replace=False)] for images in of_person.values()]
     data_set = DataSet(

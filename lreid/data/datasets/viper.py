@@ -32,8 +32,10 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]
     if pids[0] != pids[1]:
-        alone = min(pids[0] ^ pids[1])
-        raise InputError(f"VIPeR: person {alone} is in only one of cam_a and cam_b of {home}; unpack the archive again")
+        unpaired = min(pids[0] ^ pids[1])
+        raise InputError(
+            f"VIPeR: person {unpaired} is in only one of cam_a and cam_b of {home}; unpack the archive again"
+        )
     trained = random_half(pids[0], seed=[seed, split // 2])
     tested = [tuple(record for record in view if record.pid not in trained) for view in views]
     data_set = DataSet(

@@ -110,12 +110,12 @@ class FaissStore:
             allowed = np.zeros(self.next_key, dtype=bool)
             allowed[self.everything.keys[self._allows(where)]] = True
             scores, keys = self.index.search(vectors, k, allowed)
-        found = keys >= 0
-        rows = np.searchsorted(self.everything.keys, keys[found])
+        valid = keys >= 0
+        rows = np.searchsorted(self.everything.keys, keys[valid])
         columns = []
         for column in list(vars(self.everything).values())[1:]:
             values = np.full(keys.shape, "" if column.dtype == object else UNKNOWN, dtype=column.dtype)
-            values[found] = column[rows]
+            values[valid] = column[rows]
             columns.append(values)
         return scores, Rows(keys, *columns)
 

@@ -51,8 +51,8 @@ def stamp(path: str | Path | int) -> Stamp:
     Raises:
         OSError: there is no such file.
     """
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @contextmanager
@@ -262,9 +262,9 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
         del writer  # which closes it
     checksum = _crc32(file, os.stat(file.name).st_size)
     text = json.dumps(header | {"format": FORMAT}).encode()
-    kept: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
-    kept[CHECKSUM] = np.array(checksum)
-    np.savez(file, **kept)
+    content: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
+    content[CHECKSUM] = np.array(checksum)
+    np.savez(file, **content)
 
 
 def _read_indexes(

@@ -182,7 +182,7 @@ def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1
     sample = np.unique(np.linspace(0, len(vectors) - 1, 256).astype(int))
     most = max(depths) + 1
     _, truth = faiss.knn(vectors[sample], vectors, most, metric=faiss.METRIC_INNER_PRODUCT)
-    _, found = index.search(vectors[sample], most)
+    _, keys_of_index = index.search(vectors[sample], most)
 
     def neighbours(keys: np.ndarray, itself: int, k: int) -> set[int]:
         return set(keys[(keys != itself) & (keys >= 0)][:k].tolist())
@@ -192,7 +192,7 @@ def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1
             np.mean(
                 [
                     len(neighbours(true, itself, k) & neighbours(given, itself, k)) / k
-                    for true, given, itself in zip(truth, found, sample, strict=True)
+                    for true, given, itself in zip(truth, keys_of_index, sample, strict=True)
                 ]
             )
         )

@@ -102,8 +102,8 @@ class Shards:
         if len(self.parts) == 1:
             return search(0)
         with ThreadPoolExecutor(len(self.parts)) as pool:  # faiss releases the interpreter
-            found = list(pool.map(search, range(len(self.parts))))
-        scores, keys = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))  # (Q, parts * k)
+            results = list(pool.map(search, range(len(self.parts))))
+        scores, keys = (np.concatenate(each, axis=1) for each in zip(*results, strict=True))  # (Q, parts * k)
         scores = np.where(keys >= 0, scores, -np.inf)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, best, 1), np.take_along_axis(keys, best, 1)

@@ -54,7 +54,7 @@ class Connection:
             _require_free(uri)
         token = os.environ.get("MILVUS_TOKEN", "")
         options = {"grpc.use_local_subchannel_pool": 1}  # what failed before must not make this one wait
-        with self._told("cannot be reached; start the server, or correct the address"):
+        with self._naming_server("cannot be reached; start the server, or correct the address"):
             self.client = self.pymilvus.MilvusClient(
                 uri, token=token, timeout=CONNECT, dedicated=True, grpc_options=options
             )
@@ -72,7 +72,7 @@ class Connection:
         Raises:
             InputError: the server refuses or does not answer.
         """
-        with self._told("what was acknowledged before is kept"):
+        with self._naming_server("what was acknowledged before is kept"):
             return getattr(self.client, method)(*args, timeout=timeout, **kwargs)
 
     def create(
@@ -103,7 +103,7 @@ class Connection:
 
     def rows(self, collection: str, fields: list[str]) -> Iterator[dict[str, Any]]:
         """All rows of a collection, as of now, in no certain order."""
-        with self._told("reading it broke off"):
+        with self._naming_server("reading it broke off"):
             pages = self.client.query_iterator(
                 collection, batch_size=8192, filter="", output_fields=fields, consistency_level="Strong"
             )
@@ -135,7 +135,7 @@ class Connection:
             InputError: another builder has it.
         """
         lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
-        told = InputError(
+        error = InputError(
             f"{self.uri}: another builder is at work on {name}; wait for its end (the reservation of a killed one "
             f"lapses after {LEASE:.0f} seconds), or choose another name"
         )
@@ -143,26 +143,26 @@ class Connection:
             if self.holders.setdefault(lock, holder) is not holder:
                 gc.collect()  # a builder that failed may only wait for the garbage collector
                 if self.holders.setdefault(lock, holder) is not holder:
-                    raise told
+                    raise error
             return
         lease = {"until": str(time.time() + LEASE), "by": by}
         if self("has_collection", lock):
-            found = self("describe_collection", lock)["properties"]
-            left = float(found.get("until", 0)) - time.time()
-            if found.get("by") == by:
+            properties = self("describe_collection", lock)["properties"]
+            left = float(properties.get("until", 0)) - time.time()
+            if properties.get("by") == by:
                 if left < LEASE / 2:
                     with self.writing(name):
                         self("alter_collection_properties", lock, lease)
                 return
             if left > 0:
-                raise told
+                raise error
             self("drop_collection", lock)
         try:
             self._create_lock(lock, lease)
         except self.pymilvus.MilvusException:
-            raise told from None
+            raise error from None
         if self("describe_collection", lock)["properties"].get("by") != by:
-            raise told
+            raise error
 
     def release(self, collection: str) -> None:
         """Ends what :meth:`reserve` began."""
@@ -210,7 +210,7 @@ class Connection:
         self.client.create_collection(lock, schema=schema, properties=properties, timeout=CALL)
 
     @contextmanager
-    def _told(self, advice: str) -> Iterator[None]:
+    def _naming_server(self, advice: str) -> Iterator[None]:
         import grpc
 
         try:
@@ -253,8 +253,8 @@ def require_version(version: str, where: str) -> None:
     """
     lite = "lite" in version.lower()
     least = LEAST_LITE if lite else LEAST_SERVER
-    found = re.search(r"(\d+)\.(\d+)", version)
-    if found is None or tuple(map(int, found.groups())) < least:
+    match = re.search(r"(\d+)\.(\d+)", version)
+    if match is None or tuple(map(int, match.groups())) < least:
         wanted = f"Milvus{' Lite' if lite else ''} {least[0]}.{least[1]} or newer"
         raise InputError(
             f"{where}: runs version {version!r}, but {wanted} is needed: older ones ignore parts of a request silently"

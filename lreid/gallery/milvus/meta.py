@@ -27,7 +27,7 @@ class Meta:
         self.connection = connection
         self.name = name
         self.collection = f"{collection}_meta"
-        self._names_kept: dict[str, set[int]] = {}
+        self._stored_names: dict[str, set[int]] = {}
 
     def exists(self) -> bool:
         """Whether there is a gallery, complete or not."""
@@ -55,13 +55,13 @@ class Meta:
     def write_names(self, about: About) -> None:
         """Adds the names that are new since the last time, deletes those that went. Several processes may do so."""
         for what, names in about.names.items():
-            kept = self._names_kept.setdefault(what, set())
-            if gone := kept - names.keys():
+            stored = self._stored_names.setdefault(what, set())
+            if gone := stored - names.keys():
                 self._delete_names(what, gone)
-                kept -= gone
-            new = [(number, name) for number, name in names.items() if number not in kept]
+                stored -= gone
+            new = [(number, name) for number, name in names.items() if number not in stored]
             self._write({"names": what, "of": part} for part in _short_parts(new))
-            kept.update(number for number, _ in new)
+            stored.update(number for number, _ in new)
 
     def read(self, where: str) -> tuple[About, int]:
         """What is known, and the width of the gallery's features.
@@ -85,7 +85,7 @@ class Meta:
         if header.pop("format", None) != FORMAT:
             raise InputError(f"{where}: a gallery of another version of lreid; build it again")
         extras = {extra: _decoded("".join(parts[n] for n in sorted(parts))) for extra, parts in pieces.items()}
-        self._names_kept = {what: set(numbers) for what, numbers in names.items()}
+        self._stored_names = {what: set(numbers) for what, numbers in names.items()}
         width, recall = header.pop("width"), dict(header.pop("recall"))
         return About(**header, recall=recall, names=names, extras=extras), width
 

@@ -201,14 +201,14 @@ class MilvusStore:
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
         """Features of images, in requests of a size that a server takes."""
-        found: dict[int, np.ndarray] = {}
+        by_key: dict[int, np.ndarray] = {}
         for part in parts_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
             rows = self.connection(
                 "get", self.collection, ids=part, output_fields=["key", "vector"], consistency_level="Strong"
             )
-            found |= {row["key"]: np.asarray(row["vector"], dtype=np.float32) for row in rows}
-        require_keys(keys, np.array(list(found), dtype=np.int64))
-        return np.array([found[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
+            by_key |= {row["key"]: np.asarray(row["vector"], dtype=np.float32) for row in rows}
+        require_keys(keys, np.array(list(by_key), dtype=np.int64))
+        return np.array([by_key[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, found by the server."""

@@ -103,9 +103,9 @@ def build_backbone(
     family, colon, rest = name.partition(":")
     builder = _registered.get(family + colon) or _from_files(family + colon)
     if builder is None:
-        known = backbone_names()
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ArgumentError("backbone", f"is {name!r}; the nearest known one is {nearest} (all: {', '.join(known)})")
+        names = backbone_names()
+        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        raise ArgumentError("backbone", f"is {name!r}; the nearest known one is {nearest} (all: {', '.join(names)})")
     takes = inspect.signature(builder).parameters
     sources = [each for each in SOURCES if each in takes]
     if weights in SOURCES and weights not in sources:

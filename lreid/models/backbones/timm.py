@@ -180,9 +180,9 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
         return stages
     strided: list[Any] = []
     for blocks in network.blocks:
-        if found := [each for each in blocks.modules() if getattr(each, "stride", None) == (2, 2)]:
+        if layers := [each for each in blocks.modules() if getattr(each, "stride", None) == (2, 2)]:
             stages.append([])
-            strided = found
+            strided = layers
         for stage in stages[-1:]:
             stage += blocks
     for each in strided:  # the last ones of the network
