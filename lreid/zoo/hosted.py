@@ -129,7 +129,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     if not digest.startswith(expected):
         raise InputError(
             f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not "
-            f"{expected[:12]}); delete it, or replace it with {entry.url}; if that has changed, delete {memory.name} too"
+            f"{expected[:12]}); delete it, or replace it with {entry.url}; if that changed, delete {memory.name} too"
         )
     if len(expected) < 64:
         _remember(entry, file, digest, memory, fresh)
