@@ -156,7 +156,7 @@ def test_codes_rank_in_their_own_order() -> None:
     scorer = Scorer(queries, gallery, "cosine")
 
     class Coded:
-        found = 3
+        max_results = 3
 
         def __call__(self, queries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             return torch.tensor([[0.61, 0.8000001, 0.599]]), torch.tensor([[0, 1, 2]])
