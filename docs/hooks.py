@@ -1,14 +1,17 @@
 """For mkdocs: a page is written once, for those who read it in the repository, and fits the site as well.
 
-Pages outside ``docs/`` join the others, links are turned to where their targets are, and a line
-``<!-- include FILE -->`` becomes that file, so that an example on a page is the one that is tested. Code has colours,
-in the light and in the dark, and a button that copies it, that of the reports.
+Pages outside ``docs/`` and a page per command, made from its ``--help``, join the others. Links lead to where
+their targets are, and a line ``<!-- include FILE -->`` becomes that file, so that a page shows the example that is
+tested. Code has colours, in the light and the dark theme, and the copy button of the reports.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,11 @@ from mkdocs.structure.files import File, Files
 from pygments.formatters import HtmlFormatter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from lreid.apps.cli import COMMANDS as LREID  # noqa: E402
+from lreid.apps.cli import parser_of  # noqa: E402
+
 OUTSIDE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
@@ -59,6 +67,9 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds the pages that are not in ``docs/``."""
     for source, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(REPOSITORY / source).read_text(encoding="utf-8")))
+    for name in LREID:
+        page = "\n".join(_help(parser_of(name, f"lreid {name}")))
+        files.append(File.generated(config, f"reference/commands/{name}.md", content=page))
     script = REPOSITORY / "lreid" / "report" / "static" / "copy.js"
     files.append(File.generated(config, "copy.js", content=script.read_text(encoding="utf-8")))
     colours = [
@@ -69,6 +80,16 @@ def on_files(files: Files, config: Any) -> Files:
     ]
     files.append(File.generated(config, "code.css", content=STYLE + "\n".join(colours)))
     return files
+
+
+def _help(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[str]:
+    """The help of a command and of its subcommands, each under a heading."""
+    parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+    yield f"{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _help(inner, level + 1)
 
 
 def on_post_page(output: str, **_: Any) -> str:

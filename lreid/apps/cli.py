@@ -21,15 +21,15 @@ from lreid.errors import InputError, Stopped, refuse_out_of_memory
 LONGEST = 2000  # characters of an error that are shown
 
 COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are imported when there is work
-    "train": "train a lifelong method on a benchmark, task after task",
+    "train": "train a lifelong method task after task, on a benchmark or on your images",
     "test": "test trained models: a table of figures and a page of ranked images",
-    "search": "index your own images and find who is on another one",
-    "serve": "serve a gallery over HTTP, with a page to search it by photographs",
+    "search": "build a gallery of your images and search it",
+    "serve": "serve a gallery over HTTP, with a search page",
     "report": "compare runs in a table and write their pages",
-    "sweep": "train methods x benchmarks x seeds x values of keys",
+    "sweep": "train several methods, benchmarks, seeds and values of keys",
     "data": "list, check and prepare data sets",
     "zoo": "list, download, verify and publish trained models",
-    "export": "write a model as one file for other programs",
+    "export": "write a model into one file for other programs",
 }
 ON_WINDOWS = ("data", "zoo")  # commands that neither replace files that are open nor end on signals of POSIX
 REMOVED = {  # words of a command line by command, and what takes their place
@@ -101,11 +101,16 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         reason = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
+    return run_tool(parser_of(name, prog), lambda args: import_module(f"lreid.apps.{name}").run(args), words)
+
+
+def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
+    """The parser of one of ``COMMANDS``; ``prog`` as of :func:`run_command`."""
     arguments = import_module(f"lreid.apps.arguments.{name}")
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=prog, description=arguments.__doc__, formatter_class=raw)
     arguments.add_arguments(parser)
-    return run_tool(parser, lambda args: import_module(f"lreid.apps.{name}").run(args), words)
+    return parser
 
 
 def run_tool(
@@ -300,13 +305,13 @@ class _Lossy(_Printable):
             _discard(self.stream)
 
 
-def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "keys of the config and their values") -> None:
+def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
     """Adds ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
     Args:
-        parser: of a command.
-        what: the files are for.
-        pairs: the ``KEY VALUE`` pairs are for.
+        parser: the parser of a command.
+        what: meaning of the files.
+        pairs: meaning of the ``KEY VALUE`` pairs.
     """
     parser.add_argument(
         "--config",
@@ -314,6 +319,6 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "keys of
         action="append",
         default=[],
         metavar="FILE",
-        help=f"{what}; may be given several times, later files win",
+        help=f"{what}; repeat it for more, later files override earlier ones",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")

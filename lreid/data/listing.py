@@ -136,7 +136,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
         classes = f"; of classes to learn: --data folder:{folder}" if "train" in tops else ""
         raise InputError(
             f"{folder}: {', '.join(sorted(tops))} are no identities; name one of them, such as {folder / max(tops)}, "
-            f"or write {LIST} (docs/tutorials/custom-data.md){classes}"
+            f"or write {LIST} with the columns path,pid,split{classes}"
         )
     depth = int(bool(tops) and all(CAMERA.fullmatch(top) for top in tops))  # 1: cam1/anna/0001.jpg
     listed = []

@@ -53,8 +53,8 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
         archives = sorted(path for path in files if path.name.lower().endswith(ARCHIVES))
         if not archives:
             raise InputError(
-                f"{name}: nothing to prepare: {describe_folder(folder)}; put the archive there or name it with "
-                "--archive (docs/how-to/datasets.md says where to get it)"
+                f"{name}: nothing to prepare: {describe_folder(folder)}; put the archive there (from "
+                f"{spec.source or 'its authors'}), or name it with --archive"
             )
     for archive in archives:
         unpack(archive, folder)

@@ -162,9 +162,10 @@ class Spec:
         if not lacking:
             places = self.layout.places(root)
             authors = f"from its authors ({self.source}{', on request' * self.on_request}) " if self.source else ""
+            holds = ", ".join([*(f"{name}/" for name in self.layout.folders), *self.layout.files])
             raise NotThere(
                 f"{self.title}: no folder {' or '.join(map(str, places))}; get the data set {authors}and unpack it "
-                f"there (docs/how-to/datasets.md shows the layout); {describe_folder(root)}",
+                f"there{f' (it holds {holds})' * bool(holds)}; {describe_folder(root)}",
                 places,
             )
         home, missing = next(iter(lacking.items()))
@@ -172,5 +173,5 @@ class Spec:
             remedy = f"put {' and '.join([*self.conversion.release.folders, *self.conversion.release.files])} there "
             remedy += f"and run: {command}"
         else:
-            remedy = "unpack the archive as it comes (docs/how-to/datasets.md shows the layout)"
+            remedy = "unpack the archive there unchanged"
         raise InputError(f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; {remedy}")

@@ -11,6 +11,7 @@ import pytest
 from layout import WIDTHS, faults_of
 
 import lreid
+from lreid.apps.cli import COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
@@ -30,6 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
     sources = {page.relative_to(REPOSITORY / "docs").with_suffix("") for page in (REPOSITORY / "docs").rglob("*.md")}
     sources |= {Path(name) for name in ("index", "CHANGELOG", "REPRODUCIBILITY")}
+    sources |= {Path("reference", "commands", name) for name in COMMANDS}
     made = {page.relative_to(site).with_suffix("") for page in site.rglob("*.html")}
     assert sources <= made and (site / "data_flow.svg").exists()
     assert not (site / "hooks.py").exists()

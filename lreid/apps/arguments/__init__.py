@@ -1,1 +1,1 @@
-"""What the commands take: a module for each, light, so that ``--help`` need not wait for torch."""
+"""Arguments of the commands, one module per command; no module imports torch, so ``--help`` is fast."""

@@ -1,14 +1,14 @@
-"""Show which data sets are there, check them, prepare their archives, and cut them out of videos.
+"""List data sets, check them against published counts, unpack archives, and cut images out of videos.
 
-    lreid data list                                     # all of them, and where each is expected
+    lreid data list                                     # all data sets, and where lreid expects each
     lreid data check market1501 viper                   # every difference from the published counts
     lreid data check csv:shop/index.csv                 # every fault of your own list
-    lreid data check my/folder                          # images of your own, a folder a person
-    lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # or named otherwise
+    lreid data check my/folder                          # your images: one folder per person
+    lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # other file names
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video and a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
 
-Exit status: 2 when a data set is checked or prepared and is not complete.
+The exit status is 2 if a data set that was checked or prepared is not complete.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-ROOT = "DATA.ROOT, in which CSV files may name images, too (default: datasets)"
-PATTERN = "of paths in folders of your images, such as {pid}/{camid}_{n}.png; ten names are shown"
+ROOT = "folder of all data sets; image paths in a CSV file may start there (DATA.ROOT, default: datasets)"
+PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; prints how it reads ten paths"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,20 +34,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return sub
 
     data_sets = "data sets, as in BENCHMARK.TRAIN"
-    command("list", "all data sets, and where each is expected", "NAME", f"{data_sets} (default: all)")
-    check = command("check", "compare with the published counts", "NAME", f"{data_sets}; folders and CSV files")
+    command("list", "list data sets, and where lreid expects each", "NAME", f"{data_sets} (default: all)")
+    check = command(
+        "check", "compare data sets with their published counts", "NAME", f"{data_sets}; folders; CSV files"
+    )
     check.add_argument("--pattern", default="", metavar="P", help=PATTERN)
-    prepare = command("prepare", "unpack archives, and convert where that is needed", "NAME", data_sets)
+    prepare = command("prepare", "unpack archives, and convert images where needed", "NAME", data_sets)
     prepare.add_argument(
         "--archive",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="zip or tar file to unpack; may be given several times (default: those in the data set's folder)",
+        help="zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)",
     )
 
-    about = "videos, or folders of MOT Challenge or MTMC"
+    about = "video files, or folders of MOT Challenge or MTMC"
     _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
 
 
@@ -59,14 +61,16 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a tracker's results in the format of MOT Challenge, one for each video (default: gt/gt.txt of a folder)",
+        help="file of tracks in the format of MOT Challenge, one per video (default: gt/gt.txt of a folder)",
     )
-    tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    tracks.add_argument("--every", type=float, default=0.5, metavar="S", help="seconds between images (default: 0.5)")
-    tracks.add_argument("--most", type=int, default=20, metavar="N", help="images of a track (default: 20)")
-    tracks.add_argument("--min-height", type=int, default=64, metavar="PX", help="of a box (default: 64)")
+    tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     tracks.add_argument(
-        "--min-sharpness", type=float, default=0.0, metavar="V", help="variance of the Laplacian (default: 0)"
+        "--every", type=float, default=0.5, metavar="S", help="seconds between images of a track (default: 0.5)"
+    )
+    tracks.add_argument("--most", type=int, default=20, metavar="N", help="most images per track (default: 20)")
+    tracks.add_argument("--min-height", type=int, default=64, metavar="PX", help="least height of a box (default: 64)")
+    tracks.add_argument(
+        "--min-sharpness", type=float, default=0.0, metavar="V", help="least variance of the Laplacian (default: 0)"
     )
     tracks.add_argument(
         "--class",
@@ -75,9 +79,9 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
         default=[],
         dest="classes",
         metavar="N",
-        help="take boxes of this class, the eighth value of a line (repeat it for more; default: all, of gt.txt "
-        "pedestrians)",
+        help="take boxes of this class, the eighth value of a line; repeat it for more (default: all classes; of "
+        "gt.txt: pedestrians)",
     )
     tracks.add_argument(
-        "--same-identities", action="store_true", help="a number is the same person in all videos, as in MTMC"
+        "--same-identities", action="store_true", help="a track number means the same person in all videos, as in MTMC"
     )

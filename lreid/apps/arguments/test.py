@@ -1,13 +1,13 @@
-"""Test trained models: figures as a table and JSON, ranked images as a page.
+"""Test trained models: write their figures as a table and JSON, and ranked images as a page.
 
 lreid test --checkpoint runs/my-run/checkpoints/task-10.pt             # on the benchmark of its run
 lreid test --checkpoint runs/my-run                                    # after every task
 lreid test --checkpoint zoo:dwopp-synthetic-10                         # a model of the zoo
 lreid test --checkpoint task-10.pt --config configs/benchmarks/veri776-10.yaml
 lreid test --checkpoint task-10.pt --query my/queries --gallery my/gallery
-lreid test --gallery people.gallery --query my/labelled                # what a saved gallery finds
+lreid test --gallery people.gallery --query my/labelled                # a saved gallery as it is
 lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm features --rerank
-lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # any key of the config
+lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config keys
 """
 
 from __future__ import annotations
@@ -25,29 +25,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders for all their finished tasks; a saved gallery knows its own",
+        help="checkpoints, zoo:NAME, or run folders (every finished task); a saved gallery brings its own",
     )
-    add_config(parser, "another benchmark than that of the run")
-    parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your queries")
-    parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery, or one that lreid search has built")
-    parser.add_argument("--pattern", metavar="P", help="of paths in both folders, such as {pid}/{camid}_{n}.png")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="your images with the splits query and gallery")
+    add_config(parser, "benchmark to test on (default: that of the run)")
+    parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your query images")
+    parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery images, or a gallery of lreid search")
+    parser.add_argument(
+        "--pattern", metavar="P", help="pattern of image paths in both folders, such as {pid}/{camid}_{n}.png"
+    )
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help="list of your images, with the splits query and gallery"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where to write test.json and ranked.html (default: RUN/test, a subfolder for each test set)",
+        help="folder for test.json and ranked.html (default: RUN/test, one subfolder per test set)",
     )
-    parser.add_argument("--rerank", action="store_true", help="also with k-reciprocal re-ranking")
-    parser.add_argument("--expand", action="store_true", help="also with query expansion")
-    parser.add_argument("--adapt-norm", choices=("features",), help="also with features standardised by camera")
+    parser.add_argument("--rerank", action="store_true", help="also score with k-reciprocal re-ranking")
+    parser.add_argument("--expand", action="store_true", help="also score with query expansion")
+    parser.add_argument("--adapt-norm", choices=("features",), help="also score features standardised per camera")
     parser.add_argument(
-        "--cross-model", action="store_true", help="also every model's queries in every model's gallery"
+        "--cross-model", action="store_true", help="also search every model's gallery with every model's queries"
     )
     parser.add_argument(
         "--engine",
         choices=("torch", "onnx"),
         default="torch",
-        help="onnx: extract features with onnxruntime on the processor (default: torch)",
+        help="onnx: extract features with onnxruntime on the CPU (default: torch)",
     )
-    parser.add_argument("--blur", action="store_true", help="blur the images of the page")
+    parser.add_argument("--blur", action="store_true", help="blur the images on the page")

@@ -1,13 +1,13 @@
-"""Train a lifelong re-identification method on a benchmark, task after task, or on images of your own.
+"""Train a lifelong re-identification method task after task, on a benchmark or on your images.
 
-lreid train my/folder                                   # your own: a folder an identity, or a CSV file
-lreid train my/others --from runs/my-run                # then learns others, without forgetting those
+lreid train my/folder                                   # your images: one folder per identity, or a CSV file
+lreid train my/others --from runs/my-run                # other people afterwards, without forgetting the first
 lreid train                                             # DwoPP on the built-in benchmark
-lreid train --config configs/methods/dwpp.yaml          # another method on it
+lreid train --config configs/methods/dwpp.yaml          # another method
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
 lreid train --resume --out runs/my-run                  # continues where it stopped
-lreid train SEED 1 TRAIN.LR 1e-4                        # any key of the config, see docs/reference/configuration.md
-lreid train --options dwopp                             # the keys that are options of a method
+lreid train SEED 1 TRAIN.LR 1e-4                        # config keys; python -m lreid.apps.options prints all
+lreid train --options dwopp                             # the options of a method
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from lreid.apps.cli import add_config
 
 SHORT = {  # options that stand for keys
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
-    "epochs": ("TRAIN.EPOCHS", "epochs of a task"),
+    "epochs": ("TRAIN.EPOCHS", "epochs per task"),
     "pattern": ("DATA.PATTERN", "pattern of your images' paths, such as {pid}/{camid}_{n}.png"),
-    "root": ("DATA.ROOT", "folder of the data sets; a CSV file may name images in it"),
+    "root": ("DATA.ROOT", "folder of the data sets, where image paths in a CSV file may start as well"),
     "device": ("DEVICE", "auto, cpu, cuda, cuda:1 …"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid train``."""
-    add_config(parser, "a benchmark, a method, or both", "your own images, if any; keys of the config and their values")
+    add_config(parser, "config of a benchmark, a method, or both", "your images, if any; config keys with their values")
     parser.add_argument(
         "--data", action="append", default=[], metavar="NAME", help="data set to train on; repeat it for more"
     )
     for option, (key, about) in SHORT.items():
         parser.add_argument(f"--{option}", metavar="VALUE", help=f"{about} ({key})")
     parser.add_argument(
-        "--from", dest="before", type=Path, metavar="RUN", help="finished run to fine-tune from, on your images"
+        "--from", dest="before", type=Path, metavar="RUN", help="finished run to fine-tune from on your images"
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number behind it where that is taken)",
+        help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number added if that exists)",
     )
-    parser.add_argument("--options", metavar="METHOD", help="print the options of a method and train nothing")
+    parser.add_argument("--options", metavar="METHOD", help="print the options of a method, and do not train")
     parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")

@@ -78,8 +78,8 @@ class Archive:
         missing = [name for name in wanted if not (home / name).is_file()]
         if missing:
             raise InputError(
-                f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; unpack the archive as it "
-                "comes (docs/how-to/datasets.md shows the layout)"
+                f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; unpack the archive "
+                "there unchanged"
             )
         names = self._names(home, pickled)
         for split, files in self.files.items():
