@@ -79,6 +79,7 @@ def score_gallery(
         "tests": [described(test)],
         "rows": rows,
         "cross_model": [],
+        "growth": [],
         "hardest": {},
         "notes": notes_on(test, row),
     }

@@ -34,8 +34,10 @@ from lreid.loading import Engine, load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
+from lreid.report.rendering import Panel
 from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.results import figures_of
+from lreid.retrieval.growth import gallery_growth
 from lreid.retrieval.protocols import average_evaluations
 from lreid.zoo import PREFIX
 
@@ -70,8 +72,7 @@ def run(args: argparse.Namespace) -> None:
             config=args.config,
             overrides=overrides,
             images=(args.query, Path(args.gallery)) if args.query else args.csv,
-            variants=Variants(args.adapt_norm is not None, args.rerank, args.expand),
-            cross_model=args.cross_model,
+            extras=Extras(args.adapt_norm is not None, args.rerank, args.expand, args.cross_model, args.growth),
             blur=args.blur,
             engine=args.engine,
         )
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
-    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "blur"):
+    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "growth", "blur"):
         if getattr(args, name) not in (None, False, []):
             raise InputError(
                 f"--{name.replace('_', '-')}: {args.gallery} is searched as it is; give a folder, or leave it out"
@@ -101,21 +102,29 @@ def _print(results: dict[str, Any]) -> None:
         print(f"\n{index_table(results)}")
     if results["cross_model"]:
         print(f"\n{cross_model_table(results)}")
+    if results["growth"]:
+        from lreid.report.growth import growth_table
+
+        print(f"\n{growth_table(results['growth'])}")
 
 
 @dataclass(frozen=True)
-class Variants:
-    """Other ways to compare images than the plain one, each for a row of its own.
+class Extras:
+    """What is measured in addition to the plain comparison.
 
     Attributes:
-        adapt_norm: with features standardised by camera.
-        rerank: with k-reciprocal re-ranking.
-        expand: with expanded queries.
+        adapt_norm: a row with features standardised by camera.
+        rerank: a row with k-reciprocal re-ranking.
+        expand: a row with expanded queries.
+        cross_model: the figures of every model's queries in every model's gallery.
+        growth: figures of random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
     """
 
     adapt_norm: bool = False
     rerank: bool = False
     expand: bool = False
+    cross_model: bool = False
+    growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
         """Refuses statistics of cameras where these are not known.
@@ -136,8 +145,7 @@ def score_checkpoints(
     config: Sequence[Path] = (),
     overrides: Sequence[str] = (),
     images: tuple[Path, Path] | Path | None = None,
-    variants: Variants = Variants(),
-    cross_model: bool = False,
+    extras: Extras = Extras(),
     blur: bool = False,
     engine: Engine = "torch",
 ) -> dict[str, Any]:
@@ -151,16 +159,16 @@ def score_checkpoints(
         config, overrides: files of another config for the test sets and ``EVAL``, and ``KEY VALUE`` pairs on top.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
-        variants: more rows.
-        cross_model: the mAP of every model's queries in every model's gallery as well.
+        extras: what is measured in addition.
         blur: blur the images of the page.
         engine: of :func:`lreid.load_model`.
 
     Returns:
         The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each
         ``checkpoint``, ``test`` and ``variant``, of which ``transductive`` ones used all test images before ranking;
-        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries of lowest AP; and
-        ``cross_model``, matrices ``mAP`` and ``rank1`` with a row for each query model.
+        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries of lowest AP;
+        ``cross_model``, matrices ``mAP`` and ``rank1`` with a row for each query model; and ``growth``, the ``points``
+        of :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and ``test``.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
@@ -174,8 +182,8 @@ def score_checkpoints(
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
     suite = _Suite(cfg, _tests_of(cfg, images), engine)
-    variants.require_cameras(suite.tests)
-    results, sections = _scored(suite, checkpoints, variants, cross_model=cross_model, blur=blur)
+    extras.require_cameras(suite.tests)
+    results, sections = _scored(suite, checkpoints, extras, blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     _write_page(out, list(checkpoints)[-1], results, sections)
     logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
@@ -183,19 +191,22 @@ def score_checkpoints(
 
 
 def _scored(
-    suite: _Suite, checkpoints: dict[str, Path], variants: Variants, *, cross_model: bool, blur: bool
+    suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
 ) -> tuple[dict[str, Any], list[ranked.Section]]:
     """The content of ``test.json``, and the hardest queries of the last checkpoint for the page."""
-    queries = _queries_of_all(suite, checkpoints) if cross_model else {}
+    queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
+    growth = []
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
     hardest, sections, last = {}, [], list(checkpoints)[-1]
     for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
         of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
-        scored = _rows(suite, test, features, variants)
+        scored = _rows(suite, test, features, extras)
         rows += [of | row for row in scored]
         logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
         columns[test.name].append(_column(test, of_all, features[1]))
+        if extras.growth:
+            growth.append({"checkpoint": name, "test": test.name, "points": _growth(test, features, suite.device)})
         if name == last:
             rankings = hardest_rankings(test, features, count=SHOWN)
             sections.append(page_section(test, rankings, scored[0], blur))
@@ -208,6 +219,7 @@ def _scored(
         "tests": [described(test) for test in suite.loaded],
         "rows": rows,
         "cross_model": _matrices(columns, list(queries)),
+        "growth": growth,
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
@@ -291,7 +303,7 @@ def _extracted(
             yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
 
 
-def _rows(suite: _Suite, test: TestSet, features: Features, variants: Variants) -> list[dict[str, Any]]:
+def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
     """Figures of every wanted way to compare, the plain one first."""
     flat = suite.index if suite.index and suite.index.index == "flat" else None  # figures are those of no index
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
@@ -303,17 +315,17 @@ def _rows(suite: _Suite, test: TestSet, features: Features, variants: Variants) 
     rows = [row("plain", False, test, features)]
     if suite.index and not flat:
         rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index, cost=True))
-    if variants.expand:
+    if extras.expand:
         from lreid.retrieval.rerank import expand_queries
 
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
-    if variants.rerank:
+    if extras.rerank:
         from lreid.retrieval.rerank import KReciprocal
 
         rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
-    if variants.adapt_norm:
+    if extras.adapt_norm:
         from lreid.retrieval.camera_norm import CameraNorm
 
         cameras = test.query.camids, test.gallery.camids
@@ -326,6 +338,23 @@ def _rows(suite: _Suite, test: TestSet, features: Features, variants: Variants) 
 def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:
     """The metrics of every model's queries (Q, D) in the gallery (G, D) of one model."""
     return [figures_of(average_evaluations(score(test, (each, gallery)))) for each in queries]
+
+
+def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
+    """Figures of random parts of the gallery, in per cent but for the threshold.
+
+    Raises:
+        InputError: the test set has splits, tracks or a single image per identity.
+    """
+    if test.test.splits or test.test.tracks or test.test.single_shot:
+        raise InputError(f"--growth: {test.name} is tested by its own splits or tracks; leave the option out")
+    points = []
+    for point in gallery_growth(features, *test.labels, metric=test.rules.metric, ap=test.rules.ap, device=device):
+        figures = point._asdict()
+        for key in ("mAP", "rank1", "true_positive_rate"):
+            figures[key] = [100 * value for value in figures[key]]
+        points.append(figures)
+    return points
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
@@ -360,7 +389,13 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
         "queries first.",
         f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
     ]
-    ranked.write_ranked(out / "ranked.html", f"Ranked images, {name}", intro, sections, links=_links(out))
+    charts: Sequence[Panel] = ()
+    if results["growth"]:
+        from lreid.report.growth import growth_panels
+
+        charts = growth_panels(results["growth"])
+    title = f"Ranked images, {name}"
+    ranked.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out), more=charts)
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:

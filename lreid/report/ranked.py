@@ -99,14 +99,28 @@ class Section:
 
 
 def write_ranked(
-    path: Path, title: str, intro: Sequence[str], sections: Sequence[Section], *, links: Sequence[tuple[str, str]] = ()
+    path: Path,
+    title: str,
+    intro: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    links: Sequence[tuple[str, str]] = (),
+    more: Sequence[Panel] = (),
 ) -> None:
-    """Writes the page, through a temporary file; ``intro`` are lines below the heading, ``links`` texts and addresses.
+    """Writes the page, through a temporary file.
+
+    Args:
+        path: the file.
+        title: heading.
+        intro: lines below it.
+        sections: rankings.
+        links: texts and addresses.
+        more: sections that follow the rankings.
 
     Raises:
         InputError: the page cannot be written; one that was there stays.
     """
-    panels = anchored(map(ranked_panel, sections))
+    panels = anchored([*map(ranked_panel, sections), *more])
     write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
 
 

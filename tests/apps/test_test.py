@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkpoints import write_checkpoint, write_images
 
-from lreid.apps.test import Variants, score_checkpoints
+from lreid.apps.test import Extras, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(run: Path) -> dict:
-    return score_checkpoints([run], variants=Variants(True, True, True), cross_model=True)
+    return score_checkpoints([run], extras=Extras(True, True, True, cross_model=True, growth=True))
 
 
 def features(run: Path, task: int) -> tuple:
@@ -69,6 +69,14 @@ def test_a_run_folder_is_tested_after_every_task_as_in_training(run: Path, every
     assert row(everything, "task-01", "plain")["mAP"] != row(everything, "task-02", "plain")["mAP"]
 
 
+def test_the_growth_of_the_gallery_ends_with_the_figures_of_all_of_it(run: Path, everything: dict) -> None:
+    for each, task in zip(everything["growth"], ("task-01", "task-02"), strict=True):
+        whole, plain = each["points"][-1], row(everything, task, "plain")
+        assert each["checkpoint"] == task and whole["identities"] > each["points"][0]["identities"]
+        assert (whole["mAP"][0], whole["rank1"][0]) == pytest.approx((plain["mAP"], plain["rank1"]))
+        assert whole["threshold"][0] == plain["open_set"][0]["threshold"]
+
+
 def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
     model, _, images = features(run, 2)
     query, gallery = (model.extract(each) for each in images)
@@ -93,9 +101,7 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
 
 
 def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
-    results = score_checkpoints(
-        [run], tmp_path, variants=Variants(adapt_norm=True), overrides=["EVAL.METRIC", "euclidean"]
-    )
+    results = score_checkpoints([run], tmp_path, extras=Extras(adapt_norm=True), overrides=["EVAL.METRIC", "euclidean"])
     model, _, images = features(run, 2)
     parts = [model.extract(each) for each in images]
     norm = CameraNorm.estimate(np.concatenate(parts), np.concatenate([each.camids for each in images]))
@@ -169,7 +175,7 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
     with pytest.raises(InputError, match="--adapt-norm: the cameras of g are not known"):
-        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, variants=Variants(True))
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, extras=Extras(True))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
     checkpoint = run / "checkpoints" / "task-01.pt"
     both = tmp_path / "link", tmp_path / "people"
     results = score_checkpoints(
-        [checkpoint], tmp_path / "out", images=both, overrides=overrides, variants=Variants(rerank=True)
+        [checkpoint], tmp_path / "out", images=both, overrides=overrides, extras=Extras(rerank=True)
     )
     (found, _) = results["rows"]
     model, paths = load_model(checkpoint), sorted((tmp_path / "people").rglob("*.png"))

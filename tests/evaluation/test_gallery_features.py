@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny import broken_off, tiny_config
 
-from lreid.apps.test import score_checkpoints
+from lreid.apps.test import Extras, score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
 from lreid.reading import sealed
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
     """The test tool extracts all features again."""
     out, results = run
-    tested = {each["test"]: each for each in score_checkpoints([out], cross_model=True)["cross_model"]}
+    tested = {each["test"]: each for each in score_checkpoints([out], extras=Extras(cross_model=True))["cross_model"]}
     for gallery, metrics in results["cross_model"].items():
         for metric in ("mAP", "rank1"):
             whole = tested[gallery][metric]

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cross-model", action="store_true", help="also search every model's gallery with every model's queries"
     )
+    parser.add_argument("--growth", action="store_true", help="also figures by the size of the gallery, with charts")
     parser.add_argument(
         "--engine",
         choices=("torch", "onnx"),

@@ -1,0 +1,94 @@
+"""Figures of a search while its gallery grows: what looks like forgetting may be a larger gallery."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from lreid.errors import InputError, require
+from lreid.identities import JUNK, Labels, comparable, usable
+from lreid.retrieval.matches import SameIdentity
+from lreid.retrieval.open_set import open_set_rates
+from lreid.retrieval.ranking import AveragePrecision, evaluate_scores
+from lreid.retrieval.scores import Metric, cosines_of, scores_of
+
+
+class GrowthPoint(NamedTuple):
+    """Figures at one size of the gallery, each a mean and its standard deviation (n - 1) over the draws.
+
+    Attributes:
+        identities: number of enrolled identities that have queries.
+        images: mean number of gallery images.
+        mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
+        threshold: cosine similarity that the allowed share of impostors reaches (FPIR).
+        true_positive_rate: share of the queries of enrolled identities found first and above the threshold (TPIR).
+    """
+
+    identities: int
+    images: float
+    mAP: tuple[float, float]
+    rank1: tuple[float, float]
+    threshold: tuple[float, float]
+    true_positive_rate: tuple[float, float]
+
+
+def gallery_growth(
+    features: tuple[Any, Any],
+    query: Labels,
+    gallery: Labels,
+    *,
+    metric: Metric = "cosine",
+    ap: AveragePrecision = "rectangular",
+    false_accept_rate: float = 0.01,
+    draws: int = 5,
+    device: torch.device | None = None,
+) -> list[GrowthPoint]:
+    """Evaluate random parts of a gallery: all of its identities, a half, a quarter, an eighth and a sixteenth.
+
+    A part enrols some of the identities, with all of their images, and the same share of the images that no query
+    asks for. With the number of enrolled identities accuracy falls and the threshold of a fixed FPIR rises, whatever
+    the model (Grother et al., NIST IR 8271, 2019; distractors: Zheng et al., ICCV 2015). So compare two models at one
+    size.
+
+    Args:
+        features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
+        query, gallery: their labels; without cameras there is no camera filter.
+        metric, ap, device: of :func:`lreid.retrieval.evaluate`.
+        false_accept_rate: FPIR of the threshold, in [0, 1); every query is also an impostor in the gallery without its
+            identity, see :func:`lreid.retrieval.open_set_rates`.
+        draws: number of random parts of each size; the same in every call.
+
+    Returns:
+        By ascending size; sizes below 2 identities are left out.
+
+    Raises:
+        InputError: unusable labels, or fewer than 2 identities have a match.
+    """
+    require(draws >= 1, "draws", draws, "1 or more")
+    query, gallery = comparable(query, gallery, (len(features[0]), len(features[1])))
+    rows, columns = SameIdentity(gallery.ids)(query.ids)
+    matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
+    if len(matched) < 2:
+        raise InputError(f"growth of the gallery: {len(matched)} identities have a match; it needs 2 or more")
+    others = np.flatnonzero(~np.isin(gallery.ids, [*matched, JUNK]))
+    points = []
+    for size in sorted({max(2, len(matched) >> halvings) for halvings in range(5)}):
+        measured = []
+        for draw in range(draws if size < len(matched) else 1):
+            rng = np.random.default_rng(draw)
+            enrolled = rng.permutation(matched)[:size]
+            strangers = rng.permutation(others)[: round(len(others) * size / len(matched))]
+            part = np.sort(np.concatenate([np.flatnonzero(np.isin(gallery.ids, enrolled)), strangers]))
+            asked = np.isin(query.ids, enrolled)
+            scores = scores_of(features[0][asked], features[1][part], metric, device=device)
+            result = evaluate_scores(scores, query[asked], gallery[part], ap=ap)
+            cosines = cosines_of(features[0], features[1][part], device=device)
+            (rate,) = open_set_rates(cosines, query, gallery[part], false_accept_rates=[false_accept_rate])
+            measured.append((len(part), result.mAP, result.cmc[0], rate.threshold, rate.true_positive_rate))
+        images, *figures = np.array(measured, np.float64).T  # (draws,) each
+        spread = [float(each.std(ddof=1)) if len(each) > 1 else 0.0 for each in figures]
+        means = [float(each.mean()) for each in figures]
+        points.append(GrowthPoint(size, float(images.mean()), *zip(means, spread, strict=True)))
+    return points
