@@ -87,6 +87,7 @@ setup(
         "serve": ["fastapi>=0.110", "prometheus-client>=0.19", "uvicorn>=0.29"],  # lreid serve
         "heif": ["pillow-heif>=0.20"],  # images of telephones: .heic, .heif
         "parquet": ["pyarrow>=15"],  # tables of images that pandas wrote
+        "pandas": ["pandas>=2"],  # matches as a table
         "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10", "pygments>=2.17"],
         "dev": [
             "pytest>=8",

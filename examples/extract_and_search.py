@@ -19,29 +19,21 @@ people = load_synthetic("plaza", train_identities=0, test_identities=20, images_
 known_paths, known_people, known_cameras = zip(*people.gallery, strict=True)
 new_paths, new_people, new_cameras = zip(*people.query, strict=True)
 
-features = model.extract(known_paths)  # (90, 256) float32; images of any size are resized
-gallery = lreid.Gallery.build(
-    features,
-    known_paths,
-    known_people,
-    known_cameras,
-    model=lreid.fingerprint(model),  # features of another model are refused from now on
-)
-print(f"{len(gallery)} images in the gallery, {features.shape[1]} numbers each")
+# Images of any size are resized. Features of another model are refused from now on.
+gallery = lreid.Gallery.build(known_paths, ids=known_people, cams=known_cameras, model=model)
+print(f"{len(gallery)} images in the gallery, {gallery.width} numbers each")
 
-matches = gallery.search(
-    model.extract(new_paths), 5, query_cams=new_cameras, exclude_same_camera=True, model=lreid.fingerprint(model)
-)
+matches = gallery.search(new_paths, 5, query_cams=new_cameras, exclude_same_camera=True)
 for row in range(3):
     print(f"{new_paths[row]} looks most like {matches.paths[row, 0]} (cosine {matches.scores[row, 0]:.2f})")
 right = (matches.ids[:, 0] == new_people).sum()
 print(f"the best match is the same person for {right} of {len(new_paths)} new images")
 
 # A person may be missing from the gallery: below the threshold the answer is "unknown". Here 5 % of impostors reach it.
-gallery.calibrate(model.extract(new_paths), new_people, model=lreid.fingerprint(model), false_accept_rate=0.05)
+gallery.calibrate(new_paths, new_people, false_accept_rate=0.05)
 with tempfile.TemporaryDirectory() as folder:
     gallery.save(Path(folder) / "people.gallery")
     gallery = lreid.Gallery.load(Path(folder) / "people.gallery")
 stranger = "synthetic:plaza/8/1000/1/0"  # from another population
-matches = gallery.search(model.extract([stranger]), 1, model=lreid.fingerprint(model))
+matches = gallery.search(stranger, 1)
 print(f"{stranger}: {'unknown' if matches.unknown[0] else f'taken for {matches.ids[0, 0]}'}")

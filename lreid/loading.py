@@ -54,19 +54,19 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
         raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise ArgumentError("source", "is no name of a model; call load_model('zoo:people') or give a file")
+    lasting = lasting_name(source)
     source = single_file(source)
     if engine == "onnx" or _is_onnx(source):
         if str(device) not in ("auto", "cpu"):
             raise ArgumentError("device", f"is {device}; onnxruntime computes on the processor here, so use cpu")
         device = "cpu"
     place = pick_device(str(device))
-    if _is_onnx(source):
-        return _onnx_model(source)
-    model = _torch_model(source)
+    model = _onnx_model(source) if _is_onnx(source) else _torch_model(source)
     if engine == "onnx":
         from lreid.export.engine import onnx_model  # loads the exporter, which takes a second
 
-        return onnx_model(model)
+        model = onnx_model(model)
+    model.source = lasting
     model.inference = Inference()
     return model.to(place)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import runpy
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -70,6 +74,29 @@ def test_extract_and_search(run: Callable[..., tuple[str, dict]]) -> None:
     again = gallery.search(features, 1, model=lreid.fingerprint(model))
     assert again.paths[:, 0].tolist() == list(variables["known_paths"])
     assert said.splitlines()[-1].startswith("synthetic:plaza/8/1000/1/0: unknown")
+
+
+@pytest.mark.slow
+def test_the_notebook_prints_what_is_printed_in_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers aside, which differ between processors."""
+    monkeypatch.chdir(tmp_path)
+    variables: dict = {}
+    for cell in json.loads((repository / "examples/first_hour.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        source = "".join(cell["source"])
+        if source.startswith("!lreid"):
+            command = source.replace("!lreid", f"{shlex.quote(sys.executable)} -m lreid")
+            subprocess.run(command, shell=True, check=True, env=os.environ | {"PYTHONPATH": str(repository)})
+        else:
+            exec(source, variables)
+        printed = "".join(line for each in cell["outputs"] for line in each.get("text", []))
+        lines = [re.sub(r"[-+\d.]+|\s+", " ", text) for text in (capfd.readouterr().out, printed)]
+        assert lines[0].strip() == lines[1].strip() or source.startswith("!"), source
+    assert variables["right"] >= 36 and variables["taken"].mean() < 0.4 < variables["found"].size
+    assert len(variables["table"]) == 3 * len(variables["queries"]) == 120
 
 
 def test_evaluate_features(run: Callable[..., tuple[str, dict]]) -> None:

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "retrieval": set(),
     "data": {"devices"},
     "zoo": set(),
-    "gallery": {"retrieval"},
+    "gallery": {"data", "loading", "models", "retrieval"},
     "models": {"data", "devices", "zoo"},
     "memory": {"data"},
     "methods": {"data", "devices", "losses", "models", "memory", "retrieval"},

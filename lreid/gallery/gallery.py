@@ -6,17 +6,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
+from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
+from lreid.gallery.images import Model, features_of, named, origin
 from lreid.gallery.store import About, Place, Rows, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import threshold_for
+
+if TYPE_CHECKING:
+    import pandas
+
+    from lreid.models.embedder import Embedder
 
 Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
 Names = dict[str, dict[int, str]]  # of identities and cameras, by number
@@ -55,6 +62,18 @@ class Matches:
         """``(Q,)`` bool: of the images found, not even the best one with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
+    def to_frame(self) -> pandas.DataFrame:
+        """A table with a row per image found: ``query`` (its row), ``rank`` from 1, and the attributes.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        pandas = Extra("pandas", "pandas").load()
+        query, rank = np.nonzero(self.keys >= 0)
+        names = ("paths", "ids", "cams", "times", "scores", "known")
+        columns = {name: getattr(self, name)[query, rank] for name in names}
+        return pandas.DataFrame({"query": query, "rank": rank + 1} | columns)
+
     def __repr__(self) -> str:
         queries, most = self.keys.shape
         return f"Matches({queries} queries, {most} images each at most, {int(self.unknown.sum())} queries unknown)"
@@ -69,9 +88,11 @@ class Gallery:
 
     Attributes:
         store: faiss in this process, or Milvus.
+        network: that makes features of images; None until images are given without one.
     """
 
     store: Store
+    network: Embedder | None = None
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
@@ -142,26 +163,31 @@ class Gallery:
     @classmethod
     def build(
         cls,
-        features: Any,
-        paths: Files,
+        images: Any,
+        paths: Files | None = None,
         ids: Any = None,
         cams: Any = None,
         times: Any = None,
         *,
-        model: str,
+        model: Model,
         at: str | Path | Place | None = None,
         device: str = "cpu",
         **about: Any,
     ) -> Gallery:
         """A gallery of images.
 
+            gallery = lreid.Gallery.build("my/images", model="zoo:people")
+            gallery.search("my/new").to_frame()
+
         Args:
-            features: ``(N, D)`` floats, array or tensor; normalised here.
-            paths: N different names of images.
+            images: N images, see :meth:`lreid.models.Embedder.extract`; or their features, ``(N, D)`` floats, array or
+                tensor, which are normalised here.
+            paths: N different names of images; of files their absolute paths, unless given.
             ids, cams: ``(N,)`` all integers or all text, see :mod:`lreid.identities`; missing ones and -1 are not
-                known, ``None`` for all that none is.
+                known, ``None`` for all that none is. Without both, the names in a folder tell them.
             times: ``(N,)`` integers, seconds, likewise.
-            model: fingerprint of the model that made the features; only its features can be added and searched.
+            model: of images the network, or its name for :func:`lreid.load_model`; of features its fingerprint. Only
+                features of this model can be added and searched.
             at: where it will be, see :func:`lreid.gallery.store.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
             device: of :meth:`load`.
@@ -171,16 +197,27 @@ class Gallery:
         Raises:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
-        vectors = _unit_vectors(features, "gallery features")
-        description = About(model, **about)
+        images, paths, ids, cams = named(images, paths, ids, cams)
+        vectors, made_by, network = features_of(images, model, {})
+        description = About(made_by, **about)
+        if network is not None:
+            description.extras = origin(network) | description.extras
+        vectors = _unit_vectors(vectors, "gallery features")
         labels, description.names = _check_labels(len(vectors), ids, cams, times, _names(paths), description.names)
         if at is None:
-            return cls(FaissStore.build(vectors, labels, description))._on(device)
+            return cls(FaissStore.build(vectors, labels, description), network)._on(device)
         place = place_of(at) if isinstance(at, (str, Path)) else at
-        return cls(place.build(vectors, labels, description))._on(device)
+        return cls(place.build(vectors, labels, description), network)._on(device)
 
     def add(
-        self, features: Any, paths: Files, ids: Any = None, cams: Any = None, times: Any = None, *, model: str
+        self,
+        images: Any,
+        paths: Files | None = None,
+        ids: Any = None,
+        cams: Any = None,
+        times: Any = None,
+        *,
+        model: Model | None = None,
     ) -> None:
         """Adds images, arguments as of :meth:`build`. The threshold stays; calibrate again if it has grown much.
 
@@ -189,8 +226,8 @@ class Gallery:
         Raises:
             InputError: unusable input, a path that is there already, another model, or a memory-mapped gallery.
         """
-        self._check_model(model)
-        vectors = self._check_width(_unit_vectors(features, "gallery features"))
+        images, paths, ids, cams = named(images, paths, ids, cams)
+        vectors = self._vectors(images, model, "gallery features")
         for what, column in zip(LABELS, (ids, cams), strict=True):
             if column is not None:
                 self._check_kind(what, as_names(column, f"gallery {PLURAL[what]}", len(vectors)))
@@ -222,12 +259,12 @@ class Gallery:
 
     def search(
         self,
-        features: Any,
+        images: Any,
         k: int = 10,
         query_ids: Any = None,
         query_cams: Any = None,
         *,
-        model: str,
+        model: Model | None = None,
         where: Filter = EVERYTHING,
         exclude_same_camera: bool = False,
         cross_model: bool = False,
@@ -235,10 +272,10 @@ class Gallery:
         """The ``k`` images nearest to each query.
 
         Args:
-            features: ``(Q, D)`` floats, array or tensor.
+            images: Q images, or their features ``(Q, D)``, as of :meth:`build`.
             k: images wanted; those beyond the gallery's size come out empty.
             query_ids, query_cams: ``(Q,)`` integers or text, needed for ``exclude_same_camera`` only.
-            model: fingerprint of the model that made the features.
+            model: as of :meth:`build`; ``None`` with images is the network that the gallery was built with.
             where: cameras, identities and times that may be found.
             exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
                 of them if ``query_ids`` is not given. A missing camera or identity, or -1, leaves out none.
@@ -248,12 +285,10 @@ class Gallery:
         Raises:
             InputError: unusable input, features of another model, or a name in the filter that the gallery has not.
         """
-        if not cross_model:
-            self._check_model(model)
         if k < 1:
             raise ArgumentError("k", f"is {k}; ask for at least one image")
         where = where.numbered(self.number_of)
-        vectors = self._check_width(_unit_vectors(features, "query features"))
+        vectors = self._vectors(images, model, "query features", cross_model=cross_model)
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where))
         if query_cams is None:
@@ -269,7 +304,7 @@ class Gallery:
         filters = [each if has_labels else where for each, has_labels in zip(filters, labelled, strict=True)]
         return self._matches(*self._search_each(vectors, k, filters))
 
-    def calibrate(self, features: Any, ids: Any, *, model: str, false_accept_rate: float = 0.01) -> float:
+    def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
         """Sets the threshold so that an impostor is accepted at the wanted rate.
 
         Every labelled image plays an impostor: it is searched in the gallery without its own identity, and the
@@ -277,10 +312,10 @@ class Gallery:
         calibrate again after many additions.
 
         Args:
-            features: ``(Q, D)`` floats, array or tensor; better not the gallery's own images.
+            images: Q images, or their features ``(Q, D)``, as of :meth:`build`; better not the gallery's own.
             ids: ``(Q,)`` integers or text, as the gallery has them; identities that it does not hold are welcome.
                 Images whose identity is missing or -1 are left out: they may show somebody who is enrolled.
-            model: fingerprint of the model that made the features.
+            model: of :meth:`search`.
             false_accept_rate: in [0, 1). Use many more than 1 / rate images.
 
         Returns:
@@ -289,8 +324,7 @@ class Gallery:
         Raises:
             InputError: unusable input, another model, a gallery without identities, or no image with one.
         """
-        self._check_model(model)
-        vectors = self._check_width(_unit_vectors(features, "calibration features"))
+        vectors = self._vectors(images, model, "calibration features")
         ids = self._numbers("identity", ids, "calibration identities", len(vectors))
         if not self._has_labels("identity"):
             raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
@@ -414,6 +448,15 @@ class Gallery:
     def _has_labels(self, what: str) -> bool:
         labelled = Filter(not_identities=(UNKNOWN,)) if what == "identity" else Filter(not_cameras=(UNKNOWN,))
         return self.store.count(labelled) > 0
+
+    def _vectors(self, images: Any, model: Model | None, name: str, *, cross_model: bool = False) -> np.ndarray:
+        """``(N, D)`` unit vectors of images or features, as of :meth:`search`."""
+        vectors, made_by, network = features_of(images, self.network if model is None else model, self.about.extras)
+        if model is None:
+            self.network = network
+        if not cross_model:
+            self._check_model(made_by)
+        return self._check_width(_unit_vectors(vectors, name))
 
     def _check_model(self, model: str) -> None:
         if model != self.about.model:

@@ -76,6 +76,7 @@ class Embedder(nn.Module):
             None is float32, whatever torch's settings for it are. Features are float32 either way, so that losses are.
         inference: makes the network that extracts features on the processor; None is this network itself, as in
             training, where features are those of every other pass bit for bit.
+        source: the name by which :func:`lreid.load_model` finds it from any folder; empty if it did not load it.
         frozen_norms: BatchNorms of the layers that :meth:`freeze` leaves as they are.
     """
 
@@ -83,6 +84,7 @@ class Embedder(nn.Module):
     mean: Tensor  # (1, 3, 1, 1), of RGB values in [0, 255]
     std: Tensor
     inference: Inference | None = None
+    source: str = ""
 
     def __init__(
         self,

@@ -18,13 +18,14 @@ from lreid.files import require_writable
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING
+from lreid.gallery.images import absolute
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.findings import findings, threshold_text, too_few
-from lreid.search.image_list import SearchImage, absolute, columns, list_images, list_queries, read_images, require_some
+from lreid.search.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
 logger = logging.getLogger("lreid")

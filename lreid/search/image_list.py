@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
@@ -15,6 +14,7 @@ from lreid.data.records import Record
 from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.gallery import Names
+from lreid.gallery.images import absolute
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
 from lreid.models.embedder import Embedder
@@ -90,11 +90,6 @@ def who(images: Iterable[SearchImage]) -> str:
     if not identities:
         return f"nobody with a name (folders named after people tell one, or --identity){seen}"
     return _counted("identity", identities) + seen
-
-
-def absolute(path: str) -> str:
-    """Under this name a gallery keeps an image."""
-    return path if is_address(path) else os.path.abspath(path)
 
 
 def read_images(
