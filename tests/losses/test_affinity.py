@@ -19,13 +19,6 @@ def test_matches_the_loops(rows, temperature, reverse, seed):
     assert student.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_lengths_do_not_count(reverse):
-    teacher = draw(6, 5)
-    assert abs(affinity_kl_loss(3 * teacher, teacher, reverse=reverse).item()) < 1e-14
-    assert affinity_kl_loss(draw(6, 5, seed=1), teacher, reverse=reverse) > 0.01
-
-
 def test_a_cold_softmax_stays_finite():
     student = draw(6, 5).float().requires_grad_()
     loss = affinity_kl_loss(student, draw(6, 5, seed=1).half(), temperature=1e-3)

@@ -96,17 +96,6 @@ def test_weights_of_current_classes_do_not_count(filler):
     assert sample_nce_loss(scores, labels.clamp(max=1), unused, [0]).isfinite()  # a single past class
 
 
-def test_stored_images_stand_for_all_of_their_class():
-    # Both images of past class 0 were stored, and two like the other two of class 1: weights 1/2 and 1/4.
-    column = torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64)
-    scores, labels = torch.stack([column, -column], 1), torch.tensor([0, 0, 1, 1])
-    loss = sample_nce_loss(scores, labels, torch.tensor([0.5, 0.5, 0.25, 0.25]), [], temperature=1.0)
-    all_images = column[[0, 1, 2, 2, 3, 3]]
-    of_class_0 = all_images.logsumexp(0) - column[:2]
-    of_class_1 = (-column).logsumexp(0) + column[2:]  # images of the own class count once
-    assert loss.item() == pytest.approx(torch.cat([of_class_0, of_class_1]).mean().item())
-
-
 def test_an_empty_batch_is_zero():
     scores = torch.empty(0, 3, requires_grad=True)
     loss = sample_nce_loss(scores, torch.empty(0, dtype=torch.int64), torch.empty(0), [0])

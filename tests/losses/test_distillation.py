@@ -6,7 +6,6 @@ from oracles import UNEQUAL, distillation, draw, golden_names, load_golden
 from test_golden import episode_labels
 
 from lreid.losses import decoupled_distillation_loss, dwopp_loss, dwpp_loss
-from lreid.losses.episodes import prototype_logits, split_episode
 
 LOSSES = {"dwpp": dwpp_loss, "dwopp": dwopp_loss}
 PRINTED = [name for start in LOSSES for name in golden_names(start) if "loss_paper_sum_euclid" in load_golden(name)[1]]
@@ -92,14 +91,6 @@ def test_decoupled_parts_add_up_to_the_whole(seed, temperature, scale):
     rest = 1 - p_old[torch.arange(5), TARGETS]
     parts = decoupled_distillation_loss(student, teacher, TARGETS, alpha=1, beta=rest, temperature=temperature)
     torch.testing.assert_close(parts, whole.sum(1).mean() * temperature**2, rtol=1e-8, atol=1e-12)
-
-
-def test_non_target_part_is_dwopp():
-    student, teacher, labels = draw(12, 4), draw(12, 4, seed=1), torch.tensor(UNEQUAL)
-    episode = split_episode(labels, 2)
-    new, old = (prototype_logits(each, episode) for each in (student, teacher))
-    decoupled = decoupled_distillation_loss(new, old, episode.target, alpha=0, beta=1)
-    torch.testing.assert_close(decoupled, dwopp_loss(student, teacher, labels, 2, prob_floor=0.0))
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e6])

@@ -55,15 +55,6 @@ def test_prototypes_are_the_moments_of_the_mixture(labels, seed):
             assert center[d] == pytest.approx(mean) and spread[d] == pytest.approx(math.sqrt(moment / len(rows)))
 
 
-def test_prototypes_of_single_and_of_equal_images_are_those_images():
-    means, deviations = draw(2, 5).float(), draw(2, 5, seed=1).abs().float()
-    labels = torch.tensor([9, 3, 9])
-    centers, spreads, names = dkp_prototypes(means[[0, 1, 0]], deviations[[0, 1, 0]], labels)
-    assert names.tolist() == [3, 9] and centers.dtype == torch.float32
-    torch.testing.assert_close(centers, means.flip(0))
-    torch.testing.assert_close(spreads, deviations.flip(0))
-
-
 @given(st.integers(1, 6), st.integers(1, 4), st.floats(0.05, 1), st.floats(0.05, 1), st.integers(0, 9))
 @settings(deadline=None, max_examples=40)
 def test_transfer_matches_the_loops(rows, past, relation_temperature, temperature, seed):

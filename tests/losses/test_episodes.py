@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import split
 
-from lreid.losses.episodes import prototype_logits, prototypes, split_episode
+from lreid.losses.episodes import prototype_logits, split_episode
 
 
 @given(st.lists(st.integers(-3, 5), min_size=1, max_size=30), st.integers(1, 4))
@@ -21,14 +21,6 @@ def test_split_is_that_of_the_loops(labels, num_support):
         assert support[: len(rows)].tolist() == rows
         assert set(support[len(rows) :].tolist()) <= {rows[-1]}
         assert weight.tolist() == [1 / len(rows)] * len(rows) + [0] * (num_support - len(rows))
-
-
-def test_prototype_of_a_class_with_few_images_is_the_mean_of_those():
-    features = torch.tensor([[1.0, 0.0], [3.0, 2.0], [7.0, 7.0], [9.0, 9.0], [0.0, 4.0]], dtype=torch.float64)
-    episode = split_episode(torch.tensor([4, 4, 4, 4, 1]), num_support=3)
-    torch.testing.assert_close(
-        prototypes(features, episode), torch.tensor([[0.0, 4.0], [11 / 3, 3.0]], dtype=torch.float64)
-    )
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(2, 3, dtype=torch.int64), torch.tensor(1)])

@@ -64,13 +64,6 @@ def test_alphas_match_the_loops_in_parts_of_any_size(count, scale, part, seed):
         assert lstkcpp_alpha(new, old, scale=scale) == pytest.approx(sum(a * b for a, b in others) / count)
 
 
-def test_alphas_of_equal_networks_and_of_duplicates():
-    features = draw(4, 16)
-    assert lstkc_alpha(features, 3 * features) == pytest.approx(1)
-    copies = features.repeat_interleave(5, 0)  # four equal images each, far from all others
-    assert lstkcpp_alpha(copies, copies) == pytest.approx(1 / 4)
-
-
 @given(st.floats(-1, 2), st.integers(0, 3), st.integers(0, 2), st.integers(0, 9))
 @example(-(2.0**-52), 0, 0, 0)
 @settings(deadline=None, max_examples=40)

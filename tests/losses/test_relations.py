@@ -30,17 +30,6 @@ def test_matches_the_loops(rows, temperature, teacher_temperature, seed):
         assert loss.item() == 0 and student.grad.eq(0).all()
 
 
-def test_equal_models_at_equal_temperatures_are_the_least():
-    teacher = F.normalize(draw(6, 5))
-    student = teacher.clone().requires_grad_()
-    temperatures = {"temperature": 0.2, "teacher_temperature": 0.2}
-    loss = relation_distillation_loss(student, teacher, **temperatures)
-    loss.backward()
-    assert loss > 0  # the teacher's entropy
-    assert student.grad.abs().max() < 1e-12
-    assert relation_distillation_loss(F.normalize(draw(6, 5, seed=1)), teacher, **temperatures) > loss
-
-
 def test_a_cold_teacher_stays_finite_in_half_precision():
     student = F.normalize(draw(6, 5)).bfloat16().requires_grad_()
     loss = relation_distillation_loss(student, F.normalize(draw(6, 5, seed=1)).half(), teacher_temperature=1e-5)
