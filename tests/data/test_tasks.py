@@ -97,12 +97,6 @@ def test_ascending_order_labels_are_ranks(build):
     assert labels == list(range(751))
 
 
-def test_every_image_is_in_exactly_one_task(build):
-    benchmark = build(["market", "veri"], tasks_per_dataset=3)
-    paths = sorted(record.path for task in benchmark.tasks for record in task.records)
-    assert paths == sorted(record.path for name in ("market", "veri") for record in SETS[name].train)
-
-
 @given(st.sets(st.integers(0, 10**6), min_size=1, max_size=60), st.data())
 def test_any_split_is_a_partition_in_order(pids, data):
     num_tasks = data.draw(st.integers(1, len(pids)))
