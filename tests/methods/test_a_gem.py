@@ -45,7 +45,3 @@ def test_images_of_the_task_at_hand_are_no_reference() -> None:
     method = new("a_gem", exemplars=20)
     assert all(set(terms) == {"incoming"} for terms in learn(method, 1))
     assert all(set(terms) == {"incoming", "replay"} for terms in learn(method, 2, first=1))
-
-
-def test_without_a_memory_it_is_fine_tuning() -> None:
-    assert learn(new("a_gem", exemplars=0), 2) == learn(new("er", exemplars=0), 2)

@@ -73,39 +73,8 @@ def test_the_first_task_already_trains_the_graph() -> None:
 
 
 def test_weights() -> None:
-    assert aka().weights == {"triplet": 0.0, "plasticity": 1.0, "stability": 5e-4, "distill": 1.0}
     method = aka(plasticity_share=0.25, stability_weight=2.0, distillation_weight=0.5)
     assert method.weights == {"triplet": 0.75, "plasticity": 0.25, "stability": 2.0, "distill": 0.5}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "distillation_weight"), [("bot_ft", 0.0), ("lwf", 0.7)])
-def test_without_the_graph_it_is_its_base(name: str, distillation_weight: float) -> None:
-    """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
-    options = {"distillation_weight": distillation_weight}
-    torch.manual_seed(3)
-    base = build_method(name, model(neck=True), **(options if name == "lwf" else {}))
-    plain = learn(base, 3)
-    torch.manual_seed(3)
-    method = aka(plasticity_share=0.0, stability_weight=0.0, **options)
-    history = learn(method, 3)
-    for one, other in zip(plain, history, strict=True):
-        assert one == {key: other[key] for key in one}
-    assert {"plasticity", "stability"} <= set(history[-1])
-
-
-def test_the_old_model_stays() -> None:
-    method = aka()
-    learn(method, 1)
-    kept = copy.deepcopy([method.teacher.state_dict(), method.old_classifier.state_dict()])
-    vertices = method.old_vertices.clone()
-    method.begin_task(task_of(1))
-    train(method, batches(3, seed=1, first_class=4))
-    for module, before in zip((method.teacher, method.old_classifier), kept, strict=True):
-        for name, value in module.state_dict().items():  # BatchNorm statistics too
-            assert torch.equal(value, before[name]), name
-    assert torch.equal(method.old_vertices, vertices)
-    assert not torch.equal(method.graph.vertices, vertices)
 
 
 @pytest.mark.slow

@@ -58,15 +58,3 @@ def test_lwf_keeps_the_old_softmax() -> None:
     assert old.shape == (12, 4) and new.shape == (12, 8)
     expected = knowledge_distillation_loss(new, old, temperature=3.0)
     assert terms["distill"].item() == pytest.approx(expected.item(), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_lwf_without_weight_is_bot_ft() -> None:
-    base, method = (build_method(name, model(neck=True)) for name in ("bot_ft", "lwf"))
-    method.weights["distill"] = 0.0
-    torch.manual_seed(3)
-    plain = learn(base, 2)
-    torch.manual_seed(3)
-    distilled = learn(method, 2)
-    for one, other in zip(plain, distilled, strict=True):
-        assert one == {name: other[name] for name in one}

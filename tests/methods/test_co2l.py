@@ -181,15 +181,6 @@ def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() 
         assert torch.allclose(head(moved), head(features), atol=1e-4) == reid_head
 
 
-@pytest.mark.parametrize("exemplars", [0, 500])
-def test_dmml_ird_without_weight_is_dmml_ft(exemplars: int) -> None:
-    base = learn(build_method("dmml_ft", model()), 2, exemplars=exemplars > 0)
-    method = build_method("dmml_ird", model(), distillation_weight=0.0, exemplars=exemplars)
-    distilled = learn(method, 2, exemplars=exemplars > 0)
-    assert "distill" in distilled[-1] and method.exemplars == min(exemplars, 24)
-    assert base == [{"dmml": terms["dmml"]} for terms in distilled]
-
-
 def test_dmml_ird_keeps_the_relations_of_features() -> None:
     method = build_method("dmml_ird", model(), temperature=0.3, teacher_temperature=0.05)
     first = learn(method, 1, exemplars=False)

@@ -8,21 +8,15 @@ import torch
 import torch.nn.functional as F
 from drawn import drawn_task
 from family import model
-from fusing import begun, learn, same_parts, steps_of
+from fusing import begun, learn, steps_of
 
 from lreid.data.synthetic import draw
 from lreid.losses import affinity_kl_loss, batch_hard_triplet_loss, dask_decode
-from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods import build_method
 from lreid.methods.dask import StyleRehearser
 from lreid.models import StyleKernels
 
 SHORT = {"style_steps": 2, "style_batch": 4}
-
-
-def test_options_are_those_published() -> None:
-    defaults = method_defaults(method_class("dask"))
-    assert (defaults["rehearsal_weight"], defaults["distillation_weight"], defaults["temperature"]) == (4.5, 1.0, 0.1)
-    assert (defaults["fusion"], defaults["measured_fusion"], defaults["normalize_triplet"]) == (0.5, False, False)
 
 
 def test_the_style_network_has_its_published_size() -> None:
@@ -84,13 +78,6 @@ def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
     expected = dask_decode(values, rehearser.kernels(values))
     torch.testing.assert_close(images, expected.detach())
     assert 0 < flip.sum() < 12 and rehearser.kernels.training
-
-
-@pytest.mark.slow
-def test_without_weights_it_is_fused_fine_tuning() -> None:
-    base = build_method("fused_ft", model())
-    method = build_method("dask", model(), distillation_weight=0.0, rehearsal_weight=0.0)
-    same_parts(learn(base, 2), learn(method, 2))
 
 
 def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:

@@ -12,20 +12,9 @@ from fusing import begun, learn
 from lreid.data.loaders import Batch
 from lreid.errors import ArgumentError
 from lreid.losses import affinity_kl_loss, dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
-from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods import build_method
 from lreid.methods.dkp import DKP
 from lreid.models import Embedder
-
-
-def test_options_are_those_published() -> None:
-    defaults = method_defaults(method_class("dkp"))
-    assert (defaults["samples"], defaults["triplet_weight"], defaults["transfer_weight"]) == (6, 1.5, 0.1)
-    assert defaults["relation_temperature"] == defaults["temperature"] == 0.1 and defaults["fusion"] == 0.5
-    plus = method_defaults(method_class("dkp_pp"))
-    assert (plus["distillation_weight"], plus["both_weight"], plus["transfer_weight"]) == (0.75, 0.75, 1.5)
-    weights = build_method("dkp_pp", model()).weights
-    assert weights["triplet"] == weights["triplet_rehearsed"] == 1.5
-    assert "softmax" not in weights and "softmax_rehearsed" not in weights  # 1
 
 
 def drawn_again(method: DKP, images: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
@@ -124,12 +113,10 @@ def test_the_head_of_deviations_is_fused_too() -> None:
 
 
 @pytest.mark.slow
-def test_without_weight_prototypes_are_not_kept_and_nothing_else_changes() -> None:
+def test_without_weight_prototypes_are_not_kept() -> None:
     plain = build_method("dkp", model(), transfer_weight=0.0)
-    first = learn(plain, 2)
-    assert plain.prototypes is None and all(set(terms) == {"softmax", "triplet"} for terms in first)
-    alike = learn(build_method("dkp_pp", model(), transfer_weight=0.0, rehearsal=False), 2)
-    assert first == alike
+    history = learn(plain, 2)
+    assert plain.prototypes is None and all(set(terms) == {"softmax", "triplet"} for terms in history)
 
 
 def test_vectors_are_refused_in_one_line() -> None:

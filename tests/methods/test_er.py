@@ -69,16 +69,6 @@ def test_it_learns_from_what_comes_in_and_then_from_stored_images_too(name: str)
     assert method.memory.nbytes == 10 * 32 * 16 * 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["er", "er_ace"])
-def test_replay_without_weight_is_fine_tuning(name: str) -> None:
-    """Without exemplars there is nothing to replay; ER-ACE is then a cross-entropy within each batch."""
-    plain = learn(new(name, exemplars=0), 2)
-    weightless = learn(new(name, replay_weight=0.0), 2)
-    assert [terms["incoming"] for terms in plain] == [terms["incoming"] for terms in weightless]
-    assert all(set(terms) == {"incoming"} for terms in plain)
-
-
 def test_replay_is_the_cross_entropy_of_stored_images_over_all_identities() -> None:
     method = new("er", exemplars=8, replay=4)
     learn(method, 2)
@@ -280,27 +270,6 @@ def test_mir_replays_what_a_virtual_step_spoils_most() -> None:
         then = F.cross_entropy(moved.logits(images), labels, reduction="none")
     assert sorted(replay.rows) == sorted(rows[(then - now).topk(4).indices])
     incoming.backward()  # the graph is still there
-
-
-def test_der_pp_stores_the_logits_of_the_moment() -> None:
-    method = new("der_pp", exemplars=50)
-    method.begin_task(task_of(0))
-    method.model.train()
-    (batch, *_) = segments(0)
-    logits = method.logits(batch.images).detach()
-    method.loss(batch)
-    method.end_step(batch)
-    stored = method.memory.extras["logits"]
-    assert stored.shape == (6, 4)
-    by_path = {tuple(image.ravel()): row for row, image in enumerate(batch.pixels.numpy())}
-    for image, row in zip(method.memory.images, stored, strict=True):
-        assert row == pytest.approx(logits[by_path[tuple(image.ravel())]].numpy(), rel=1e-4)
-    method.begin_task(task_of(1))
-    assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(0, abs=1e-9)  # nothing has moved
-    with torch.no_grad():
-        method.classifier.weight[:4] *= 2
-    expected = (stored**2).mean()  # twice as large as they were
-    assert method.loss(segments(1)[0])["logits"].item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow

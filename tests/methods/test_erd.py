@@ -12,15 +12,6 @@ from lreid.methods import build_method
 
 
 @pytest.mark.slow
-def test_without_exemplars_it_is_dmml_ft() -> None:
-    histories = [
-        learn(build_method(name, model(), **options), 3, exemplars=False)
-        for name, options in (("dmml_ft", {}), ("erd", {"exemplars": 0}))
-    ]
-    assert histories[0] == histories[1] and set(histories[0][-1]) == {"dmml"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("whole_batch", "rows"), [(True, 24), (False, 12)])
 def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows: int) -> None:
     """Step by step the DMML of all rows, or of the new identities, which stand before the four exemplar ones."""

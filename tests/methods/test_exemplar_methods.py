@@ -43,15 +43,6 @@ def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None
     assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
 
 
-@pytest.mark.slow
-def test_lwf_without_distillation_is_bot_ft_with_exemplars_too() -> None:
-    plain = learn(with_neck("bot_ft", exemplars=500), 3, exemplars=True)
-    distilled = learn(with_neck("lwf", exemplars=500, distillation_weight=0.0), 3, exemplars=True)
-    assert "distill" in distilled[-1]
-    assert plain == [{name: terms[name] for name in plain[0]} for terms in distilled]
-    assert plain != learn(with_neck("lwf", exemplars=500), 3, exemplars=True)
-
-
 class SigmoidFineTuning(BoTFineTuning):
     """What iCaRL is without its previous model."""
 

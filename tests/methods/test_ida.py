@@ -11,16 +11,6 @@ from lreid.losses import discriminant_alignment_loss
 from lreid.methods import build_method
 
 
-@pytest.mark.slow
-def test_without_weight_it_is_dmml_ft() -> None:
-    base, method = build_method("dmml_ft", model()), build_method("ida", model(), distillation_weight=0.0)
-    plain, aligned = (learn(each, 3, exemplars=False) for each in (base, method))
-    assert [terms["dmml"] for terms in plain] == [terms["dmml"] for terms in aligned]
-    assert "distill" not in aligned[0] and "distill" in aligned[-1]
-    strong = learn(build_method("ida", model()), 3, exemplars=False)
-    assert [terms["dmml"] for terms in plain] != [terms["dmml"] for terms in strong]
-
-
 def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
     method = build_method("ida", model())
     expected = []

@@ -41,30 +41,6 @@ def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: obje
     assert method.weights == {"distill": 0.7}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["dwpp", "dwopp"])
-def test_without_weight_it_is_fine_tuning(name: str) -> None:
-    """Step by step the same DMML values as DMML-FT with the same seed, over two tasks."""
-    base, method = build_method("dmml_ft", model()), build_method(name, model(), distillation_weight=0.0)
-    for task in range(2):
-        plain, distilled = (train(each, batches(4, seed=task)) for each in (base, method))
-        assert [terms["dmml"] for terms in plain] == [terms["dmml"] for terms in distilled]
-        base.end_task(TASK), method.end_task(TASK)
-
-
-@pytest.mark.parametrize("name", ["dwpp", "dwopp"])
-def test_the_teacher_is_the_model_of_the_task_before_and_stays(name: str) -> None:
-    method = build_method(name, model())
-    train(method, batches(2))
-    method.end_task(TASK)
-    kept = {key: value.clone() for key, value in method.model.state_dict().items()}
-    train(method, batches(2, seed=2))
-    assert not method.teacher.training
-    assert not any(parameter.requires_grad for parameter in method.teacher.parameters())
-    for key, value in method.teacher.state_dict().items():  # BatchNorm statistics too
-        assert torch.equal(value, kept[key]), key
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

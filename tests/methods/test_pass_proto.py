@@ -119,19 +119,6 @@ def test_prototypes_reach_the_classifier_alone() -> None:
 
 
 @pytest.mark.slow
-def test_without_weights_and_turns_it_is_bot_ft() -> None:
-    """Step by step over three tasks, with the same seed and classifiers drawn from the one generator."""
-    torch.manual_seed(3)
-    plain = learn(build_method("bot_ft", model(neck=True)), 3)
-    torch.manual_seed(3)
-    method = pass_proto(prototype_weight=0.0, distillation_weight=0.0, rotate=False)
-    history = learn(method, 3)
-    for one, other in zip(plain, history, strict=True):
-        assert one == {key: other[key] for key in one}
-    assert {"prototypes", "distill"} <= set(history[-1])
-
-
-@pytest.mark.slow
 def test_without_weights_it_is_bot_ft_on_turned_images() -> None:
     plain = learn(build_method("bot_ft", model(neck=True)), 2, turns=4)
     history = learn(pass_proto(prototype_weight=0.0, distillation_weight=0.0), 2)
@@ -141,17 +128,3 @@ def test_without_weights_it_is_bot_ft_on_turned_images() -> None:
 
 def test_the_first_task_has_nothing_to_hold() -> None:
     assert all(set(terms) == {"softmax", "triplet"} for terms in learn(pass_proto(), 1))
-
-
-@pytest.mark.slow
-def test_the_old_model_and_the_prototypes_stay() -> None:
-    method = pass_proto()
-    learn(method, 1)
-    kept = copy.deepcopy(method.teacher.state_dict())
-    prototypes = method.prototypes.clone()
-    method.begin_task(task_of(1))
-    train(method, batches(3, seed=1, first_class=4))
-    assert not method.teacher.training
-    assert torch.equal(method.prototypes, prototypes)
-    for name, value in method.teacher.state_dict().items():  # BatchNorm statistics too
-        assert torch.equal(value, kept[name]), name

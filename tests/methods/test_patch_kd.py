@@ -5,19 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from family import model
-from fusing import begun, learn, same_parts
+from fusing import begun
 
 from lreid.losses import knowledge_distillation_loss, patchkd_conf_loss, patchkd_div_loss, patchkd_rd_loss
-from lreid.methods import build_method, method_class, method_defaults
+from lreid.methods import build_method
 from lreid.models import PatchNet
-
-
-def test_options_are_those_published() -> None:
-    defaults = method_defaults(method_class("patch_kd"))
-    assert (defaults["patches"], defaults["temperature"]) == (3, 2.0)
-    assert (defaults["margin"], defaults["label_smoothing"]) == (0.3, 0.1)
-    weights = build_method("patch_kd", model(neck=True)).weights
-    assert weights == {"distill": 1.0, "patch_distill": 0.1, "relations": 100.0, "confidence": 1.0, "diversity": 0.5}
 
 
 def test_positions_are_one_hot_and_have_a_gradient() -> None:
@@ -82,14 +74,6 @@ def test_who_learns_from_which_term() -> None:
             for part in (method.model, method.sampler)
         ]
         assert moved == [name in networks, name in samplers], name
-
-
-@pytest.mark.slow
-def test_without_weights_it_is_lwf() -> None:
-    base = build_method("lwf", model(neck=True))
-    none = ("patch_weight", "relation_weight", "confidence_weight", "diversity_weight")
-    method = build_method("patch_kd", model(neck=True), **dict.fromkeys(none, 0.0))
-    same_parts(learn(base, 2), learn(method, 2))
 
 
 def test_the_sampler_has_a_rate_of_its_own() -> None:
