@@ -75,19 +75,3 @@ def test_an_identity_kernel_changes_nothing_and_gradients_reach_kernels():
     kernels = torch.cat([kernel.flatten(), torch.zeros(3, dtype=torch.float64)]).repeat(2, 1)
     torch.testing.assert_close(dask_decode(images, kernels), images)
     assert torch.autograd.gradcheck(lambda k: dask_decode(images, k), draw(2, 84).requires_grad_())
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: dask_color_resample(torch.ones(1, 3, 4, 4)), "B of 2 or more"),
-        (lambda: dask_color_resample(torch.ones(3, 4, 4)), "images must be"),
-        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(2, 83)), "images must be"),
-        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(3, 84)), "images must be"),
-        (lambda: dask_decode(torch.ones(2, 3, 4, 4), torch.ones(2, 84), groups=2), "with 2 groups"),
-        (lambda: dask_decode(torch.ones(2, 3, 4), torch.ones(2, 84)), "images must be"),
-    ],
-)
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

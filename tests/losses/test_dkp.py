@@ -75,19 +75,3 @@ def test_float32_stays_finite_where_samples_are_their_means(labels):
     loss.backward()
     assert loss.dtype == torch.float32 and loss.isfinite() and features.grad.isfinite().all()
     assert (loss == 0) == (labels[0] == labels[-1])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: dkp_set_triplet_loss(torch.ones(4, 1, 2), torch.zeros(4)), "features must be"),
-        (lambda: dkp_prototypes(torch.ones(4, 2), torch.ones(4, 3), torch.zeros(4)), "means and deviations"),
-        (lambda: dkp_prototypes(torch.ones(4, 2), torch.ones(4, 2), torch.zeros(3)), "features must be"),
-        (lambda: dkp_pkt_loss(torch.ones(4, 2), *[torch.ones(3, 3)] * 3), "as wide as the prototypes"),
-        (lambda: dkp_pkt_loss(torch.ones(4, 2), torch.ones(3, 2), *[torch.ones(2, 2)] * 2), "means and deviations"),
-        (lambda: dkp_pkt_loss(torch.ones(4, 2), *[torch.ones(3, 2)] * 2, torch.ones(2, 2)), "means and noise"),
-    ],
-)
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

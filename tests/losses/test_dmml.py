@@ -41,17 +41,3 @@ def test_one_class_leaves_the_penalty(metric):
     loss.backward()
     assert loss.item() == pytest.approx(5e-4 * features.square().sum().item() / 4)
     torch.testing.assert_close(features.grad, 2 * 5e-4 / 4 * features.detach())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_support": 5}, "no query"),
-        ({"metric": "l1"}, "unknown metric 'l1'"),
-        ({"mining": "soft"}, "unknown mining 'soft'"),
-        ({"reduction": "sum"}, "unknown reduction 'sum'"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        dmml_loss(draw(12, 4), torch.tensor(UNEQUAL), **{"num_support": 2, **options})

@@ -23,17 +23,6 @@ def test_split_is_that_of_the_loops(labels, num_support):
         assert weight.tolist() == [1 / len(rows)] * len(rows) + [0] * (num_support - len(rows))
 
 
-@pytest.mark.parametrize("labels", [torch.zeros(2, 3, dtype=torch.int64), torch.tensor(1)])
-def test_labels_must_be_a_vector(labels):
-    with pytest.raises(ValueError, match="labels must be"):
-        split_episode(labels, 1)
-
-
-def test_support_must_be_positive():
-    with pytest.raises(ValueError, match="num_support"):
-        split_episode(torch.tensor([1, 1]), 0)
-
-
 def test_cosine_of_dead_features_is_zero_with_a_finite_gradient():
     features = torch.zeros(4, 3, dtype=torch.float64)
     features[1, 0] = 2.0  # the query of class 0; every support and the other query are zero

@@ -85,23 +85,6 @@ def test_triplet_matches_the_loops(rows, seed, margin):
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_no_anchor_is_zero_with_a_gradient_of_zero():
-    features, empty = draw(3, 4, 4).requires_grad_(), torch.empty(0, dtype=torch.int64)
-    none = features[:, :0]
-    for loss in (er_aml_loss(*none, empty, empty), er_aml_triplet_loss(*none)):
-        loss.backward()
-        assert loss.item() == 0
-    assert features.grad.eq(0).all()
-
-
-def test_bad_arguments():
-    features, labels = draw(3, 4, 4), torch.tensor([0, 1, 0, 2])
-    with pytest.raises(ValueError, match="negatives must be"):
-        er_aml_loss(*features, labels, labels[:3] + 1)
-    with pytest.raises(ValueError, match="has the label of its anchor"):
-        er_aml_loss(*features, labels, labels)
-
-
 def allowed(labels, memory, negatives):
     """Rows that each image may draw as ``{row: (positives, negatives)}``, for images with both."""
     candidates, result = labels + memory, {}
@@ -149,10 +132,3 @@ def test_pairs_are_uniform(negatives):
             statistic += sum((drawn.count(row) - mean) ** 2 / mean for row in rows)
             freedom += len(rows) - 1
     assert statistic < freedom + 4 * math.sqrt(2 * freedom)  # four standard deviations of chi-square
-
-
-def test_bad_arguments_of_the_pairs():
-    with pytest.raises(ValueError, match="labels must be"):
-        sample_pairs(torch.ones(2, 1), torch.ones(2), generator())
-    with pytest.raises(ValueError, match="unknown negatives"):
-        sample_pairs(torch.ones(2), torch.ones(2), generator(), negatives="none")

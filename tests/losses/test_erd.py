@@ -45,18 +45,3 @@ def test_both_terms_match_the_loops(num_support, metric, prob_floor):
     terms = erd_losses(student, teacher, torch.tensor(LABELS), num_support, PREVIOUS, **options)
     expected = erd(student.tolist(), teacher.tolist(), LABELS, PREVIOUS.tolist(), num_support, **options)
     assert [term.item() for term in terms] == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("num_support", "previous", "message"),
-    [
-        (2, torch.zeros(13, dtype=torch.bool), "no query"),
-        (4, PREVIOUS, "no query"),
-        (2, torch.ones(13, dtype=torch.bool), "at least one row"),
-        (2, PREVIOUS.int(), "is_previous must be"),
-        (2, PREVIOUS[:5], "is_previous must be"),
-    ],
-)
-def test_bad_arguments(num_support, previous, message):
-    with pytest.raises(ValueError, match=message):
-        erd_losses(draw(13, 4), draw(13, 4, seed=1), torch.tensor(LABELS), num_support, previous)

@@ -104,23 +104,3 @@ def test_shares_of_a_teacher_fall_as_a_power():
     for _ in range(200):
         teacher = pad_ema(teacher, student)
     assert teacher["w"].item() == pytest.approx(0.997**200)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: lstkc_alpha(torch.ones(3, 2), torch.ones(2, 2)), "new and old must be"),
-        (lambda: lstkc_alpha(torch.ones(0, 2), torch.ones(0, 2)), "1 or more rows"),
-        (lambda: lstkcpp_alpha(torch.ones(1, 2), torch.ones(1, 2)), "2 or more rows"),
-        (lambda: lstkcpp_alpha(torch.ones(3, 2), torch.ones(3, 2), scale=0), "scale must be above 0"),
-        (lambda: linear_combination({"a": torch.ones(2)}, {}, 0.5), "a is in one of the two only"),
-        (lambda: linear_combination({"a": torch.ones(2)}, {"a": torch.ones(3)}, 0.5), "a: old is"),
-        (lambda: linear_combination({"a": torch.ones(2, 2)}, {"a": torch.ones(2, 3)}, 0.5), "a: old is"),
-        (lambda: linear_combination({"a": torch.tensor(1)}, {"a": torch.ones(3)}, 0.5), "a: old is"),
-        (lambda: pad_ema({"a": torch.ones(2)}, {"b": torch.ones(2)}), "the same names"),
-        (lambda: pad_ema({}, {}, momentum=1.5), "momentum must be in"),
-    ],
-)
-def test_bad_arguments(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

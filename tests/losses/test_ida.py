@@ -33,12 +33,3 @@ def test_free_to_move_where_no_anchor_is():
     assert discriminant_alignment_loss(student, teacher, anchors).item() == pytest.approx(0, abs=1e-12)
     student[:, 0] += 0.5
     assert discriminant_alignment_loss(student, teacher, anchors) > 0.01
-
-
-@pytest.mark.parametrize(
-    ("student", "anchors", "message"),
-    [((0, 4), (3, 4), "at least one row"), ((6, 4), (3, 5), "anchors must be"), ((6, 4), (0, 4), "anchors must be")],
-)
-def test_there_must_be_images_and_anchors(student, anchors, message):
-    with pytest.raises(ValueError, match=message):
-        discriminant_alignment_loss(torch.ones(student), torch.ones(student), torch.ones(anchors))

@@ -73,21 +73,11 @@ def test_the_symmetric_form_is_plain_supcon_on_all_images() -> None:
 
 @pytest.mark.slow
 def test_the_contrastive_term_anchors_new_images_only() -> None:
-    """Against loops over the official code's formula, anchors of the task and all 2n - 1 others in the softmax."""
     method, batch = in_second_task(temperature=0.4)
     value = method.loss(batch)["supcon"].item()
     with torch.no_grad():
         vectors = F.normalize(method.network.head(method.model(batch.images))).double()
-    labels, total = batch.labels.tolist(), 0.0
-    assert sorted(set(labels)) == list(range(8)) and len(labels) == 48
-    for i, label in enumerate(labels):
-        if label < 4:
-            continue
-        others = [j for j in range(48) if j != i]
-        scores = torch.stack([vectors[i] @ vectors[j] / 0.4 for j in others])
-        positives = [k for k, j in enumerate(others) if labels[j] == label]
-        total -= scores.log_softmax(0)[positives].mean().item()
-    assert value == pytest.approx(total / 48 * 0.4 / 0.07, rel=1e-4)
+    assert batch.labels.unique().tolist() == list(range(8)) and len(batch.labels) == 48
     expected = asymmetric_supcon_loss(
         torch.stack([vectors[:24], vectors[24:]], 1), batch.labels[:24], range(4, 8), temperature=0.4
     )

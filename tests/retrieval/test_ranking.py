@@ -108,13 +108,6 @@ def test_equals_torchreid(metric, seed):
     np.testing.assert_allclose(result.cmc, cmc, rtol=1e-6)  # kept in float32 there
 
 
-def test_block_size_changes_nothing():
-    problem = random_problem()
-    whole = evaluate(*problem)
-    for block in (1, 7, 39, 40, 1000):
-        np.testing.assert_array_equal(evaluate(*problem, block=block).ap, whole.ap)
-
-
 @pytest.mark.parametrize("width", [5, 61, 300, 631])
 @pytest.mark.parametrize("num_gallery", [37, 218])
 def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):

@@ -28,11 +28,10 @@ pytestmark = pytest.mark.slow
 config = partial(tiny_config, FEW)
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 4, 8])
-def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path, epochs: int) -> None:
-    """Broken off within the first task, before its second, within it, and within the last."""
+def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
+    """Broken off within the second task; wherever else, below."""
     out = tmp_path / "run"
-    broken_off(config(), out, epochs)
+    broken_off(config(), out, 4)
     with pytest.raises(InputError, match="already holds a run; add --resume"):
         train(config(), out)
     results = train(config(), out, resume=True)
@@ -43,12 +42,11 @@ def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path
         assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("name", ["dwopp", "cclis"])  # one that augments images by itself, too
 def test_a_run_broken_off_before_an_evaluation_goes_on_to_the_same_figures(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task is trained and saved, but neither looked at nor ended."""
-    cfg = config(METHOD__NAME=name)
+    """The task is trained and saved, but neither looked at nor ended, by a method that augments images by itself."""
+    cfg = config(METHOD__NAME="cclis")
     expected = train(cfg, tmp_path / "unbroken")
     out, evaluate, evaluations = tmp_path / "run", Evaluator.evaluate, 0
 
