@@ -50,7 +50,7 @@ BENCHMARKS: dict[str, tuple[int, Writer, str]] = {  # tasks, writer of its archi
     "contrast-svhn": (1, write_svhn, "svhn"),
     "contrast-imagenet100": (1, write_folder, "imagenet100"),
 }
-# One of those that differ in the data set alone; CIFAR-100 is read in datasets/test_cifar.py.
+# One of those that differ in the data set alone; CIFAR-100 is read in datasets/test_class_readers.py.
 TRAINED = sorted({*BENCHMARKS} - {"seq-cifar100", "split-cifar100-online", "contrast-cifar10", "contrast-cifar100"})
 KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.FIRST_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
 SMALL_NETWORK = ["MODEL.BACKBONE", "small"]  # in place of the two large kinds of ResNet-18

@@ -184,6 +184,37 @@ def test_positions_and_random_states_out_of_range(part: str, change: dict[str, A
     resumed(taken_up)
 
 
+# What only the method, the optimiser and the position of the task at hand can tell.
+MISFITS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "no teacher": lambda state: state["method"].pop("teacher"),
+    "another teacher": lambda state: state["method"].update(teacher={"a": torch.zeros(1)}),
+    "no optimiser": lambda state: state["updates"].pop("optimizer"),
+    "no moments": lambda state: state["updates"]["optimizer"].update(state=3),
+    "moments of another shape": lambda state: moments(state).update(exp_avg=torch.zeros(2)),
+    "moments of another kind": lambda state: moments(state).update(exp_avg="x"),
+    "sums": lambda state: state["observers"]["history"].update(sums=[1]),
+    "epoch": lambda state: state["position"].update(epoch=9),
+    "step": lambda state: state["position"].update(step=9),
+    "observers": lambda state: state.update(observers=3),
+    "history": lambda state: state.update(observers={"history": [1]}),
+}
+
+
+def moments(state: dict[str, Any]) -> dict[str, Any]:
+    return state["updates"]["optimizer"]["state"][0]
+
+
+@pytest.mark.parametrize("change", MISFITS)
+def test_what_does_not_fit_the_run_is_told_by_its_parts(change: str, taken_up: Path) -> None:
+    last = taken_up / "checkpoints" / "last.pt"
+    state = torch.load(last, weights_only=True)
+    MISFITS[change](state)
+    torch.save(state, last)
+    before = state_of(last.parent)
+    refused("train.py", "--resume", "--out", taken_up, named=last.parent)
+    assert state_of(last.parent) == before
+
+
 def test_the_checkpoint_before_is_used_for_one_that_does_not_fit(broken_run: Path, tmp_path: Path) -> None:
     shutil.copytree(broken_run, tmp_path / "run")
     checkpoints = tmp_path / "run" / "checkpoints"

@@ -126,19 +126,8 @@ def test_weights_that_are_damaged(data: st.DataObject, entry: tuple[Path, bytes]
     """Also those whose card has their hash."""
     card, content = entry
     write_weights(card, data.draw(damaged(content)))
-    refused(
-        "test.py",
-        "--checkpoint",
-        f"zoo:{card}",
-        "--query",
-        world / "q",
-        "--gallery",
-        world / "g",
-        "--out",
-        card.parent / "out",
-        named=card.stem,
-        maybe=True,
-    )
+    folders = ("--query", world / "q", "--gallery", world / "g", "--out", card.parent / "out")
+    refused("test.py", "--checkpoint", f"zoo:{card}", *folders, named=card.stem, maybe=True)
 
 
 def header(text: str, size: int | None = None) -> bytes:
