@@ -65,10 +65,6 @@ def test_summary_by_hand() -> None:
     assert summarise_accuracies(MATRIX[:1])["accuracy_forgetting"] is None
 
 
-def test_a_task_that_gains_counts_below_zero() -> None:
-    assert summarise_accuracies([[50.0], [80.0, 60.0]])["accuracy_forgetting"] == -30
-
-
 @given(data=st.data(), tasks=st.integers(2, 6))
 @settings(max_examples=40, deadline=None)
 def test_summary_against_nested_loops(data: st.DataObject, tasks: int) -> None:

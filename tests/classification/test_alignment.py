@@ -44,12 +44,6 @@ def test_alignment_against_nested_loops(seed: int, labels: list[int], more: list
     assert aligned == pytest.approx({task: sum(each) / len(each) for task, each in expected.items()})
 
 
-def test_alignment_of_images_that_are_held_out_too_is_1() -> None:
-    labels = np.array([0, 1, 1])
-    rows = features(0, 3)
-    assert buffer_alignment(rows, labels, 3 * rows, labels, np.array([0, 1])) == pytest.approx({0: 1, 1: 1})
-
-
 def test_alignment_needs_a_held_out_image_and_a_task_of_each_class() -> None:
     rows, labels = features(0, 3), np.array([0, 1, 2])
     with pytest.raises(InputError, match=r"classes \[2\] have no held-out image"):

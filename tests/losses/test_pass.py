@@ -93,14 +93,6 @@ def test_means_are_exact_in_float32():
     torch.testing.assert_close(means, torch.stack([features[0], features[1]]), rtol=1e-7, atol=0)
 
 
-def test_augmented_prototypes():
-    prototypes, picks, noise = draw(3, 4), torch.tensor([2, 0, 2, 1]), draw(4, 4, seed=1)
-    features, labels = augment_prototypes(prototypes, torch.tensor([7, 0, 5]), 0.5, picks, noise)
-    assert labels.tolist() == [20, 28, 20, 0]
-    for row, pick in enumerate(picks.tolist()):
-        assert features[row].tolist() == (prototypes[pick] + 0.5 * noise[row]).tolist()
-
-
 # Feature distillation
 
 

@@ -70,11 +70,3 @@ def test_div_matches_the_loops(images, patches, seed):
                 total, count = (total, count) if i == j else (total - distance(a, b, "cosine"), count + 1)
     expected = total / count if count else 0.0
     assert patchkd_div_loss(features, patches).item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_one_position_is_its_feature():
-    feature_map, theta = draw(2, 5, 4, 3), torch.zeros(2, 3, 4, 3, dtype=torch.float64)
-    theta[1, 2, 3, 0] = 1
-    features = patchkd_patch_features(feature_map, theta)
-    torch.testing.assert_close(features[1, 2], feature_map[1, :, 3, 0])
-    assert features.abs().sum() == features[1, 2].abs().sum()

@@ -6,7 +6,6 @@ from oracles import cross_entropy, dot, draw
 from torch.nn import functional as F
 
 from lreid.losses import mean_squared_distillation_loss, relation_distillation_loss
-from lreid.losses.relations import without_self
 
 
 def to_others(vectors):
@@ -36,13 +35,6 @@ def test_a_cold_teacher_stays_finite_in_half_precision():
     loss.backward()
     assert loss.dtype == torch.float32
     assert loss.isfinite() and student.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 5])
-def test_without_self(rows):
-    matrix = torch.arange(rows * rows).view(rows, rows)
-    expected = [[row * rows + column for column in range(rows) if column != row] for row in range(rows)]
-    assert without_self(matrix).tolist() == expected
 
 
 @given(st.integers(0, 5), st.integers(1, 6), st.integers(0, 9))

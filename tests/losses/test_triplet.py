@@ -17,15 +17,6 @@ def triplet(features, labels, margin, normalize=False):
     return sum(terms) / len(labels)
 
 
-def official_mining(features, labels):
-    """Mining as in the official code, which puts the masked distances in rows of one length."""
-    distances = torch.cdist(features, features).clamp(min=1e-6)
-    same = labels[:, None] == labels
-    rows = len(labels)
-    own, other = distances[same].view(rows, -1).max(1).values, distances[~same].view(rows, -1).min(1).values
-    return (own - other + 0.3).clamp(min=0).mean()
-
-
 @pytest.mark.parametrize("name", golden_names("bot"))
 def test_golden_sum_with_the_smoothed_cross_entropy(name):
     hyper, arrays = load_golden(name)
@@ -49,15 +40,6 @@ def test_any_labels_match_the_loops_and_a_shift_does_not_count(labels, seed, shi
     features = draw(len(labels), 4, seed=seed)
     loss = batch_hard_triplet_loss(features + shift, torch.tensor(labels), margin=1.0)
     assert loss.item() == pytest.approx(triplet(features.tolist(), labels, 1.0), rel=1e-6, abs=1e-6)
-
-
-def test_unequal_counts_where_the_official_code_is_wrong_or_raises():
-    equal, unequal, raising = (torch.tensor(each) for each in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1, 2, 2], [0, 0, 1]))
-    features = draw(8, 4)
-    torch.testing.assert_close(batch_hard_triplet_loss(features[:6], equal), official_mining(features[:6], equal))
-    assert abs(batch_hard_triplet_loss(features, unequal) - official_mining(features, unequal)) > 0.01
-    with pytest.raises(RuntimeError, match="invalid for input"):
-        official_mining(features[:3], raising)
 
 
 def test_long_features_keep_their_digits():

@@ -211,12 +211,6 @@ def test_importance_needs_the_scores_of_all() -> None:
     assert len(memory) == 3 and memory.seen == 1
 
 
-def test_weights_are_shares_within_an_identity() -> None:
-    scores, labels = np.array([1.0, 0.0, 3.0, 0.0, 0.0, 5.0]), np.array([7, 7, 7, 2, 2, 9])
-    assert importance_weights(scores, labels).tolist() == [0.25, 0, 0.75, 0.5, 0.5, 1]
-    assert importance_weights(np.empty(0), np.empty(0, int)).shape == (0,)
-
-
 @pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("cclis_scores_*.npz")))
 def test_golden_weights(name: str) -> None:
     golden = np.load(GOLDEN / f"{name}.npz")

@@ -179,16 +179,6 @@ def test_nothing_is_learned_from_labels() -> None:
     assert learn(scoring(), stream) == learn(scoring(), changed)
 
 
-@pytest.mark.slow
-def test_images_that_were_learned_from_score_less_than_new_ones() -> None:
-    method = scoring()
-    (batch,) = segments(8)
-    history = learn(method, [batch], iterations=20)
-    assert np.mean(history[-5:]) < np.mean(history[:5]) - 0.3
-    known, new = (method.scores(one.pixels.numpy()) for one in (batch, *segments(8, seed=2)))
-    assert known.max() < new.min()
-
-
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), buffer=st.integers(0, 5))
 @settings(deadline=None, max_examples=10)
 def test_the_buffer_is_never_larger_than_its_budget(sizes: list[int], buffer: int) -> None:

@@ -335,25 +335,6 @@ def test_arrays_may_run_backwards():
             assert evaluate(part, part, own, own, camera_filter=False).mAP == 1
 
 
-@settings(max_examples=25)
-@given(problem=problems(), metric=st.sampled_from(["cosine", "euclidean"]), camera_filter=st.booleans())
-def test_names_give_the_figures_of_their_numbers(problem, metric, camera_filter):
-    """Whatever holds them; -1 stays junk, and so does None."""
-    features, numbers = [np.array(vectors, float) for vectors in problem[:2]], problem[2:]
-    named = [[f"{'abcdefghij'[number]} {number}" if number != -1 else None for number in each] for each in numbers]
-    forms = [numbers, [list(map(str, each)) for each in numbers], named, [np.array(each, object) for each in named]]
-    forms.append([[None if number == -1 else number for number in each] for each in numbers])
-    found = []
-    for form in forms:
-        try:
-            result = evaluate(*features, *form, metric=metric, camera_filter=camera_filter)
-            found.append((result.mAP, result.mINP, *result.cmc, *result.ap, result.num_absent, result.num_filtered))
-        except InputError as error:
-            found.append(str(error))
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
