@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from yacs.config import CfgNode
 
 from lreid.config import ARGUMENTS, check_values
 from lreid.data.images import Images
@@ -23,11 +23,9 @@ from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, model_config
-from lreid.report.tables import number
+from lreid.models.embedder import Embedder
 from lreid.search.image_list import SearchImage, list_images, read_images, require_some
 from lreid.search.named_gallery import NamedGallery
-
-logger = logging.getLogger("lreid")
 
 
 @naming_keys(**ARGUMENTS)
@@ -45,7 +43,7 @@ def score_gallery(
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
-        checkpoint: the gallery's model, if it is not where it was.
+        checkpoint: the gallery's model, if it has moved.
         out: folder to write to.
         overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.
         engine: of :func:`lreid.load_model`.
@@ -58,22 +56,17 @@ def score_gallery(
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
     model = named.model(checkpoint, cfg.DEVICE, engine)
-    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
-    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
-    require_some(images)
-
+    images = _images(query, model, named, cfg)
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
     features = named.extract(model, images), search.features()
-    of = {"checkpoint": str(checkpoint or named.checkpoint), "model": named.gallery.about.model, "test": where}
-    row = {"variant": f"gallery {search.index}", "transductive": False, **row_of(test, features, search)}
-    rows = [of | row]
-    if features[1] is not None:
-        rows.insert(0, of | {"variant": "plain", "transductive": False, **row_of(test, features)})
-    logger.info("%s: mAP %s", where, number(row["mAP"]))
-    results = {
+    name = str(checkpoint or named.checkpoint)
+    of = {"checkpoint": name, "model": named.gallery.about.model, "test": where, "transductive": False}
+    row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
+    rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
+    results: dict[str, Any] = {
         "schema": 1,
-        "checkpoints": {of["checkpoint"]: of["checkpoint"]},
+        "checkpoints": {name: name},
         "metric": "cosine",
         "ap": cfg.EVAL.AP,
         "tests": [described(test)],
@@ -86,6 +79,13 @@ def score_gallery(
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     named.gallery.close()
     return results
+
+
+def _images(query: Path, model: Embedder, named: NamedGallery, cfg: CfgNode) -> Images:
+    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
+    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    require_some(images)
+    return images
 
 
 def _named(query: Path, sources: Sources) -> list[SearchImage]:

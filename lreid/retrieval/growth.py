@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def gallery_growth(
 
     Args:
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
-        query, gallery: their labels; without cameras there is no camera filter.
+        query, gallery: their labels.
         metric, ap, device: of :func:`lreid.retrieval.evaluate`.
         false_accept_rate: FPIR of the threshold, in [0, 1); every query is also an impostor in the gallery without its
             identity, see :func:`lreid.retrieval.open_set_rates`.
@@ -68,27 +69,43 @@ def gallery_growth(
     """
     require(draws >= 1, "draws", draws, "1 or more")
     query, gallery = comparable(query, gallery, (len(features[0]), len(features[1])))
-    rows, columns = SameIdentity(gallery.ids)(query.ids)
-    matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
-    if len(matched) < 2:
-        raise InputError(f"growth of the gallery: {len(matched)} identities have a match; it needs 2 or more")
-    others = np.flatnonzero(~np.isin(gallery.ids, [*matched, JUNK]))
+    matched = _matched(query, gallery)
     points = []
     for size in sorted({max(2, len(matched) >> halvings) for halvings in range(5)}):
         measured = []
         for draw in range(draws if size < len(matched) else 1):
-            rng = np.random.default_rng(draw)
-            enrolled = rng.permutation(matched)[:size]
-            strangers = rng.permutation(others)[: round(len(others) * size / len(matched))]
-            part = np.sort(np.concatenate([np.flatnonzero(np.isin(gallery.ids, enrolled)), strangers]))
-            asked = np.isin(query.ids, enrolled)
-            scores = scores_of(features[0][asked], features[1][part], metric, device=device)
-            result = evaluate_scores(scores, query[asked], gallery[part], ap=ap)
-            cosines = cosines_of(features[0], features[1][part], device=device)
-            (rate,) = open_set_rates(cosines, query, gallery[part], false_accept_rates=[false_accept_rate])
+            asked, part = _draw(query.ids, gallery.ids, matched, size, np.random.default_rng(draw))
+            images, enrolled = features[1][part], gallery[part]
+            scores = scores_of(features[0][asked], images, metric, device=device)
+            result = evaluate_scores(scores, query[asked], enrolled, ap=ap)
+            cosines = cosines_of(features[0], images, device=device)
+            (rate,) = open_set_rates(cosines, query, enrolled, false_accept_rates=[false_accept_rate])
             measured.append((len(part), result.mAP, result.cmc[0], rate.threshold, rate.true_positive_rate))
-        images, *figures = np.array(measured, np.float64).T  # (draws,) each
-        spread = [float(each.std(ddof=1)) if len(each) > 1 else 0.0 for each in figures]
-        means = [float(each.mean()) for each in figures]
-        points.append(GrowthPoint(size, float(images.mean()), *zip(means, spread, strict=True)))
+        (count, _), *figures = map(_mean_and_spread, zip(*measured, strict=True))
+        points.append(GrowthPoint(size, count, *figures))
     return points
+
+
+def _matched(query: Labels, gallery: Labels) -> np.ndarray:
+    """Identities with a match in the gallery, ascending."""
+    rows, columns = SameIdentity(gallery.ids)(query.ids)
+    matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
+    if len(matched) < 2:
+        raise InputError(f"growth of the gallery: {len(matched)} identities have a match; it needs 2 or more")
+    return matched
+
+
+def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation (n - 1), which is 0 for a single value."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _draw(
+    query_ids: np.ndarray, gallery_ids: np.ndarray, matched: np.ndarray, size: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """A random part of a gallery: which queries (Q,) are of its identities, and its gallery rows, ascending."""
+    enrolled = rng.permutation(matched)[:size]
+    others = rng.permutation(np.flatnonzero(~np.isin(gallery_ids, [*matched, JUNK])))
+    others = others[: round(len(others) * size / len(matched))]
+    part = np.sort(np.concatenate([np.flatnonzero(np.isin(gallery_ids, enrolled)), others]))
+    return np.isin(query_ids, enrolled), part

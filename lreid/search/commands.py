@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,24 @@ logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.store
 
 
+class Layout(NamedTuple):
+    """How a gallery is stored.
+
+    Attributes:
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
+        shards: parts of a file that are searched in parallel.
+    """
+
+    kind: str = "flat"
+    shards: int = 1
+
+
 def build(
     where: Where,
     checkpoint: Path,
     images: Sequence[SearchImage],
+    layout: Layout = Layout(),  # noqa: B008 (a tuple)
     *,
-    kind: str = "flat",
-    shards: int = 1,
     adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
@@ -50,8 +61,7 @@ def build(
         where: it shall be, see :func:`lreid.gallery.store.place_of`.
         checkpoint: of the model to search with.
         images: of :func:`list_images`.
-        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
-        shards: parts of a file that are searched side by side.
+        layout: how it is stored.
         adapt_norm: standardise features by camera, with statistics of these images, which are kept.
         skip_bad: leave out images that cannot be read.
         device, engine: of :func:`lreid.load_model`.
@@ -76,8 +86,7 @@ def build(
         *columns(images),
         model=fingerprint(model),
         at=place,
-        kind=kind,
-        shards=shards,
+        **layout._asdict(),
         extras=NamedGallery.extras(checkpoint, flip, norm),
     )
     gallery.save()
@@ -244,11 +253,14 @@ class Wanted:
         top: how many for each image, 1 or more.
         other_cameras: none of the camera that took the query.
         only: what may be found.
+        camera: that took the queries; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. Its
+            statistics are used where the gallery has some for each camera.
     """
 
     top: int = 10
     other_cameras: bool = False
     only: Filter = EVERYTHING
+    camera: str | None = None
 
 
 def query(
@@ -256,7 +268,6 @@ def query(
     images: Sequence[Path],
     wanted: Wanted = Wanted(),
     *,
-    camera: str | None = None,
     checkpoint: Path | None = None,
     cross_model: bool = False,
     sources: Sources = Sources(),  # noqa: B008 (frozen)
@@ -269,8 +280,6 @@ def query(
         where: of the gallery.
         images: files, folders of them, or CSV files.
         wanted: which matches.
-        camera: that took the images; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. Its
-            statistics are used where the gallery has some for each camera.
         checkpoint: the gallery's model, if it is not where it was.
         cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
             of its own model, is not applied to it.
@@ -287,7 +296,7 @@ def query(
     if wanted.top < 1:
         raise ArgumentError("top", f"is {wanted.top}; ask for at least one match")
     named = _load_filled(where)
-    about, listed = named.gallery.about, _queries(named, images, camera, wanted, sources)
+    about, listed = named.gallery.about, _queries(named, images, wanted, sources)
     only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
     model = named.model(checkpoint, device, engine, any_model=cross_model)
     listed, pixels = read_images(listed, model, about.names)
@@ -302,13 +311,11 @@ def query(
         exclude_same_camera=wanted.other_cameras,
         cross_model=cross_model,
     )
-    expected = _expected(named, images, paths, sources)
+    expected, rule = _expected(named, images, paths, sources), ("threshold", "false_accept_rate", "calibrated_on")
     return {
         "gallery": str(where),
         "images": len(named.gallery),
-        "threshold": about.threshold,
-        "false_accept_rate": about.false_accept_rate,
-        "calibrated_on": about.calibrated_on,
+        **{name: getattr(about, name) for name in rule},
         "queries": findings(matches, paths, expected, calibrated=about.threshold is not None),
     }
 
@@ -324,13 +331,11 @@ def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str],
     return [name if name in people else None for name in names]
 
 
-def _queries(
-    named: NamedGallery, sources: Sequence[Path], camera: str | None, wanted: Wanted, where: Sources
-) -> list[SearchImage]:
+def _queries(named: NamedGallery, sources: Sequence[Path], wanted: Wanted, where: Sources) -> list[SearchImage]:
     images = list_queries(sources, where)
-    if camera is not None:
-        named.number_of("camera", camera)
-        return [image._replace(camera=camera) for image in images]
+    if wanted.camera is not None:
+        named.number_of("camera", wanted.camera)
+        return [image._replace(camera=wanted.camera) for image in images]
     nameless = next((image.path for image in images if image.camera is None), None)
     if wanted.other_cameras and nameless is not None:
         raise InputError(

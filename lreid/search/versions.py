@@ -71,8 +71,7 @@ def reindex(
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
-        now = NamedGallery.load(place)
-        work.catch_up(old, now, before)  # what others added in the moment before
+        work.catch_up(old, now := NamedGallery.load(place), before)  # what others added in the moment before
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(

@@ -34,7 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "flat") -> str:
     listed = search.list_images([world / images], "gallery")
-    search.build(where, world / "model.pt", listed, kind=kind, device="cpu").gallery.close()
+    search.build(where, world / "model.pt", listed, search.Layout(kind), device="cpu").gallery.close()
     return str(where)
 
 

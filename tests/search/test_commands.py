@@ -381,7 +381,7 @@ def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> No
     for path in sorted((world / "gallery").iterdir())[:4]:
         (copies / path.name).write_bytes(path.read_bytes())
     file = tmp_path / "g"
-    search.build(file, world / "model.pt", search.list_images([copies], ""), kind="hnsw", device="cpu")
+    search.build(file, world / "model.pt", search.list_images([copies], ""), search.Layout("hnsw"), device="cpu")
     next(copies.iterdir()).unlink()
     ask(file, [world / "query"], tmp_path / "out")
     page = (tmp_path / "out" / "matches.html").read_text()
@@ -404,7 +404,11 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
         search.calibrate(gallery, listed, device="cpu")
     with pytest.raises(InputError, match="ivfpq learns from"):
         search.build(
-            tmp_path / "new", world / "model.pt", search.list_images([world / "query"], ""), kind="ivfpq", device="cpu"
+            tmp_path / "new",
+            world / "model.pt",
+            search.list_images([world / "query"], ""),
+            search.Layout("ivfpq"),
+            device="cpu",
         )
     with pytest.raises(InputError, match="cameras are not known"):
         images = search.list_images([world / "people"], "")
