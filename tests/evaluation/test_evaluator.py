@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from lreid.build import benchmark_of, evaluator_of
-from lreid.config import load_config
-from lreid.data.images import Images
 from lreid.data.records import QueryGallery
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator, Rules, load_tests
-from lreid.loading import load_model
 from lreid.models import Embedder
 from lreid.retrieval import FaissIndex
 
@@ -139,25 +135,3 @@ def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: 
 def test_an_index_that_a_gallery_cannot_train_is_refused_before_anything_is_trained(test_set: QueryGallery) -> None:
     with pytest.raises(InputError, match="ivfpq learns from 9984 images or more"):
         evaluator(test_set, index=FaissIndex("ivfpq")).try_index(256)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["synthetic-10", "synthetic-domains", "synthetic-vehicles-10"])
-def test_built_in_benchmarks_have_the_same_figures_through_a_flat_index(name: str) -> None:
-    """Of a trained model, by either metric; seen and unseen galleries."""
-    model = load_model("zoo:dwopp-synthetic-10")
-    extract, features = model.extract, {}
-
-    def extract_once(images: Images, **options: Any) -> np.ndarray:
-        key = tuple(record.path for record in images.records)
-        if key not in features:
-            features[key] = extract(images, **options)
-        return features[key]
-
-    model.extract = extract_once
-    for metric in ("cosine", "euclidean"):
-        found = []
-        for backend in ("exact", "faiss"):
-            cfg = load_config([f"benchmarks/{name}"], ["EVAL.BACKEND", backend, "EVAL.METRIC", metric])
-            found.append(evaluator_of(cfg, benchmark_of(cfg), model.dim).evaluate(model))
-        assert found[0] == found[1], metric

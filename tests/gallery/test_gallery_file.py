@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import Faults
 from galleries import names, small, vectors
 from power_cuts import Disk
 from processes import start, wait
@@ -409,30 +409,6 @@ def test_without_faiss_or_a_place_to_save_to(monkeypatch):
         small()
 
 
-CALLS = ("open", "close", "fsync", "link", "replace", "rename", "unlink", "listdir", "scandir", "mkdir", "fchmod")
-CALLS += ("fchown",)
-
-
-def fail_at(patch, number, error):
-    """The call of this number that changes or reads the disk fails; returns a list that tells which one."""
-    count, failed = itertools.count(), []
-
-    def failing(name, original):
-        def call(*args, **more):
-            if next(count) == number:
-                failed.append(name)
-                if name == "close":  # the file is closed all the same
-                    original(*args, **more)
-                raise OSError(error, os.strerror(error))
-            return original(*args, **more)
-
-        return call
-
-    for name in CALLS:
-        patch.setattr(os, name, failing(name, getattr(os, name)))
-    return failed
-
-
 def test_versions_beside_a_gallery_that_are_no_galleries_stay(tmp_path):
     place = place_of(tmp_path / "g")
     small(at=place).save()
@@ -519,21 +495,23 @@ def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_d
         small(at=place).save()
         small(count=9, at=place.next()).save()
         small(count=7, at=place.previous()).save()
-        with pytest.MonkeyPatch.context() as patch:
-            failed = fail_at(patch, number, errno.EIO)
+        with Faults(place.path.parent, number).patched() as faults:
             try:
                 act(place)
                 told = ""
             except InputError as error:
                 told = str(error)
-        assert len(Gallery.load(place)) == (before if told and "done, but" not in told else after), (failed, told)
+        assert len(Gallery.load(place)) == (before if told and "done, but" not in told else after), (
+            faults.failed,
+            told,
+        )
         if name == "build":
             made = place.path.parent / "deep" / "new"
-            assert made.exists() == ("done, but" in told or not told), (failed, told)
+            assert made.exists() == ("done, but" in told or not told), (faults.failed, told)
             assert not made.exists() or len(Gallery.load(made)) == 12
         Gallery.load(place).save()
-        assert not leftovers(place.path.parent), failed
-        if not failed:
+        assert not leftovers(place.path.parent), faults.failed
+        if not faults.failed:
             break
     assert 2 < number < 99 and not told
 

@@ -97,14 +97,6 @@ def test_what_cannot_be_compared_is_not_averaged(results):
     assert lines[-1]["seen_mAP"] == ""
 
 
-def test_other_protocols_stand_in_rows_of_their_own(results):
-    one, other = results(protocol="aaa"), results(protocol="bbb", seed=1)
-    rows = list(csv.DictReader(io.StringIO(comparison_table([one, other], "csv"))))
-    assert [(row["benchmark"], row["n"]) for row in rows] == [("synthetic-4 [aaa]", "1"), ("synthetic-4 [bbb]", "1")]
-    (row,) = csv.DictReader(io.StringIO(comparison_table([one, results(protocol="aaa", seed=1)], "csv")))
-    assert (row["benchmark"], row["n"]) == ("synthetic-4", "2")
-
-
 def test_csv_has_mean_and_deviation(results):
     runs = [results(rows=4, shift=shift, benchmark='a,"b"') for shift in (0.0, 2.0)]
     (line,) = csv.DictReader(io.StringIO(comparison_table(runs, "csv")))
@@ -128,18 +120,6 @@ def test_markdown_and_latex_escape_names(results):
 def test_unknown_format_is_named(results):
     with pytest.raises(ValueError, match="'pdf'"):
         comparison_table([results()], "pdf")
-
-
-def test_other_configs_stand_in_rows_of_their_own(results):
-    runs = [
-        results(shift=shift, config={"METHOD.TEMPERATURE": value, "TRAIN.LR": 1e-3})
-        for value, shift in ((1.0, 0), (1.0, 2), (2.0, 9))
-    ]
-    rows = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv"))))
-    assert [(row["method"], row["n"], float(row["seen_mAP"])) for row in rows] == [
-        ("dwopp, TEMPERATURE 1.0", "2", 21.5),
-        ("dwopp, TEMPERATURE 2.0", "1", 29.5),
-    ]
 
 
 DKPPP = {"networks": 90 * 2**20, "domain": 9 * 2**19, "identity": 3 * 2**10, "templates": 1}

@@ -18,12 +18,11 @@ from PIL import Image
 from tiny import FEW, broken_off, figures, of_files, tiny_config
 from torch import nn
 
-import lreid
 from lreid.build import benchmark_of, method_of
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.data.samplers import CameraSampler
-from lreid.data.synthetic import draw, load_synthetic
+from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.evaluation import Observer
 from lreid.methods.dwopp import DwoPP
@@ -108,18 +107,6 @@ def test_joint_training_is_one_task(tmp_path: Path) -> None:
     assert results["summary"]["forgetting"] is None
     # Twelve identities by two make six episodes an epoch, three times those of a task of four.
     assert results["images_trained"] == 3 * 6 * 2 * 3  # epochs x episodes x identities x images
-
-
-def test_a_saved_model_loads_and_extracts(unbroken: Path) -> None:
-    model = lreid.load_model(unbroken / "checkpoints" / "task-03.pt")
-    address = (
-        load_synthetic("plaza", train_identities=1, test_identities=1, images_per_identity=3, distractors=0, seed=0)
-        .train[0]
-        .path
-    )
-    features = model.extract([draw(address)])
-    assert features.shape == (1, 16) and features.dtype == np.float32
-    np.testing.assert_allclose(features, model.extract([address]))
 
 
 def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
