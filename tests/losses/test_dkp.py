@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import affinities, divergence, dot, draw, golden_names, hardest_gaps, load_golden, softmax, unit
+from oracles import affinities, divergence, dot, draw, hardest_gaps, softmax, unit
 
 from lreid.losses import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 
@@ -19,15 +19,6 @@ def transfer(features, means, deviations, noise, relation_temperature, temperatu
     for feature in map(unit, features):
         relations.append(softmax([dot(feature, each) for each in past], relation_temperature))
     return divergence(affinities(relations, temperature), affinities(features, temperature))
-
-
-@pytest.mark.parametrize("name", golden_names("dkp_prototypes"))
-def test_golden_prototypes(name):
-    _, arrays = load_golden(name)
-    means, deviations, labels = dkp_prototypes(arrays["inst_mean"], arrays["inst_std"], arrays["labels"])
-    torch.testing.assert_close(means, arrays["proto_mean"], rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(deviations, arrays["proto_std"], rtol=1e-12, atol=1e-12)
-    assert labels.equal(arrays["labels_out"])
 
 
 @given(LABELS, st.integers(1, 3), st.integers(0, 9))

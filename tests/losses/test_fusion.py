@@ -7,19 +7,6 @@ from oracles import affinities, draw, golden_names, load_golden
 from lreid.losses import fusion, linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema
 
 
-def close(value, expected):
-    assert value == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", golden_names("fusion_alpha"))
-def test_golden_alphas(name):
-    hyper, arrays = load_golden(name)
-    close(lstkc_alpha(arrays["feat_new"], arrays["feat_old"], scale=hyper["norm_lstkc"]), arrays["alpha_lstkc"])
-    close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"], scale=hyper["norm_lstkcpp"]), arrays["alpha_lstkcpp"])
-    close(lstkc_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkc"])  # these are the defaults
-    close(lstkcpp_alpha(arrays["feat_new"], arrays["feat_old"]), arrays["alpha_lstkcpp"])
-
-
 def parts(arrays, prefix):
     return {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -28,20 +27,6 @@ def test_terms() -> None:
     assert terms["softmax"].item() == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-4)
     expected = batch_hard_triplet_loss(features, batch.labels, margin=None)
     assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_new_rows_are_the_directions_of_their_images() -> None:
-    method = build_method("fused_ft", model())
-    learn(method, 1)
-    old = method.classifier.weight.detach().clone()
-    method.begin_task(drawn_task(1))
-    features = method.model.extract([record.path for record in drawn_task(1).records])
-    labels = np.array([record.pid for record in drawn_task(1).records])
-    assert method.classifier.weight[:4].equal(old)
-    for label in range(4, 8):
-        mean = features[labels == label].astype(np.float64).mean(0)
-        row = method.classifier.weight[label].detach().numpy()
-        np.testing.assert_allclose(row, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
 
 
 def test_the_network_is_the_average_with_that_which_the_task_began_with() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import drawn
 import family
 import fusing
+import numpy as np
 import pytest
 import test_er
 import torch
@@ -121,3 +122,27 @@ def test_options_and_weights_are_those_published(name: str) -> None:
     assert {key: defaults[key] for key in wanted} == wanted
     found, wanted = built(name).weights, WEIGHTS.get(name, {})
     assert {key: found.get(key) for key in wanted} == wanted
+
+
+REID: dict[str, Any] = {"exemplars": 20, "reid_head": True}
+HEADS: dict[str, tuple[dict[str, Any], int]] = {  # options, and the task from which rows are no draws
+    "er": (REID, 0), "er_aml": (REID, 0), "fused_ft": ({}, 1), "retrace": ({}, 0)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_of_new_identities_begin_as_the_directions_of_their_images(name: str) -> None:
+    options, first = HEADS[name]
+    method = built(name, **options)
+    for index in (0, 1):
+        old, task = method.classifier.weight.detach().clone(), drawn.drawn_task(index)
+        method.begin_task(task)
+        rows = method.classifier.weight.detach()
+        assert name == "retrace" or rows[: 4 * index].equal(old)  # which keeps none
+        features = method.model.extract([record.path for record in task.records]).astype(np.float64)
+        for row, label in zip(rows[-4:].numpy(), task.classes if index >= first else (), strict=index >= first):
+            mean = features[[record.pid == label for record in task.records]].mean(0)
+            np.testing.assert_allclose(row, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
+        with torch.no_grad():
+            method.classifier.weight += 1  # learned
+        method.end_task(task)

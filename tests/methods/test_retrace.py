@@ -36,19 +36,6 @@ def test_terms_are_of_the_identities_of_the_task_alone() -> None:
     assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("task", [0, 1])
-def test_rows_begin_as_the_directions_of_their_images(task: int) -> None:
-    method = built()
-    learn(method, task)
-    method.begin_task(drawn_task(task))
-    records = drawn_task(task).records
-    features = method.model.extract([record.path for record in records]).astype(np.float64)
-    for row, label in enumerate(range(4 * task, 4 * task + 4)):
-        mean = features[[record.pid == label for record in records]].mean(0)
-        found = method.classifier.weight[row].detach().numpy()
-        np.testing.assert_allclose(found, mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-6)
-
-
 def taught(method: Method, steps: int = 6) -> None:
     """Learns the images of the first task, which a few steps are enough for."""
     records = drawn_task(0).records
