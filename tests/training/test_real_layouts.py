@@ -1,0 +1,83 @@
+"""The commands of a user with data: ResNet-50 on a small tree in each layout, from training to the zoo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny import broken_off, words
+
+import lreid
+from lreid.apps.publishing import publish
+from lreid.apps.test import score_checkpoints
+from lreid.config import load_config
+from lreid.models.fingerprint import fingerprint
+from lreid.training.run import train
+
+TRAINED, TESTED = range(1, 7), (11, 12)  # identities; each has an image of each camera
+MARKET = ("market1501", ("bounding_box_train", "query", "bounding_box_test"), "{pid:04d}_c{camid}s1_000151_01.jpg")
+VERI = ("veri", ("image_train", "image_query", "image_test"), "{pid:04d}_c{camid:03d}_00016450_0.jpg")
+SYSU = ("cuhksysu4reid", ("train", "query", "gallery"), "{pid:05d}_s{camid:05d}_0000003_0.jpg")
+MSMT = "{pid:04d}/{pid:04d}_000_{camid:02d}_0303morning_0015_0.jpg"
+TREES = {
+    "market1501-10": [MARKET],
+    "msmt17v1-10": [("msmt17/MSMT17_V1", ("train", "test", "test"), MSMT)],
+    "msmt17v2-10": [("msmt17/MSMT17_V2", ("mask_train_v2", "mask_test_v2", "mask_test_v2"), MSMT)],
+    "veri776-10": [VERI],
+    "lreid-order1": [MARKET, SYSU],
+}
+FAST = {
+    "METHOD.NAME": "dwopp",
+    "MODEL.WEIGHTS": "none",
+    "DEVICE": "cpu",
+    "DATA.CACHE_GIB": 0,
+    "EPISODE.IDENTITIES": 3,
+    "EPISODE.SUPPORT": 1,
+    "TRAIN.EPOCHS": 2,
+    "EVAL.FLIP": False,
+}
+
+
+def plant(root: Path, name: str, folders: tuple[str, str, str], form: str) -> None:
+    """Writes a data set: coarse patterns of identities, darker in the first camera; MSMT17 with its lists."""
+    cameras = (1, 2, 3, 4) if "sysu" in name else (1, 2)  # the order takes people of CUHK-SYSU with four images or more
+    images = [("train", folders[0], pid, camid) for pid in TRAINED for camid in cameras]
+    images += [(split, folders[at], pid, at) for at, split in ((1, "query"), (2, "gallery")) for pid in TESTED]
+    for split, folder, pid, camid in images:
+        file = root / name / folder / form.format(pid=pid, camid=camid)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pattern = np.random.default_rng(pid).integers(0, 150, (4, 2, 3), np.uint8) + np.uint8(25 * camid)
+        Image.fromarray(pattern).resize((64, 128), Image.Resampling.NEAREST).save(file)
+        if form is MSMT:
+            with open(root / name / f"list_{split}.txt", "a") as lines:
+                print(form.format(pid=pid, camid=camid), pid, file=lines)
+    if form is MSMT:
+        (root / name / "list_val.txt").write_text("")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", TREES)
+def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tree in TREES[benchmark]:
+        plant(tmp_path / "data", *tree)
+    names = {"BENCHMARK.TRAIN": ["market1501", "cuhk_sysu_sub"], "BENCHMARK.UNSEEN": []}
+    tasks = names if "order" in benchmark else {"BENCHMARK.TASKS_PER_DATASET": 2}
+    keys = words(FAST, tasks, {"DATA.ROOT": tmp_path / "data"})
+    cfg = load_config([f"benchmarks/{benchmark}"], keys, report=False)
+    assert cfg.MODEL.BACKBONE == "resnet50"
+    run, zoo = tmp_path / "run", tmp_path / "zoo"
+
+    broken_off(cfg, run, epochs=3)  # in the second task
+    results = train(cfg, run, resume=True)
+    assert (len(results["loss_history"]), len(results["mAP"])) == (4, 2)  # of every epoch, of every task
+    assert (results["config"]["EVAL.BACKEND"], results["config"]["EVAL.INDEX"]) == ("faiss", "flat")
+
+    tested = score_checkpoints([run / "checkpoints" / "task-02.pt"], tmp_path / "test")
+    assert [row["mAP"] for row in tested["rows"]] == pytest.approx(results["mAP"][-1])
+
+    publish(run, "mine", folder=zoo)
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(zoo))
+    trained = lreid.load_model(run / "checkpoints" / "task-02.pt")
+    assert fingerprint(lreid.load_model("zoo:mine")) == fingerprint(trained)
