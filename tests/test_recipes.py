@@ -20,52 +20,32 @@ BENCHMARKS = [
     *VEHICLES,
 ]
 
+
+def keys(group: str, **values: object) -> dict[str, object]:
+    """Keys of a group with their values."""
+    return {f"{group}.{name}": value for name, value in values.items()}
+
+
+IMAGENET = keys("MODEL", BACKBONE="resnet50", WEIGHTS="imagenet") | keys("INPUT", HEIGHT=256, WIDTH=128)
+BOT_IMAGES = ["configs/augmentations/flip-crop10-erase.yaml"]
 # DwoPP (BMVC 2022), supplement, section 1, and its official code: for the methods on the DMML loss.
 DMML = {
-    "MODEL.BACKBONE": "resnet50",
-    "MODEL.WEIGHTS": "imagenet",
-    "INPUT.HEIGHT": 256,
-    "INPUT.WIDTH": 128,
-    "INPUT.PIPELINE": ["configs/augmentations/flip-erase-growing.yaml"],
-    "EPISODE.IDENTITIES": 32,
-    "EPISODE.SUPPORT": 5,
-    "EPISODE.QUERY": 1,
-    "TRAIN.EPOCHS": 600,
-    "TRAIN.FIRST_EPOCHS": 0,
-    "TRAIN.EPOCH_COVERS": "identities",
-    "TRAIN.EPOCH_STEPS": 0,
-    "TRAIN.OPTIMIZER": "adam",
-    "TRAIN.LR": 2e-4,
-    "TRAIN.WEIGHT_DECAY": 1e-4,
-    "TRAIN.SCHEDULE": "exponential",
-    "TRAIN.RESTARTS": True,
-    "TRAIN.DECAY_START": 0.5,
-    "TRAIN.END_FACTOR": 0.005,
-    "TRAIN.WARMUP_EPOCHS": 0,
+    **IMAGENET,
+    **keys("INPUT", PIPELINE=["configs/augmentations/flip-erase-growing.yaml"]),
+    **keys("EPISODE", IDENTITIES=32, SUPPORT=5, QUERY=1),
+    **keys("TRAIN", EPOCHS=600, FIRST_EPOCHS=0, EPOCH_COVERS="identities", EPOCH_STEPS=0, OPTIMIZER="adam", LR=2e-4),
+    **keys("TRAIN", WEIGHT_DECAY=1e-4, SCHEDULE="exponential", RESTARTS=True, DECAY_START=0.5, END_FACTOR=0.005),
+    **keys("TRAIN", WARMUP_EPOCHS=0),
 }
-BOT_IMAGES = ["configs/augmentations/flip-crop10-erase.yaml"]
 # Bag of Tricks (2019), softmax_triplet.yml of its official code: for the methods on the softmax-triplet loss.
 BOT = {
-    "MODEL.BACKBONE": "resnet50",
-    "MODEL.WEIGHTS": "imagenet",
-    "INPUT.HEIGHT": 256,
-    "INPUT.WIDTH": 128,
-    "INPUT.PIPELINE": BOT_IMAGES,
-    "BATCH.IDENTITIES": 16,
-    "BATCH.IMAGES": 4,
-    "TRAIN.EPOCHS": 120,
-    "TRAIN.FIRST_EPOCHS": 0,
-    "TRAIN.EPOCH_COVERS": "images",
-    "TRAIN.EPOCH_STEPS": 0,
-    "TRAIN.OPTIMIZER": "adam",
-    "TRAIN.LR": 3.5e-4,
-    "TRAIN.WEIGHT_DECAY": 5e-4,
-    "TRAIN.SCHEDULE": "steps",
-    "TRAIN.RESTARTS": True,
-    "TRAIN.MILESTONES": [40, 70],
-    "TRAIN.STEP_FACTOR": 0.1,
-    "TRAIN.WARMUP_EPOCHS": 10,
-    "METHOD.MARGIN": 0.3,
+    **IMAGENET,
+    **keys("INPUT", PIPELINE=BOT_IMAGES),
+    **keys("BATCH", IDENTITIES=16, IMAGES=4),
+    **keys("TRAIN", EPOCHS=120, FIRST_EPOCHS=0, EPOCH_COVERS="images", EPOCH_STEPS=0, OPTIMIZER="adam", LR=3.5e-4),
+    **keys("TRAIN", WEIGHT_DECAY=5e-4, SCHEDULE="steps", RESTARTS=True, MILESTONES=[40, 70], STEP_FACTOR=0.1),
+    **keys("TRAIN", WARMUP_EPOCHS=10),
+    **keys("METHOD", MARGIN=0.3),
 }
 SMOOTHED = BOT | {"METHOD.LABEL_SMOOTHING": 0.1}
 ONE_BY_ONE, AT_ONCE = {"BENCHMARK.JOINT": False}, {"BENCHMARK.JOINT": True}
@@ -93,52 +73,26 @@ ROWS = {
 
 # LSTKC (AAAI 2024), official code, whose schedule and images LSTKC++, DKP, DKP++ and DASK share.
 LSTKC = {
-    "MODEL.BACKBONE": "resnet50",
-    "MODEL.WEIGHTS": "imagenet",
-    "MODEL.POOLING": "gem",
-    "INPUT.HEIGHT": 256,
-    "INPUT.WIDTH": 128,
-    "INPUT.PIPELINE": BOT_IMAGES,
-    "BATCH.IDENTITIES": 32,
-    "BATCH.IMAGES": 4,
-    "BATCH.OTHER_CAMERAS": True,
-    "TRAIN.EPOCHS": 60,
-    "TRAIN.FIRST_EPOCHS": 80,
-    "TRAIN.EPOCH_COVERS": "images",
-    "TRAIN.OPTIMIZER": "sgd",
-    "TRAIN.MOMENTUM": 0.9,
-    "TRAIN.LR": 0.008,
-    "TRAIN.WEIGHT_DECAY": 1e-4,
-    "TRAIN.SCHEDULE": "steps",
-    "TRAIN.RESTARTS": True,
-    "TRAIN.MILESTONES": [30],
-    "TRAIN.FIRST_EPOCH_NUMBER": 0,
-    "TRAIN.STEP_FACTOR": 0.1,
-    "TRAIN.WARMUP_EPOCHS": 10,
-    "EVAL.METRIC": "cosine",
-    "METHOD.LABEL_SMOOTHING": 0.0,
-    "METHOD.SOFT_MARGIN": True,
+    **IMAGENET,
+    **keys("MODEL", POOLING="gem"),
+    **keys("INPUT", PIPELINE=BOT_IMAGES),
+    **keys("BATCH", IDENTITIES=32, IMAGES=4, OTHER_CAMERAS=True),
+    **keys("TRAIN", EPOCHS=60, FIRST_EPOCHS=80, EPOCH_COVERS="images", OPTIMIZER="sgd", MOMENTUM=0.9, LR=0.008),
+    **keys("TRAIN", WEIGHT_DECAY=1e-4, SCHEDULE="steps", RESTARTS=True, MILESTONES=[30], FIRST_EPOCH_NUMBER=0),
+    **keys("TRAIN", STEP_FACTOR=0.1, WARMUP_EPOCHS=10),
+    **keys("EVAL", METRIC="cosine"),
+    **keys("METHOD", LABEL_SMOOTHING=0.0, SOFT_MARGIN=True),
 }
 EUCLIDEAN = {"EVAL.METRIC": "euclidean", "METHOD.NORMALIZE_TRIPLET": False}
 HALF, MEASURED = {"METHOD.FUSION": 0.5, "METHOD.MEASURED_FUSION": False}, {"METHOD.MEASURED_FUSION": True}
 # CLIP-ReID (AAAI 2023), vit_base.yml of its official code.
 CLIP = BOT | {
-    "MODEL.BACKBONE": "timm:vit_base_patch16_clip_quickgelu_224.openai",
-    "MODEL.WEIGHTS": "hub",
-    "INPUT.MEAN": [0.5, 0.5, 0.5],
-    "INPUT.STD": [0.5, 0.5, 0.5],
-    "TRAIN.EPOCHS": 60,
-    "TRAIN.LR": 5e-6,
-    "TRAIN.BIAS_RATE": 2.0,
-    "TRAIN.LAYER_DECAY": 1.0,
-    "TRAIN.FROZEN_LAYERS": 0,
-    "TRAIN.WEIGHT_DECAY": 1e-4,
-    "TRAIN.MILESTONES": [30, 50],
-    "METHOD.LABEL_SMOOTHING": 0.1,
-    "METHOD.SOFT_MARGIN": False,
-    "METHOD.NORMALIZE_TRIPLET": False,
-    "METHOD.FUSION": 1.0,
-    "METHOD.MEASURED_FUSION": False,
+    **keys("MODEL", BACKBONE="timm:vit_base_patch16_clip_quickgelu_224.openai", WEIGHTS="hub"),
+    **keys("INPUT", MEAN=[0.5, 0.5, 0.5], STD=[0.5, 0.5, 0.5]),
+    **keys("TRAIN", EPOCHS=60, LR=5e-6, BIAS_RATE=2.0, LAYER_DECAY=1.0, FROZEN_LAYERS=0, WEIGHT_DECAY=1e-4),
+    **keys("TRAIN", MILESTONES=[30, 50]),
+    **keys("METHOD", LABEL_SMOOTHING=0.1, SOFT_MARGIN=False, NORMALIZE_TRIPLET=False, FUSION=1.0),
+    **keys("METHOD", MEASURED_FUSION=False),
 }
 CONTROL = {"METHOD.MEASURED_FUSION": False, "METHOD.LATER_RATE": 1.0, "METHOD.ADAPT_NORM": False}  # a part alone
 KL = {"METHOD.DISTILLATION_WEIGHT": 1.0, "METHOD.TEMPERATURE": 0.1}
@@ -159,23 +113,13 @@ NEWER_ROWS = {
     | {"METHOD.DISTILLATION_WEIGHT": 0.75, "METHOD.BOTH_WEIGHT": 0.75},
     "dask": LSTKC | HALF | KL | EUCLIDEAN | {"METHOD.REHEARSAL_WEIGHT": 4.5},
     "patch_kd": {
-        "BATCH.IDENTITIES": 32,
-        "BATCH.IMAGES": 4,
-        "TRAIN.EPOCHS": 50,
-        "TRAIN.EPOCH_STEPS": 150,
-        "TRAIN.OPTIMIZER": "adam",
-        "TRAIN.LR": 3.5e-4,
-        "TRAIN.WEIGHT_DECAY": 5e-4,
-        "TRAIN.MILESTONES": [25, 35],
-        "TRAIN.FIRST_EPOCH_NUMBER": -1,
-        "EVAL.METRIC": "euclidean",
-        "TRAIN.RESTARTS": False,
-        "METHOD.PATCHES": 3,
-        "METHOD.TEMPERATURE": 2.0,
-        "METHOD.MARGIN": 0.3,
-        "METHOD.LABEL_SMOOTHING": 0.1,
-    }
-    | {f"METHOD.{name}_WEIGHT": value for name, value in PATCHES.items()},
+        **keys("BATCH", IDENTITIES=32, IMAGES=4),
+        **keys("TRAIN", EPOCHS=50, EPOCH_STEPS=150, OPTIMIZER="adam", LR=3.5e-4, WEIGHT_DECAY=5e-4),
+        **keys("TRAIN", MILESTONES=[25, 35], FIRST_EPOCH_NUMBER=-1, RESTARTS=False),
+        **keys("EVAL", METRIC="euclidean"),
+        **keys("METHOD", PATCHES=3, TEMPERATURE=2.0, MARGIN=0.3, LABEL_SMOOTHING=0.1),
+        **{f"METHOD.{name}_WEIGHT": value for name, value in PATCHES.items()},
+    },
 }
 
 
@@ -249,20 +193,9 @@ def test_newer_methods_are_trained_by_their_own_recipes(row: str, benchmark: str
 def test_akas_own_schedule_can_be_had() -> None:
     """50 epochs of 150 batches of 16 x 4; its one step, in epoch 25, is in the first task (official code)."""
     found = resolved(load_run_config(["lreid-order1-noduke"], ["METHOD.NAME", "aka", "METHOD.RECIPE", "aka"]))
-    wanted = {
-        "TRAIN.EPOCHS": 50,
-        "TRAIN.EPOCH_STEPS": 150,
-        "BATCH.IDENTITIES": 16,
-        "BATCH.IMAGES": 4,
-        "TRAIN.LR": 3.5e-4,
-        "TRAIN.WEIGHT_DECAY": 5e-4,
-        "TRAIN.SCHEDULE": "steps",
-        "TRAIN.MILESTONES": [25],
-        "TRAIN.STEP_FACTOR": 0.1,
-        "TRAIN.RESTARTS": False,
-        "TRAIN.WARMUP_EPOCHS": 0,
-        "INPUT.PIPELINE": BOT_IMAGES,
-    }
+    wanted = keys("TRAIN", EPOCHS=50, EPOCH_STEPS=150, LR=3.5e-4, WEIGHT_DECAY=5e-4, SCHEDULE="steps", MILESTONES=[25])
+    wanted |= keys("TRAIN", STEP_FACTOR=0.1, RESTARTS=False, WARMUP_EPOCHS=0) | keys("BATCH", IDENTITIES=16, IMAGES=4)
+    wanted |= keys("INPUT", PIPELINE=BOT_IMAGES)
     assert {key: found[key] for key in wanted} == wanted
 
 

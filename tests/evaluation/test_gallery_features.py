@@ -28,7 +28,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 @pytest.mark.slow
 def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
-    """The test tool extracts all features again."""
     out, results = run
     tested = {each["test"]: each for each in score_checkpoints([out], extras=Extras(cross_model=True))["cross_model"]}
     for gallery, metrics in results["cross_model"].items():

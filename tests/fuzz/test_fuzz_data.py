@@ -196,7 +196,6 @@ def test_lists_that_are_damaged(data: st.DataObject, four_images: Path) -> None:
 
 
 def test_a_path_that_cannot_be_is_named_in_training(four_images: Path) -> None:
-    """Where other images of the list are there."""
     (four_images / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
     keys = {"BENCHMARK.TRAIN": f"['csv:{four_images / 'index.csv'}']", "BENCHMARK.TASKS_PER_DATASET": 1}
     keys |= {"EPISODE.IDENTITIES": 1, "EPISODE.SUPPORT": 2}

@@ -76,7 +76,6 @@ def test_results_that_do_not_fit_together(path: tuple, value: Any, results: dict
 
 
 def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -> None:
-    """Whatever is text in them stands on the page as text."""
     hostile = json.loads(json.dumps(results))
     for path in list(places(hostile)):
         *parents, last = path or (None,)

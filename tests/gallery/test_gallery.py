@@ -179,7 +179,6 @@ def test_names_that_go_are_not_kept(new_place):
 
 
 def test_only_what_a_filter_allows_is_found(new_place):
-    """Random filters; what is found must be what a plain look at all images finds."""
     rng = np.random.default_rng(5)
     features, count = vectors(300), 300
     ids, cams = rng.integers(-1, 12, count), rng.integers(-1, 6, count)
@@ -273,7 +272,6 @@ def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
 
 
 def test_versions_lie_beside_each_other(new_place):
-    """A switch and a return, each seen by who opens the gallery afterwards; what was begun is not found before."""
     from lreid.gallery.store import place_of
 
     place = place_of(new_place())
@@ -370,7 +368,6 @@ def test_a_gallery_and_matches_are_printed_in_a_line():
 
 
 def test_what_is_not_known_comes_back_so_and_equals_nothing(new_place):
-    """Missing labels in any spelling, in a gallery, in queries and in calibration images."""
     nan = float("nan")
     ids, cams = ["a", "b", nan, "", "-1.0", None], [1.0, nan, 2, -1, 1, None]
     gallery = Gallery.build(np.eye(6), names(6), ids, cams, [nan, 5.0, None, 7, -1, 0], model="a1", at=new_place())

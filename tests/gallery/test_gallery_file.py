@@ -488,7 +488,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_done(name, tmp_path):
-    """One line either way: nothing was done, or it is done and something else went wrong."""
     act, before, after = CHANGES[name]
     for number in range(100):
         place = FilePlace(tmp_path / str(number) / "g")

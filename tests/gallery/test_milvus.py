@@ -41,7 +41,6 @@ def added(name: str, turns: int) -> list[str]:
 
 
 def test_in_this_process_killed_while_adding(milvus, tmp_path):
-    """A process has the database, which another is told; nobody beyond the loopback sees it; it is killed."""
     where = f"milvus:{tmp_path}/people.db"
     first = small(at=where)
     first.save()
@@ -142,7 +141,6 @@ def test_who_has_lost_the_reservation_is_told(server, monkeypatch):
 
 
 def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
-    """At every call that a build makes: what was begun is not found as a gallery, and building again works."""
     calls = 0
 
     def die_at(number):

@@ -91,7 +91,6 @@ def test_the_selected_images_are_kept_in_their_order(selection: str) -> None:
 
 @pytest.mark.slow
 def test_the_identities_that_stay_are_a_fair_sample_of_all_seen() -> None:
-    """Each of 20 identities in four tasks stays in about half of 400 memories with room for ten."""
     stays = np.zeros(20)
     for seed in range(400):
         memory = ExemplarMemory(20, seed=seed)

@@ -28,7 +28,6 @@ def test_the_style_network_has_its_published_size() -> None:
 
 @pytest.mark.slow
 def test_a_rehearser_learns_its_domain() -> None:
-    """Images of the domain come back nearer to themselves than before it learned."""
     errors = []
     for steps in (0, 60):
         rehearser = StyleRehearser(model(), style_steps=steps, style_batch=8)
@@ -88,7 +87,6 @@ def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:
 
 
 def test_rehearsed_images_are_cropped() -> None:
-    """Every crop is a part of the padded image, and all places are taken."""
     plain, cropped = (StyleRehearser(model(), style_steps=0, style_batch=4, style_pad=pad) for pad in (0, 1))
     height, width = plain.model.height, plain.model.width
     pixels = torch.arange(height * width).reshape(1, height, width, 1).expand(64, -1, -1, 3) % 251

@@ -27,7 +27,6 @@ def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logi
 
 
 def test_der_pp_is_der_with_labels() -> None:
-    """With the same draws: the logits of DER++ without weight of its labels, and the other way round."""
     method = new("der_pp", exemplars=12)
     method.begin_task(task_of(0))
     (first, second, _) = segments(0)

@@ -30,7 +30,6 @@ def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows:
 
 
 def test_the_parts_and_the_terms() -> None:
-    """A batch of four new and eight old identities: six of these are the previous part, two go to the current one."""
     method = build_method("erd", model(), temperature=2.0)
     learn(method, 2, exemplars=True)
     (batch,) = steps_of(2, exemplars=True, steps=1)  # identities 8 .. 11, 0 .. 3, 4 .. 7

@@ -333,7 +333,6 @@ def test_a_start_that_was_given_other_images_is_told(
 
 @pytest.mark.slow
 def test_a_method_learns_with_them(tmp_path: Path) -> None:
-    """Its teacher, and the networks that it averages, have the same norms."""
     more = {"METHOD.NAME": "lstkc", "MODEL.NORM": "ibn_b+input", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 1}
     more["BATCH.IDENTITIES"] = 2
     results = train(tiny_config(more), tmp_path / "run")

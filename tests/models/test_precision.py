@@ -118,7 +118,6 @@ def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_device_augments_as_the_processor_does(tmp_path: Path) -> None:
-    """Up to rounding, which a few updates make larger."""
     one = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1), tmp_path / "cpu")
     other = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1, DATA__AUGMENT_ON="device"), tmp_path / "device")
     first, second = (each["loss_history"][0]["dmml"] for each in (one, other))

@@ -248,7 +248,6 @@ def test_feature_gradients_are_shown_where_images_were_stored(results, tmp_path,
 
 
 def test_classification_and_alignment(results, tmp_path, charted):
-    """Points are those of the summary; several runs have a chart for each classifier."""
     kinds = {kind: {"anytime_accuracy": [90.0, 60.0, 50.0]} for kind in ("class", "task")}
     measured = {
         "accuracy_summary": {"knn": kinds, "nearest_mean": kinds},

@@ -218,7 +218,6 @@ def test_cost_counts_what_a_loop_counts() -> None:
 
 
 def test_a_mean_or_size_that_float32_cannot_hold_costs_nothing() -> None:
-    """Neighbours far from zero, numbers whose squares vanish, and float64 beyond float32."""
     rng = np.random.default_rng(3)
     base = rng.standard_normal((200, 8))
     ids = rng.integers(0, 9, 200)

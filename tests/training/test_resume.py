@@ -132,7 +132,6 @@ def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
 
 
 def test_results_that_were_not_written_any_more_are(unbroken: Path, tmp_path: Path) -> None:
-    """Killed after the last checkpoint and before results.json."""
     shutil.copytree(unbroken, tmp_path / "run")
     (tmp_path / "run" / "results.json").unlink()
     train(config(), tmp_path / "run", resume=True)
