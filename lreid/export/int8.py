@@ -1,0 +1,98 @@
+"""Quantise a network to 8 bits: an ONNX file for processors, calibrated on images."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from lreid.errors import InputError, refuse_out_of_memory
+from lreid.export.formats import export
+from lreid.extras import Extra
+from lreid.files import write_atomically
+from lreid.models.embedder import Embedder
+from lreid.models.exported import RAW, OnnxEmbedder, seal
+
+CALIBRATED_ON = 128  # images, spread evenly over those given
+STEP = 4  # images at once
+quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", "export")
+
+
+def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
+    """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
+
+    Weights have 7 bits per channel, so that processors without VNNI, whose sums of 16 bits would overflow, give the
+    same features. The file has a fingerprint of its own: its features are near the model's, but no gallery should hold
+    both.
+
+    Args:
+        model: stays as it is.
+        file: to be written, ``.onnx``.
+        images: paths; up to 128 of them calibrate the ranges of activations.
+        options: ``normalise``, ``opset`` and ``config`` of :func:`lreid.export.export`.
+
+    Raises:
+        InputError: as :func:`lreid.export.export`, an image cannot be read, or onnxruntime cannot quantise the network.
+    """
+    if file.suffix != ".onnx":
+        raise InputError(f"{file}: a file of 8-bit integers is named *.onnx; rename it")
+    with tempfile.TemporaryDirectory() as folder:
+        whole, prepared, small = (Path(folder, f"{name}.onnx") for name in ("whole", "prepared", "small"))
+        export(model, whole, **options)
+        reader = _batches(model, OnnxEmbedder(whole).takes == RAW, images[:: -(-len(images) // CALIBRATED_ON)])
+        logging.disable(logging.WARNING)  # onnxruntime reports every scale that it rounds
+        try:
+            quantization.shape_inference.quant_pre_process(whole, prepared, skip_symbolic_shape=True)
+            quantization.quantize_static(
+                prepared,
+                small,
+                _reader(reader),
+                activation_type=quantization.QuantType.QUInt8,
+                weight_type=quantization.QuantType.QInt8,
+                nodes_to_exclude=[
+                    node.name for node in takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
+                ],
+                per_channel=True,
+                reduce_range=True,
+            )
+        except InputError:
+            raise
+        except Exception as error:  # of onnxruntime, whose exceptions share no base
+            refuse_out_of_memory(error, file)
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"{file}: not written, as the network cannot be quantised ({reason})") from None
+        finally:
+            logging.disable(logging.NOTSET)
+        written = onnx.load_model(small)
+        properties = {each.key: each.value for each in onnx.load_model(whole).metadata_props}
+    content = written.SerializeToString()
+    properties["fingerprint"] = hashlib.sha256(content).hexdigest()[:16]
+    properties["seal"] = seal(content, properties)
+    onnx.helper.set_model_props(written, properties)
+    write_atomically(file, lambda out: out.write(written.SerializeToString()))
+
+
+def _is_no_convolution(node: Any) -> bool:
+    """What normalises images before the first one is faster as float32."""
+    return node.op_type != "Conv"
+
+
+def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Inputs of the ONNX file."""
+    for first in range(0, len(images), STEP):
+        batch = model._decoded(images[first : first + STEP])
+        yield {"images": (batch if raw else model.normalise(batch)).numpy()}
+
+
+def _reader(batches: Iterator[dict[str, Any]]) -> Any:
+    """Batches as onnxruntime asks for them."""
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
+        def get_next(self) -> dict[str, Any] | None:
+            return next(batches, None)
+
+    return Reader()
