@@ -50,8 +50,8 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
     """Declares a key in a :class:`Section`; for types it is what its values are.
 
     Args:
-        default, paths, free: of :class:`Key`.
-        about, limits: of :class:`~lreid.rules.Rule`.
+        default, paths, free: as in :class:`Key`.
+        about, limits: as in :class:`~lreid.rules.Rule`.
     """
     return cast(Any, Key(default, Rule(about, **limits), paths, free))
 
@@ -396,7 +396,7 @@ class Removed:
     """Keys of earlier versions.
 
     Args:
-        names: of the keys.
+        names: names of the keys.
         instead: what to write in their place.
         translate: the keys that stand for their values in the config of an old run, of these values and the run's keys.
     """

@@ -96,8 +96,8 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
     written as in Python, ``skip_bad=True``. Here that becomes ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
 
     Args:
-        group: of the config; an argument ``temperature`` of an ArgumentError is ``GROUP.TEMPERATURE``. Without, only
-            those in ``keys`` are renamed.
+        group: group of config keys; an argument ``temperature`` of an ArgumentError is ``GROUP.TEMPERATURE``. Without,
+            only those in ``keys`` are renamed.
         keys: full keys, or options, of arguments that are called otherwise.
 
     Raises:

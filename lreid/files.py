@@ -47,7 +47,7 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
     """Locks an open file or folder until it is closed; True as well on a file system that has no locks.
 
     Args:
-        descriptor: of the open file or folder.
+        descriptor: descriptor of the open file or folder.
         wait: until others have left it; otherwise False says that another process holds it.
 
     Raises:

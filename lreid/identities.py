@@ -195,7 +195,7 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
     """Labels of queries and gallery as integers that are equal where the labels are, see :func:`as_numbers`.
 
     Args:
-        query, gallery: of either all identities, and the cameras of both or of neither.
+        query, gallery: both with identities, and both or neither with cameras.
         shape: ``(Q, G)``, the numbers of queries and of gallery images.
 
     Raises:
@@ -217,7 +217,8 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
     """Which gallery images are in the rankings of queries: all but junk and those of the query's identity and camera.
 
     Args:
-        query, gallery: of :func:`comparable`, broadcast against each other. Without cameras there is no camera filter.
+        query, gallery: as of :func:`comparable`, broadcast against each other. Without cameras there is no camera
+            filter.
 
     Returns:
         bool, of the shape that both are broadcast to.

@@ -128,7 +128,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
 
     Args:
         cfg: resolved.
-        weights, neck: of :class:`~lreid.models.Embedder`.
+        weights, neck: as in :class:`~lreid.models.Embedder`.
 
     Raises:
         InputError: there is no such backbone, or its weights cannot be had.
@@ -152,7 +152,7 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     """The config that a model was trained with.
 
     Args:
-        source: of :func:`load_model`.
+        source: as in :func:`load_model`.
         overrides: ``KEY VALUE`` pairs on top.
 
     Raises:
@@ -169,7 +169,7 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     Of what others host the state dict is that of the network which :func:`load_model` makes of it.
 
     Args:
-        source: of :func:`load_model`.
+        source: as in :func:`load_model`.
 
     Raises:
         InputError: as :func:`load_model`.

@@ -179,7 +179,7 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
         form: a type or a tuple of types (``True`` is no ``int``); ``[form]`` for a list of it; or a dict of forms by
             key, where ``"key?"`` may be left out and ``str`` stands for all other keys. Of keys without a form only
             the names are looked at, which must be text.
-        key: of the value.
+        key: name of the value.
 
     Returns:
         Where and what is wrong, in words; None where all fits.

@@ -84,7 +84,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
     """Runs one of ``COMMANDS``.
 
     Args:
-        name: of the command.
+        name: name of the command.
         words: its arguments; None takes those of ``sys.argv``.
         prog: what usage and messages begin with; None takes the file name in ``sys.argv``.
 
@@ -119,7 +119,7 @@ def run_tool(
     """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
 
     Args:
-        parser: of the tool; ``--debug`` is added to it.
+        parser: parser of the tool; ``--debug`` is added to it.
         tool: called with the parsed arguments.
         words: the arguments; None takes those of ``sys.argv``.
 

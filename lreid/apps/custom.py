@@ -45,7 +45,7 @@ class Plan:
     """What was chosen.
 
     Attributes:
-        cfg: of the run.
+        cfg: config of the run.
         text: what was found and chosen, and how to change it; for people.
         before: the checkpoint that the run fine-tunes from, if any.
     """
@@ -60,8 +60,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     """How to train on a folder or a CSV file.
 
     Args:
-        path: of :func:`lreid.data.custom.source_of`.
-        files, overrides: of :func:`lreid.config.load_config`; they win over what is chosen here.
+        path: as in :func:`lreid.data.custom.source_of`.
+        files, overrides: as in :func:`lreid.config.load_config`; they override what is chosen here.
         before: a finished run, or a checkpoint of a finished task, to fine-tune from; its network, method and settings
             are taken.
 

@@ -46,7 +46,7 @@ def score_gallery(
         checkpoint: the gallery's model, if it has moved.
         out: folder to write to.
         overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.
-        engine: of :func:`lreid.load_model`.
+        engine: as in :func:`lreid.load_model`.
 
     Returns:
         What :func:`lreid.apps.test.score_checkpoints` returns: a row ``gallery KIND`` and, if the gallery keeps

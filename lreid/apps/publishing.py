@@ -104,7 +104,7 @@ class Statement:
         start_only: the network is meant to start training from.
         trained_on: the source of the images; empty for the names of the data sets.
         limits: what it does not know and must not be used for.
-        licence: of the weights.
+        licence: licence of the weights.
         urls: where the weights will be had, if not beside the card.
     """
 
@@ -123,7 +123,7 @@ def publish(
 
     Args:
         run: the folder of a finished run.
-        name: of the entry, in a-z, 0-9, ``-`` and ``_``.
+        name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
         statement: what nobody can tell from the run.
         half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
             variances may be too large or too small for 16.

@@ -217,7 +217,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     A run that fails does not stop the others.
 
     Args:
-        runs: of :func:`plan`.
+        runs: as in :func:`plan`.
         out: receives ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs.
         jobs: runs at once, which share the cores unless ``OMP_NUM_THREADS`` is set, and the GPUs in turn.
         key: the one that was varied; where its values are numbers, ``sensitivity.png`` is written as well.

@@ -161,7 +161,7 @@ def score_checkpoints(
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
         extras: what is measured in addition.
         blur: blur the images of the page.
-        engine: of :func:`lreid.load_model`.
+        engine: as in :func:`lreid.load_model`.
 
     Returns:
         The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each

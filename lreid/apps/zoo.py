@@ -48,7 +48,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
     """The entries for a subject under a licence, the recommended ones first.
 
     Args:
-        entries: of the zoo.
+        entries: entries of the zoo.
         subject: ``people`` or ``vehicles``, which leaves out networks to start training from; None is both.
         licence: ``permissive`` for MIT, Apache and BSD, trained on images that are not for research only; None is any.
     """

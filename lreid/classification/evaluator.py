@@ -42,7 +42,7 @@ class AccuracyEvaluator:
     a lifelong learner does not keep. All see features as retrieval does, but never of flipped images.
 
     Args:
-        tasks: of the benchmark; labels ascend from task to task.
+        tasks: tasks of the benchmark; labels ascend from task to task.
         height, width: input size of the models.
         cache_gib: decoded images are kept in memory up to this size in all.
         skip_bad: leave out images that cannot be read.

@@ -52,9 +52,9 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
     ``0, 1, …`` in ascending order of their names: as numbers where all are integers, else as text.
 
     Args:
-        name, home: of the data set, and its folder, for errors.
+        name, home: name and folder of the data set, for errors.
         train, test: the images of every class, in the order of their names.
-        cameras: of queries and gallery, since there are none, see :func:`cameras_of_test`.
+        cameras: those that queries and gallery get, see :func:`cameras_of_test`.
 
     Raises:
         InputError: a class is in one of the splits only, or has no training image or less than two test images.
@@ -104,9 +104,9 @@ def unpacked(
     that start together one writes and the others wait.
 
     Args:
-        name, home: of the data set, and the folder of its archives.
+        name, home: name of the data set, and folder of its archives.
         images: gives all of them: split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8.
-        cameras: of :func:`of_classes`.
+        cameras: as in :func:`of_classes`.
 
     Raises:
         InputError: an archive cannot be read, the folder cannot be written to, or as :func:`of_classes`.

@@ -26,7 +26,7 @@ class AccuracyObserver(Observer):
     Args:
         learner: what is trained.
         evaluator: holds the held-out images.
-        tasks: of the benchmark.
+        tasks: tasks of the benchmark.
         results: gets ``accuracy`` with its summary and ``alignment``; within tasks also ``images_seen`` and the points
             of ``accuracy_curve``: index of the task, images seen in all, mean accuracy over the tasks so far.
         every: images between two points; 0 measures after tasks only.

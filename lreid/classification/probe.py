@@ -41,7 +41,7 @@ def knn_scores(
         train_labels: (N,) integers in [0, C).
         test_features: (n, D) float.
         k: neighbours; all N where there are fewer.
-        temperature: of the weights, above 0; ``math.inf`` gives each neighbour one vote.
+        temperature: temperature of the weights, above 0; ``math.inf`` gives each neighbour one vote.
 
     Returns:
         (n, C) float64, C the highest label + 1: sums of weights, of which the nearest neighbour's is 1.
@@ -73,7 +73,7 @@ def nearest_mean_scores(
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 1.
 
     Args:
-        train_features, train_labels, test_features: of :func:`knn_scores`.
+        train_features, train_labels, test_features: as in :func:`knn_scores`.
 
     Returns:
         (n, C) float64 in [-1, 1]; minus infinity for labels below C without training image.
@@ -113,12 +113,12 @@ def linear_probe_scores(
     begin at 0. Contrast Scoring (Appendix A.1) takes Adam with a constant rate of 0.0003 over 500 epochs: ``adam``.
 
     Args:
-        train_features, train_labels, test_features: of :func:`knn_scores`.
+        train_features, train_labels, test_features: as in :func:`knn_scores`.
         epochs: passes, 1 or more.
         lr: rate at the start, above 0.
         optimizer: ``sgd``, as above, or ``adam`` at a constant rate.
         batch_size: images a step, 1 or more.
-        seed: of the draws; the global random state is not touched.
+        seed: seed of the draws; the global random state is not touched.
 
     Returns:
         (n, C) float64; minus infinity for labels below C without training image.

@@ -64,7 +64,8 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: of queries and gallery where no ``camid`` is known, see :func:`lreid.data.layout.cameras_of_test`.
+        cameras: those that queries and gallery get if no ``camid`` is known, see
+            :func:`lreid.data.layout.cameras_of_test`.
         root: another folder whose images the file may name, such as the one of all data sets.
 
     Raises:
@@ -125,7 +126,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
         file: the CSV file.
         splits: whether there must be such a column; without it all are empty.
         named: whether all identities must be known.
-        root: of :func:`load`.
+        root: as in :func:`load`.
     """
     require_regular(file)
     table = _parquet(file) if file.suffix.lower() == PARQUET else _lines(file)

@@ -35,7 +35,7 @@ class CustomSet:
     """One's own images with what was read off their names.
 
     Attributes:
-        data_set: of which query and gallery are empty where there are too few identities to test on some.
+        data_set: the images; query and gallery are empty if there are too few identities for a test.
         cameras: that are known; empty where they are not, or where most identities were seen by one only.
         notes: what was left out or passed over, a sentence each.
     """
@@ -78,7 +78,7 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     :func:`lreid.data.listing.list_folder`. There are cameras where every image tells one.
 
     Args:
-        path: of a folder, or of a CSV file.
+        path: a folder or a CSV file.
         sources: the pattern of a folder's paths, the other folder of a CSV file's images, and the cameras of queries
             and gallery where none are known.
 

@@ -43,7 +43,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
         name: as for :func:`lreid.data.datasets.load_datasets`.
         root: where the data sets lie.
         files: also look whether every image is there and not empty.
-        pattern: of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
+        pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
 
     Returns:
         One finding, or one for every domain of a CSV file.

@@ -77,7 +77,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     """A data set with one folder a split, whose file names tell identity and camera.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         home: the folder of the data set.
         folders: the folder in it of each of ``train``, ``query`` and ``gallery``.
         pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and ``camid``.

@@ -36,7 +36,7 @@ class Listed(NamedTuple):
     """One image and what is known about it.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         identity: its name; None if it is not known or if the image is a distractor.
         camera: its name; None if it is not known.
         time: when it was taken, as a CSV file has it; empty if it is not known.

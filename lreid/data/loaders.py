@@ -76,7 +76,7 @@ class WithExemplars(Sequence[np.ndarray]):
     """The images of a task, followed by exemplars of earlier ones.
 
     Args:
-        images: of the task.
+        images: images of the task.
         exemplars: n images (H, W, 3) uint8, of the same size.
         labels: their class labels (n,) int64.
     """
@@ -100,16 +100,16 @@ class TaskBatches(Dataset[Batch]):
     processes nor a break in between changes it.
 
     Args:
-        images: of the task.
+        images: images of the task.
         sampler: chooses those of each batch.
         augment: what is done to them.
-        epochs: of the task.
+        epochs: epochs of the task.
         first: batches that are left out, as they were seen before a break.
         views, pixels: see :class:`~lreid.methods.Method`.
         on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
 
     Attributes:
-        rows: of each batch, those that this process trains on; see :mod:`lreid.distributed`.
+        rows: rows of each batch that this process trains on, see :mod:`lreid.distributed`.
     """
 
     def __init__(

@@ -32,8 +32,8 @@ class Proposal:
 
     Attributes:
         tasks: that each data set is cut into.
-        identities, images: of a batch: identities, and images of each.
-        height, width: of the network's input, pixels.
+        identities, images: identities per batch, and images per identity.
+        height, width: size of the network's input, pixels.
         ratio: median height over width of the images; None where none can be read.
     """
 

@@ -83,7 +83,8 @@ class Task:
         records: training images; ``pid`` is the class label. Labels of all tasks together are
             ``0 .. C-1``, ascending from task to task.
         held_out: test images of the same classes, with class labels; empty in re-identification.
-        shared_classes: of a domain-incremental sequence; 0 where the classes of every task are its own.
+        shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
+            classes.
     """
 
     index: int
@@ -110,13 +111,13 @@ class QueryGallery:
         first_task: index of the first task of its domain; ``None`` where it is not seen.
         splits: where the figures of several splits are averaged, each split's positions in ``query`` and in
             ``gallery``. Empty: every query against the whole gallery.
-        tracks: of the gallery images, where tracks are ranked instead of images (VeRi-776's image-to-track search).
+        tracks: track of each gallery image, if tracks are ranked instead of images (VeRi-776's image-to-track search).
             Empty: images are ranked. A test set has tracks or splits, not both.
         single_shot: the CMC curve is that of galleries with one image an identity, drawn at random (the first
             protocol of CUHK03).
         in_gallery: how many queries are gallery images, too; each is left out of its own ranking, even where the camera
             filter is off.
-        names: of the ids.
+        names: names of the identities and cameras.
         has_cameras: whether cameras are known; where they are not, no image is left out by its camera.
     """
 

@@ -124,7 +124,7 @@ class IdentitySampler(Sampler):
         images: K, images an identity.
         task_name: for the error.
         passes: see above.
-        options: of :class:`Sampler`.
+        options: as in :class:`Sampler`.
 
     Raises:
         ArgumentError: there are fewer identities than a batch needs, or it would be empty.
@@ -206,9 +206,9 @@ class CameraSampler(IdentitySampler):
 
     Args:
         labels: class label of every image.
-        cameras: of every image.
+        cameras: camera of every image.
         neighbours: identities of one place in a row; 1 is at random.
-        options: of :class:`IdentitySampler`.
+        options: as in :class:`IdentitySampler`.
 
     Raises:
         ArgumentError: as :class:`IdentitySampler`, or P is no multiple of ``neighbours``.
@@ -322,7 +322,7 @@ class StreamSampler(Sampler):
         segment: images of the task per step; those of an epoch are cut into segments of at most this size that differ
             by at most one.
         correlation: consecutive images of one identity.
-        options: of :class:`Sampler`.
+        options: as in :class:`Sampler`.
 
     Raises:
         ArgumentError: a segment or a run of less than one image.

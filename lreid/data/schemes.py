@@ -39,7 +39,8 @@ class Sources:
         cameras: those of queries and galleries of data sets that tell none, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: decides random splits.
-        pattern: of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty: infer.
+        pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty:
+            infer.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
     """
 

@@ -21,7 +21,7 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
     """Published counts, by the names in :data:`COLUMNS`.
 
     Args:
-        cameras: of all splits together.
+        cameras: number of cameras in all splits together.
         splits: identities and images of ``train``, ``query`` and ``gallery``, those of a single split where there are
             several; None where it is not published. Distractors count as one identity.
     """
@@ -133,7 +133,8 @@ class Spec:
             root: where all data sets lie.
             split: which one, from 0, where there are several.
             seed: decides splits that are random.
-            cameras: of queries and gallery where names hold none, see :func:`lreid.data.layout.cameras_of_test`.
+            cameras: those that queries and gallery get if names contain none, see
+                :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:
             NotThere: there is no folder of it.

@@ -47,7 +47,7 @@ class Unseen:
     """The data sets that are only tested on.
 
     Attributes:
-        names: of the data sets.
+        names: names of the data sets.
         galleries: ``"separate"`` for one test set for each data set, ``"merged"`` for one of all their queries and all
             their galleries together, as AKA has it, or ``"both"``.
         splits: average a data set that has random splits over at most so many; 0 means all of its 10 or 20, 1 its
@@ -64,7 +64,7 @@ class Learned:
     """What the model learned before: the test sets are seen from the first task on, which has no images.
 
     Attributes:
-        names: of the data sets. One whose name occurs again is called "… before".
+        names: names of the data sets. A name that occurs again is called "… before".
         identities: how many classes they have; without ``names`` their test sets are gone.
     """
 

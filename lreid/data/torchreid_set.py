@@ -29,7 +29,7 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     (0) stay in the gallery.
 
     Args:
-        name: of one of torchreid's image data sets.
+        name: name of an image data set of torchreid.
         sources: where it is read from.
         split: not used; of several splits torchreid reads the first.
 

@@ -43,7 +43,7 @@ class Box(NamedTuple):
     """One line of a tracker's file: where somebody is in a frame, in pixels.
 
     Attributes:
-        line: of the file, from 1.
+        line: line number in the file, from 1.
         frame: from 1.
         track: the tracker's number of the person.
     """
@@ -62,7 +62,7 @@ class Tracked:
     """A video with its tracks.
 
     Attributes:
-        name: of the camera.
+        name: name of the camera.
         frames: a video file, or a folder of images, one a frame in the order of their names.
         tracks: file of the tracker.
         rate: frames a second; None asks the video.
@@ -146,7 +146,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     spaces. Boxes with the confidence 0 are left out, and so are those of other classes; a log line counts both.
 
     Args:
-        file: of a tracker, or ``gt.txt`` of MOT Challenge.
+        file: results of a tracker, or ``gt.txt`` of MOT Challenge.
         classes: that are taken. None named takes all that a tracker found, and of the nine values in a line of
             ``gt.txt`` the pedestrians (1).
 

@@ -48,8 +48,8 @@ class Augment:
     Args:
         steps: transforms of albumentations, from uint8 to uint8 of the same size, in their order; the last one may be
             of :mod:`lreid.data.erasing`, which comes after the normalisation.
-        mean, std: of RGB values in [0, 1], three each.
-        name: of the pipeline, for errors.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each.
+        name: name of the pipeline, for errors.
 
     Raises:
         InputError: erasing is not the last step.
@@ -271,7 +271,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
     Files of versions before 2 are read where they mean the same: of their arguments ``always_apply`` alone is replaced.
 
     Args:
-        path: of the file.
+        path: path of the file.
         values: by names that stand for them in the file, such as INPUT.HEIGHT.
 
     Raises:

@@ -22,7 +22,7 @@ class Ranking:
         ap: average precision, per cent.
         ranks: in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
             match.
-        rows: of the gallery, one for each rank.
+        rows: rows of the gallery, one per rank.
         scores: cosine similarities, or Euclidean distances with that metric.
         first_match: rank of the first match.
         num_matches: images of the query's identity in the ranking.
@@ -50,7 +50,7 @@ def hardest_rankings(
     Args:
         test: the test set. Of several splits the first is taken, and images are ranked even where the figures are
             those of tracks.
-        features: of its queries and gallery images.
+        features: features of its queries and of its gallery images.
         count: rankings wanted, at most.
         depth: ranks wanted.
         among: rows of the queries that are looked at; None is all.

@@ -41,7 +41,7 @@ class Observer:
             batch: what it is of.
             terms: scalars, not yet weighted.
             loss: scalar, their weighted sum.
-            batches: of the update; the mean over their losses is minimised.
+            batches: batches of the update; the mean over their losses is minimised.
         """
 
     def after_step(self) -> None:

@@ -56,9 +56,9 @@ def score(
 
     Args:
         test: the test set.
-        features: of its queries and gallery images.
+        features: features of its queries and of its gallery images.
         searches: what finds images in each split; none compares with every image.
-        rerank, device: of :func:`lreid.retrieval.evaluate`.
+        rerank, device: as in :func:`lreid.retrieval.evaluate`.
 
     Raises:
         InputError: no query of a split has a match.
@@ -99,10 +99,10 @@ def row_of(
 
     Args:
         test: the test set. Where it has splits, figures are means over them and counts are sums.
-        features: of its queries and gallery images.
+        features: features of its queries and of its gallery images.
         index: search the gallery through it; None compares with every image.
         cost: measure what the index costs.
-        rerank, device: of :func:`score`.
+        rerank, device: as in :func:`score`.
 
     Returns:
         Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries

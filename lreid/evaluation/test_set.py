@@ -48,7 +48,7 @@ class Split(NamedTuple):
     """Queries of a test set, and the gallery images that they are searched in.
 
     Attributes:
-        rows: of the queries among all of the test set: any index of numpy.
+        rows: rows of the queries in the test set: any numpy index.
         columns: likewise, of the gallery images.
         query, gallery: their labels; instead of cameras numbers of files where only these keep a query out of its own
             ranking, and without cameras where nothing does.

@@ -53,7 +53,7 @@ def export(
         normalise: ``inside`` takes uint8 images (n, H, W, 3), ``outside`` float images (n, 3, H, W) of
             :meth:`Embedder.normalise`.
         opset: version of ONNX's operators, at least 18.
-        config: of the run that trained the network, YAML.
+        config: config of the run that trained the network, YAML.
 
     Returns:
         The largest difference from torch's features, relative to the largest number in them.

@@ -35,9 +35,9 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
         tool: one of these.
         model: stays as it is.
         out: file ``.onnx``, or folder to be made.
-        config: of the run that trained it, YAML.
+        config: config of the run that trained it, YAML.
         source: what it was loaded from, for the card.
-        opset: of ONNX.
+        opset: version of ONNX's operators.
 
     Returns:
         As :func:`lreid.export.export`.

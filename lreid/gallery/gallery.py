@@ -190,7 +190,7 @@ class Gallery:
                 features of this model can be added and searched.
             at: where it will be, see :func:`lreid.gallery.store.place_of`; ``None`` is in memory until
                 :meth:`save` names a file.
-            device: of :meth:`load`.
+            device: as in :meth:`load`.
             about: ``kind``, ``shards``, ``names`` and ``extras``, see :class:`lreid.gallery.store.About`; ``whole`` is
                 False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
 
@@ -341,7 +341,7 @@ class Gallery:
         """Keeps the gallery where it is, or writes one that is in memory to a file.
 
         Args:
-            path: of the file. What was there is replaced when the new file is complete.
+            path: the file. An old file is replaced when the new one is complete.
 
         Raises:
             InputError: it cannot be written, or another process has changed it since it was read.

@@ -28,7 +28,7 @@ class GallerySearch:
     Attributes:
         index: its kind.
         depth: as given.
-        labels: of all images, in numbers. Where scores speak of rows of the gallery, these are meant.
+        labels: labels of all images, in numbers; rows in scores are rows of these labels.
         seconds: None, nobody knows how long it took to make.
         megabytes: None.
     """

@@ -75,7 +75,7 @@ class Store(Protocol):
     """Rows of one gallery. Everything that comes in was checked by :class:`lreid.gallery.gallery.Gallery`.
 
     Attributes:
-        about: of the gallery; kept by :meth:`save`.
+        about: description of the gallery; stored by :meth:`save`.
     """
 
     about: About

@@ -50,7 +50,7 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
         images: ``(B, C, H, W)`` float.
         kernels: ``(B, k (9 C² / groups + C))`` float: weights ``[out, in, 3, 3]`` and then biases of each image, of k
             convolutions one after the other; the paper has one.
-        groups: of each convolution.
+        groups: groups of each convolution.
 
     Returns:
         ``(B, C, H, W)``.

@@ -43,7 +43,7 @@ def sample_pairs(
     Args:
         labels: ``(B,)`` integers of the incoming batch, ``B >= 1``.
         memory_labels: ``(M,)`` integers of the stored images, 0 or more.
-        generator: of the CPU; the same state draws the same pairs.
+        generator: a generator on the CPU; the same state draws the same pairs.
         negatives: ``incoming``: images in the batch or in the memory with another label of the batch. ``all``:
             with any other label, which lets old classes drift more (Section 3.3).
 

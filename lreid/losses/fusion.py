@@ -24,7 +24,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
     Args:
         new: ``(n, D)`` float features by the new network, of any length.
         old: ``(n, D')`` float features of the same images by the old one.
-        scale: of the cosines, above 0.
+        scale: scale of the cosines, above 0.
 
     Returns:
         In [-1, 1].
@@ -58,8 +58,8 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
     Source: the official codes of LSTKC, LSTKC++, DKP and DASK, in which it is the same.
 
     Args:
-        new: of the new network.
-        old: of the old one: the same names; tensors of the same shape or of fewer rows.
+        new: state dict of the new network.
+        old: state dict of the old network, with the same names; tensors have the same shape or fewer rows.
         alpha: weight of the new one; above 1 it goes beyond it.
 
     Returns:
@@ -98,7 +98,7 @@ def pad_ema(
     Source: PAD's official code (CVPR 2026, ``EMATeacher``).
 
     Args:
-        teacher, student: of the same names and shapes.
+        teacher, student: state dicts with the same names and shapes.
         momentum: share of the teacher that stays, in [0, 1].
 
     Returns:

@@ -27,10 +27,10 @@ def pad_viskd_loss(
 
     Args:
         student_features: one or more ``(B, D)`` float, which may differ in width.
-        teacher_features: of the same shapes. No teacher's tensor gets a gradient.
+        teacher_features: features of the same shapes. The teacher's tensors get no gradient.
         student_logits: ``(B, C)`` float.
         teacher_logits: ``(B, C)`` float.
-        feature_weight, logit_weight: of the two parts.
+        feature_weight, logit_weight: weights of the two terms.
         temperature: divides the logits, above 0.
 
     Returns:

@@ -73,7 +73,7 @@ def augment_prototypes(
     Args:
         prototypes: ``(P, D)`` float, mean features of past classes.
         labels: ``(P,)`` integers, their classes without rotation.
-        radius: of :func:`prototype_radius`.
+        radius: as in :func:`prototype_radius`.
         picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws as many as a batch
             has images before rotation.
         noise: ``(n, D)`` float, drawn from a normal distribution.

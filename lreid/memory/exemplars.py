@@ -225,7 +225,7 @@ class ExemplarMemory(ExemplarStore):
         least: images of an identity that are worth keeping, as far as it has so many.
         selection: which images of an identity are kept, see :func:`~lreid.memory.select`.
         fill: use the room that even shares leave.
-        seed: of everything random.
+        seed: seed of all random choices.
 
     Attributes:
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; task by task, identity by identity, the best

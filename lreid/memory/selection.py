@@ -20,7 +20,7 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
         selection: ``herding`` (:func:`herding`); ``nearest`` to the mean by squared distance, as in ERD's
             official code; ``random``, which is Co²L's uniform choice too; or ``importance``
             (:func:`draw_by_score`), as in CCLIS.
-        seed: of the random choice.
+        seed: seed of the random choice.
 
     Returns:
         Rows of ``values`` (min(count, n),), the best first.
@@ -50,7 +50,7 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
     Args:
         scores: (n,), 0 or more.
         count: images to draw, if there are so many.
-        seed: of the draw.
+        seed: seed of the draw.
 
     Returns:
         Row numbers (min(count, n),) in the order of the draw.

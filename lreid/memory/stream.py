@@ -31,7 +31,7 @@ class StreamMemory(ExemplarStore):
     Args:
         budget: images in all.
         policy: see above.
-        seed: of everything random.
+        seed: seed of all random choices.
 
     Attributes:
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; in no order. Two extras are the memory's own:

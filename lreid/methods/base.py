@@ -37,13 +37,13 @@ class Method:
         batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
             ``stream``, which shows every image once (methods of ``identities`` can be given one too, see
             STREAM.SEGMENT).
-        views: of every image in a batch, each with an augmentation of its own.
+        views: views of every image in a batch, each with its own augmentation.
         pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
         keeps: what the entries of :meth:`state_dict` are kept for: ``network``, ``domain`` (its style), ``identity`` (a
             row for each), or ``template`` (the same, of how people look). Others are exemplars, which are counted
             apart, or a few numbers.
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
-        defaults: of options of its bases, where they are others; a method hands ``CLASS.defaults | options`` on.
+        defaults: defaults of inherited options, where they differ; a method passes ``CLASS.defaults | options`` on.
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
         divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
         selections: those that the method can be given; ``importance`` is for methods that score images.

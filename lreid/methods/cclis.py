@@ -43,7 +43,7 @@ class CCLIS(Co2L):
     its identity. And its last pass adds the score by an image's own identity (``score_leak``).
 
     Args:
-        options: of :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
+        options: as in :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
             images.
     """
 

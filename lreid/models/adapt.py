@@ -28,7 +28,7 @@ def norm_statistics(
         model: stays as it is.
         images: n uint8 RGB images (H, W, 3), or paths.
         batch_size: the most images in a batch, but for batches of two and three where it is smaller.
-        seed: of the shuffle.
+        seed: seed of the shuffle.
 
     Returns:
         Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by their name in the model; the variance is

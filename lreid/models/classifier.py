@@ -58,7 +58,7 @@ class ClassifyingEmbedder(nn.Module):
 
     Args:
         model: the embedder, without a neck, which is shared and not copied.
-        classifier: of its features, behind the neck; shared as well.
+        classifier: classifier of its features, after the neck; shared as well.
     """
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
@@ -86,7 +86,7 @@ class CosineClassifier(GrowingClassifier):
     Args:
         dim: width of the features.
         classes: identities to begin with.
-        scale: of the cosines; logits are in ``[-scale, scale]``.
+        scale: scale of the cosines; logits are in ``[-scale, scale]``.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, scale: float = 10.0) -> None:

@@ -53,13 +53,13 @@ class Embedder(nn.Module):
             those that it has are kept.
         dim: width of the features of a custom network, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: of RGB values in [0, 1], three each; None is that of the weights of a package or of timm's hub, else
-            ImageNet's.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None is that of the weights of a
+            package or of timm's hub, else ImageNet's.
         neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
-        pooling: of maps to vectors, ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
-            1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed). Of a network of tokens that gives vectors
-            ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as it was
-            made to.
+        pooling: how maps become vectors: ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values
+            clamped at 1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed). Of a network of tokens that gives
+            vectors ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as
+            it was made to.
         norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`, and whether it balances
             the white balance of images, see :func:`lreid.models.norms.balance_white`.
         scale: features are multiplied by it, above 0. Cosines do not notice; losses of distances do, whose margins mean

@@ -36,7 +36,7 @@ class OnnxEmbedder(Embedder):
         fingerprint: that of the exported network, so that a gallery of the one can be searched with the other; but
             where the file is not as :func:`seal` left it, a hash of what is run.
         origin: the fingerprint of the exported network, as the file declares it.
-        config: of the run that trained it, YAML; empty where it is not known.
+        config: config of the run that trained it, YAML; empty if unknown.
 
     Raises:
         InputError: there is no such file, it is damaged, it was not written by lreid, or its weights are elsewhere.
@@ -113,8 +113,8 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
     This tells files apart that were mixed up or edited, not forged ones: who forges a file can seal it, too.
 
     Args:
-        content: of the file; its properties make no difference.
-        properties: of them ``fingerprint``, ``images`` and the preparation of images count.
+        content: content of the file; its properties make no difference.
+        properties: properties of the file; only ``fingerprint``, ``images`` and the preparation of images count.
 
     Returns:
         64 hexadecimal digits.

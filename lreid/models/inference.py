@@ -73,7 +73,7 @@ def merged(model: Embedder) -> Embedder:
     Maps are in the order of channels_last.
 
     Args:
-        model: of :meth:`Inference.network`.
+        model: as in :meth:`Inference.network`.
     """
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(1, 3, model.height, model.width, generator=generator).to(memory_format=torch.channels_last)
@@ -125,7 +125,7 @@ class _FusedConv(nn.Module):
 
     Args:
         conv: with a bias or without.
-        activation: of ``ACTIVATIONS``; None is none.
+        activation: a name of ``ACTIVATIONS``; None is no activation.
         size: (B, C, H, W) of its input.
     """
 

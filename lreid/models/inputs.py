@@ -30,7 +30,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
     """Images as a sequence, an array or tensor of several, or an iterator.
 
     Args:
-        images: of :meth:`lreid.models.Embedder.extract`.
+        images: as in :meth:`lreid.models.Embedder.extract`.
 
     Returns:
         What has one item per image. Paths and elements are not looked at yet, see :func:`pixels_of`.
@@ -90,7 +90,7 @@ def pixels_of(image: Any) -> np.ndarray:
     """One image in memory as RGB.
 
     Args:
-        image: of PIL, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
+        image: a PIL image, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
 
     Returns:
         (H, W, 3) uint8.
@@ -141,7 +141,7 @@ def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> N
     """Refuses what a network would make a feature of all the same: images without pixels, or of NaN and infinities.
 
     Args:
-        images: of :meth:`lreid.models.Embedder.extract`, at least one.
+        images: as in :meth:`lreid.models.Embedder.extract`, at least one.
         first: position of the first one among all.
     """
     if isinstance(images, (np.ndarray, Tensor)):
@@ -164,7 +164,7 @@ def finite(features: np.ndarray, first: int) -> np.ndarray:
     """Features (B, dim), refused where one is not finite: it would be as near to one image as to any other.
 
     Args:
-        features: of a batch.
+        features: features of a batch.
         first: position of its first image among all.
     """
     broken = np.flatnonzero(~np.isfinite(features).all(1))

@@ -26,10 +26,10 @@ class KnowledgeGraph(nn.Module):
 
     Args:
         dim: width of the features.
-        vertices: of the graph.
-        sigma: of the edges to the vertices, in units of the squared distance.
+        vertices: vertices of the graph.
+        sigma: width of the kernel of the edges to the vertices, in units of the squared distance.
         dropout: share of the numbers in ``X`` that are set to 0 in training.
-        seed: of the generator.
+        seed: seed of the generator.
 
     Attributes:
         vertices: (V, dim), drawn uniformly from [0, 1) like features behind a ReLU.

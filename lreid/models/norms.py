@@ -51,7 +51,7 @@ class HalfInstanceNorm(nn.Module):
     Source: ``IBN`` of IBN-Net's official code, whose names of tensors it has.
 
     Args:
-        batch: of :class:`InstanceNorm`; the statistics of the other channels come along, too.
+        batch: as in :class:`InstanceNorm`; the statistics of the other channels are copied as well.
     """
 
     def __init__(self, batch: nn.BatchNorm2d) -> None:
@@ -82,7 +82,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
 
     Args:
         network: changed in place. Its attribute ``stages`` holds its residual blocks, stage by stage.
-        norm: of :data:`CHOICES`; ``batch`` changes nothing.
+        norm: one of :data:`CHOICES`; ``batch`` changes nothing.
 
     Raises:
         ArgumentError: the norm is unknown, the network has no BatchNorm or does not tell its stages.
@@ -122,7 +122,7 @@ def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 
     Args:
-        network: of normalised images (B, 3, H, W); changed in place.
+        network: network that takes normalised images (B, 3, H, W); changed in place.
         mean, std: by which they are normalised, of values in [0, 1].
     """
     black = [-each / deviation for each, deviation in zip(mean, std, strict=True)]

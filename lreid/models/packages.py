@@ -28,7 +28,7 @@ class Package(NamedTuple):
         file: the weights, below the module.
         backbones: that they fit.
         normalisation: means and deviations of RGB in [0, 1] that the network was trained with.
-        options: of the command that installs it.
+        options: options of the command that installs it.
     """
 
     module: str

@@ -18,7 +18,7 @@ class ProjectionHead(nn.Sequential):
 
     Args:
         dim: width of the features.
-        width: of the projections.
+        width: width of the projections.
         neck: with a BatchNorm before it, as it is not in SupCon.
     """
 
@@ -40,7 +40,7 @@ class ProjectedEmbedder(nn.Module):
 
     Args:
         model: the embedder, which is shared and not copied.
-        width, neck: of :class:`ProjectionHead`.
+        width, neck: as in :class:`ProjectionHead`.
     """
 
     def __init__(self, model: Embedder, width: int = 128, *, neck: bool = False) -> None:

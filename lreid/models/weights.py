@@ -33,7 +33,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
         network: the backbone. Where it wraps another network, its attribute ``inner`` is what stands before the names
             of that one's tensors; its method ``adapted``, if it has one, fits a state dict to it.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
-        norm: of :func:`lreid.models.norms.put_norms`.
+        norm: as in :func:`lreid.models.norms.put_norms`.
 
     Raises:
         InputError: they cannot be had or do not fit.

@@ -241,9 +241,9 @@ def task_chart(
     """A chart of what was measured after every task.
 
     Args:
-        groups: of one benchmark.
-        title: of the chart.
-        lines: of :func:`lreid.report.plots.lines_of`; those of methods that learn all tasks at once become level.
+        groups: groups of one benchmark.
+        title: title of the chart.
+        lines: as of :func:`lreid.report.plots.lines_of`; lines of methods that learn all tasks at once become level.
         mark: the task at which a vertical line stands.
         y_max: upper bound of the y axis.
     """

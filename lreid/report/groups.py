@@ -30,7 +30,7 @@ class Group(NamedTuple):
     """Runs that are averaged: one line of a table, one line of a chart.
 
     Attributes:
-        benchmark, method: of :func:`group_names`.
+        benchmark, method: as in :func:`group_names`.
         ap: convention of average precision.
         tasks: ``10``, or ``5/10`` where runs are not finished.
         seed: where each run has a group of its own; else empty.

@@ -44,8 +44,8 @@ class Person(NamedTuple):
         gallery: its test set.
         identity: its number.
         name: its name.
-        curves: of each group that has more than one task and knows it, by :attr:`Group.name`: tasks from 1 on, those
-            in which the test set's domain was trained already, and the mean over the group's runs.
+        curves: curves of each group that has more than one task and knows it, by :attr:`Group.name`: tasks from 1 on,
+            those in which the test set's domain was trained already, and the mean over the group's runs.
     """
 
     gallery: str

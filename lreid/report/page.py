@@ -70,7 +70,7 @@ class Progress(NamedTuple):
 
     Attributes:
         task, tasks: the one at hand, from 1, and how many there are.
-        epoch, epochs: of the task, those that are done.
+        epoch, epochs: finished epochs, and all epochs of the task.
         left: seconds to the end of the run as far as one can tell.
         at: when this was so, seconds since the epoch.
         patience: seconds; where the next news takes longer, the run may have ended without a word.
@@ -133,10 +133,10 @@ def write_page(
     averaged as :func:`lreid.report.groups.grouped` says.
 
     Args:
-        path, runs: of the page, and contents of ``results.json``.
-        folders: of each of them, to link to; or none.
+        path, runs: path of the page, and contents of each ``results.json``.
+        folders: run folders to link to, one per run, or none.
         pictures, more, links: images of identities, sections with images, and links to other files.
-        progress: of an unfinished run; the page then reloads itself, and says so when updates stay away.
+        progress: progress of an unfinished run; the page then reloads itself, and says when no updates arrive.
 
     Raises:
         InputError: the page cannot be written.

@@ -72,7 +72,7 @@ class Axis(NamedTuple):
     """The axes of a line chart; the y axis always contains 0.
 
     Attributes:
-        label: of the x axis.
+        label: label of the x axis.
         limits: left and right end of the x axis.
         ticks: positions and labels on the x axis.
         dots: mark the points; each shows its value when pointed at.
@@ -102,7 +102,7 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
     """The line of each group that has points, through the means at each x, with a band of one deviation (n - 1).
 
     Args:
-        groups: of one benchmark; their position decides on the colour.
+        groups: groups of one benchmark; their position decides the colour.
         points: from the runs of a group; an x at which a value is None is left out.
     """
     lines = []
@@ -306,7 +306,7 @@ def _svg(
     """A figure as an ``<svg>`` element for a page whose style sheet gives it colours for light and dark.
 
     Args:
-        figure: of one axes.
+        figure: a figure with one axes.
         title: for screen readers.
         hover: by element of :func:`_draw` the text of each of its markers, shown when one is pointed at.
         names: by element what the filter of the page searches.

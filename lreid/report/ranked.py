@@ -34,7 +34,7 @@ class Tile:
     """An image and the words below it.
 
     Attributes:
-        jpeg: of :func:`thumbnail`; None where the file is gone.
+        jpeg: as of :func:`thumbnail`; None if the file is missing.
         name: where it comes from; shown when pointed at.
         labels: who is on it, which camera took it.
     """

@@ -39,7 +39,7 @@ class Key(NamedTuple):
     """What a key of ``results.json`` holds, and begins with.
 
     Attributes:
-        form: of :func:`lreid.reading.misfit`; None where no report reads it, so that it may hold anything.
+        form: as in :func:`lreid.reading.misfit`; None if no report reads it, so that any value fits.
         empty: makes what it holds before the first task; None where the run says it.
         needed: results without it are refused; earlier versions may not have known others.
     """

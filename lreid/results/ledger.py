@@ -88,8 +88,8 @@ def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Fig
 
     Args:
         results: gets a row more in every matrix.
-        figures: of each of its galleries.
-        unfused: of each of them by the network before it was averaged; empty where it was not evaluated.
+        figures: figures of each of its galleries.
+        unfused: the same figures of the network before it was averaged; empty if it was not evaluated.
     """
     for name in names_of(results):
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
@@ -125,7 +125,7 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
     Args:
         results: ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what these say by now
             (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
-        rows: of :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
+        rows: as of :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():
         matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})

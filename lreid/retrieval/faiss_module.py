@@ -38,7 +38,7 @@ def gpus_of(device: str) -> list[int]:
         Their numbers; empty for the CPU.
 
     Raises:
-        ArgumentError: of ``index_device``: it is none of these, or faiss does not see that GPU.
+        ArgumentError: ``index_device``: it is none of these, or faiss does not see that GPU.
     """
     count = import_faiss().get_num_gpus()
     if device == "auto":
@@ -59,7 +59,7 @@ def require_gpu(gpu: int, argument: str) -> None:
     """Refuses a GPU that faiss does not see.
 
     Raises:
-        ArgumentError: of ``argument``.
+        ArgumentError: ``argument``.
     """
     count = import_faiss().get_num_gpus()
     if gpu >= count:
@@ -71,7 +71,7 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
     """Copies of indexes in the memory of GPUs, which take turns.
 
     Args:
-        indexes: of faiss.
+        indexes: indexes of faiss.
         gpus: numbers of the GPUs.
         argument: what an error names.
         float16: store whole vectors, and the tables of codes, in 16 bits: half the memory, three digits.

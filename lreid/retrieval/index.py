@@ -174,7 +174,7 @@ class FaissIndex:
         """The GPUs that search; none where the CPU does.
 
         Raises:
-            ArgumentError: of ``index_device`` or ``depth``: a GPU is not there, or does not find so many images.
+            ArgumentError: ``index_device`` or ``depth``: there is no such GPU, or it does not find so many images.
         """
         if self.float16 and self.device == "cpu":
             raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")
@@ -207,13 +207,13 @@ class FaissSearch:
     """A gallery in an index of faiss: unit vectors, or for distances vectors over their largest number.
 
     Args:
-        kind: of the index.
+        kind: kind of the index.
         gallery: ``(G, D)`` features.
         metric: see :func:`lreid.retrieval.evaluate`.
 
     Attributes:
-        kind: of the index.
-        index: of faiss.
+        kind: kind of the index.
+        index: index of faiss.
         seconds: that it took to make.
 
     Raises:
@@ -329,7 +329,7 @@ class IndexScores:
     vectors puts what it finds in the order of the exact ranking, ties included, and one that keeps codes in its own.
 
     Args:
-        search: of the gallery.
+        search: search of the gallery.
         queries: ``(Q, D)``, what the search is given.
         num_gallery: images in the gallery, G.
         exact: scores of all images, of the same queries; ``None`` where there are none, as the features are gone.
@@ -393,7 +393,7 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
     """Measures an index on up to a thousand of the queries, evenly spread.
 
     Args:
-        search: of the gallery.
+        search: search of the gallery.
         exact: the right scores of all queries.
         depths: the k of each recall; those beyond the depth of the search are left out.
     """

@@ -24,7 +24,7 @@ def evaluate_image_to_track(
     """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
 
     Args:
-        score: of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
+        score: scores of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
         query, gallery: their labels; without cameras there is no camera filter.
         tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The
             images of a track share identity and camera. Tracks of equal score keep the order of their numbers.
@@ -78,10 +78,10 @@ def evaluate_single_shot(
     is the mean over several draws. AP, mAP and mINP are those of the whole gallery, as in torchreid's code.
 
     Args:
-        score, query, gallery: of :func:`evaluate_image_to_track`.
+        score, query, gallery: as in :func:`evaluate_image_to_track`.
         repeats: draws, 1 or more.
-        seed: of the draws. All queries see the same draw, but for the image of their own identity.
-        ap, max_rank, block: of :func:`lreid.retrieval.evaluate`, as are errors.
+        seed: seed of the draws. All queries get the same draw, except for the image of their own identity.
+        ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, as are errors.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")

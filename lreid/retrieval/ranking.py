@@ -139,10 +139,10 @@ def evaluate_scores(
     """Scores rankings that come from anywhere.
 
     Args:
-        score: of shape ``(Q, G)``; called with a slice of the queries, gives their finite scores ``(B, G)``, a
+        score: scores of shape ``(Q, G)``; called with a slice of the queries, gives their finite scores ``(B, G)``, a
             tensor that may be written to.
         query, gallery: their labels; without cameras there is no camera filter.
-        ap, max_rank, block: of :func:`evaluate`, as are result and errors.
+        ap, max_rank, block: as in :func:`evaluate`, as are result and errors.
     """
     _require(ap, max_rank, block)
     num_queries, num_gallery = score.shape
@@ -183,7 +183,7 @@ def _ranks(score: BlockScores, here: slice, matches: Pairs, filtered: Pairs, jun
     """Ranks ``(P,)`` from 0 of the P matches of the queries in a slice.
 
     Args:
-        score: of :func:`evaluate_scores`.
+        score: as in :func:`evaluate_scores`.
         here: the queries.
         matches: their rows, ascending, and gallery columns.
         filtered: likewise, what the camera filter leaves out.
@@ -209,9 +209,9 @@ def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> 
     """Gallery columns as they are ranked for one query, best first, without what is not :func:`usable`.
 
     Args:
-        score: of :func:`evaluate_scores`, of all images.
-        query, gallery: of :func:`~lreid.identities.comparable`.
-        row: of the query.
+        score: as in :func:`evaluate_scores`, for all images.
+        query, gallery: as in :func:`~lreid.identities.comparable`.
+        row: row of the query.
     """
     scores = score(slice(row, row + 1))[0].cpu().numpy()  # (G,)
     columns = np.flatnonzero(usable(query[row : row + 1], gallery))

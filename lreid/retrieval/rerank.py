@@ -28,7 +28,7 @@ class KReciprocal:
     Attributes:
         k1: neighbours that may be reciprocal.
         k2: neighbours whose vectors are averaged; 1 averages none.
-        weight: of the original distance, in [0, 1] (lambda in the paper).
+        weight: weight of the original distance, in [0, 1] (lambda in the paper).
     """
 
     k1: int = 20

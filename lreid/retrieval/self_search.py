@@ -21,7 +21,7 @@ def self_retrieval(
         features: ``(n, D)`` float.
         labels: ``(n,)`` integers, identities; images whose identity is missing or junk (-1) are left out.
         cameras: ``(n,)`` integers; missing and -1 are not known.
-        metric: of :func:`~lreid.retrieval.evaluate`.
+        metric: as in :func:`~lreid.retrieval.evaluate`.
 
     Returns:
         In [0, 1]; 0 where no identity has two images.

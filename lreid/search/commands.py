@@ -64,7 +64,7 @@ def build(
         layout: how it is stored.
         adapt_norm: standardise features by camera, with statistics of these images, which are kept.
         skip_bad: leave out images that cannot be read.
-        device, engine: of :func:`lreid.load_model`.
+        device, engine: as in :func:`lreid.load_model`.
 
     Raises:
         InputError: there is a gallery already, or anything given does not fit; then nothing is written.
@@ -105,10 +105,10 @@ def add(
     """Adds the images that are not in a gallery yet, normalised as those that are.
 
     Args:
-        where: of the gallery.
-        images: of :func:`list_images`.
+        where: place of the gallery.
+        images: as in :func:`list_images`.
         checkpoint: the gallery's model, if it is not where it was.
-        skip_bad, device, engine: of :func:`build`.
+        skip_bad, device, engine: as in :func:`build`.
 
     Returns:
         How many were added.
@@ -134,8 +134,8 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
     The name of an identity goes with its last image.
 
     Args:
-        where: of the gallery.
-        paths: of images.
+        where: place of the gallery.
+        paths: paths of images.
         identity: the name of one.
         everywhere: also from the versions beside it that ``reindex`` and ``rollback`` leave; no version needs to hold
             all of them.
@@ -182,10 +182,11 @@ def calibrate(
     """Sets a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
     Args:
-        where: of the gallery, which has identities.
-        images: of :func:`list_images`; those without identity are left out. Unenrolled people are welcome.
+        where: place of the gallery, which has identities.
+        images: as of :func:`list_images`; images without identity are left out. People who are not enrolled may be
+            among them.
         false_accept_rate: in [0, 1).
-        checkpoint, skip_bad, device, engine: of :func:`add`.
+        checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
         ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
@@ -228,7 +229,7 @@ def _recognised(
     Args:
         gallery: with a threshold.
         features: ``(n, D)``.
-        paths, who: of the images and the people on them.
+        paths, who: paths of the images, and the person in each.
 
     Returns:
         Two arrays ``(n,)`` bool: the gallery has another image of the identity; and the best match with a name, other
@@ -277,13 +278,13 @@ def query(
     """Looks images up in a gallery.
 
     Args:
-        where: of the gallery.
+        where: place of the gallery.
         images: files, folders of them, or CSV files.
         wanted: which matches.
         checkpoint: the gallery's model, if it is not where it was.
         cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
             of its own model, is not applied to it.
-        device, engine: of :func:`build`.
+        device, engine: as in :func:`build`.
 
     Returns:
         The content of ``matches.json``: ``gallery``, the number of ``images`` in it, ``threshold``,

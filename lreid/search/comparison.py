@@ -35,9 +35,9 @@ def compare(
 
     Args:
         images: two files or more.
-        checkpoint: of the model; None is the zoo's for people, or that of the gallery.
-        where: of a gallery, whose model and threshold are taken.
-        device, engine: of :func:`lreid.load_model`.
+        checkpoint: the model; None takes the gallery's, or zoo:people.
+        where: place of a gallery, whose model and threshold are used.
+        device, engine: as in :func:`lreid.load_model`.
 
     Returns:
         ``pairs`` with their two ``images``, their ``score``, whether they are the ``same`` (None without a threshold)

@@ -32,7 +32,7 @@ def findings(
     """What a gallery says about queries, for JSON.
 
     Args:
-        matches: of these queries, one row each.
+        matches: matches of these queries, one row per query.
         queries: paths.
         expected: who of the gallery is on each; None where that is not known.
         calibrated: the gallery has a threshold.

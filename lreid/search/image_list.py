@@ -27,7 +27,7 @@ class SearchImage(NamedTuple):
     """One image and what is known of it.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         identity, camera: names; None if not known.
         time: seconds, -1 if not known.
     """
@@ -98,10 +98,10 @@ def read_images(
     """The images that can be read, and their pixels in the size that a model takes.
 
     Args:
-        images: of :func:`list_images` or :func:`list_queries`.
+        images: as in :func:`list_images` or :func:`list_queries`.
         model: that will extract features of them.
-        names: of a gallery, see :class:`lreid.gallery.store.About`. The pixels' records have its numbers of identities
-            and cameras; a name that it lacks has the number that it would get there.
+        names: the gallery's names, see :class:`lreid.gallery.store.About`. The pixels' records have its numbers of
+            identities and cameras; a name that it lacks has the number that it would get there.
         skip_bad: leave out images that cannot be read, perhaps all of them, and warn of it.
 
     Raises:

@@ -31,7 +31,7 @@ class NamedGallery:
     Attributes:
         gallery: the images as features.
         where: it is, see :func:`lreid.gallery.store.place_of`; messages begin with it.
-        checkpoint: of the model that the gallery was built with.
+        checkpoint: checkpoint of the model that built the gallery.
         flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
         norm: statistics of its images that their features were normalised by, as those of queries must be; or None.
     """

@@ -42,11 +42,11 @@ def reindex(
     The previous version stays for :func:`roll_back`. The threshold is the old model's and does not come along.
 
     Args:
-        where: of the gallery, see :func:`lreid.gallery.store.place_of`.
+        where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
         checkpoint: the new model.
         skip_bad: leave out images that cannot be read any more.
         restart: drop what an earlier call for another model has left.
-        device, engine: of :func:`lreid.load_model`.
+        device, engine: as in :func:`lreid.load_model`.
 
     Returns:
         ``images`` in the gallery, and how many of them were ``extracted`` by this call.

@@ -41,7 +41,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     Args:
         gallery: to search and change.
         token: that requests must bear, but those of ``guard.OPEN``; None serves all, for this machine alone.
-        limits: of each client's requests.
+        limits: limits of each client's requests.
     """
     app = FastAPI(
         title="lreid serve",

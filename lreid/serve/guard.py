@@ -52,7 +52,7 @@ class Guard:
         app: that answers what passes.
         limits: see :class:`Limits`.
         token: that a request must bear; None lets every one pass.
-        registry: of the metrics.
+        registry: registry of the metrics.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, registry: CollectorRegistry) -> None:

@@ -67,7 +67,7 @@ class ServedGallery:
     Args:
         where: the gallery's file.
         checkpoint: the gallery's model, if it is not where it was.
-        device: of :func:`lreid.devices.pick_device`.
+        device: as in :func:`lreid.devices.pick_device`.
 
     Raises:
         InputError: it is in Milvus, or it or its model cannot be read.
@@ -103,7 +103,7 @@ class ServedGallery:
         """What :func:`lreid.search.findings.findings` says of an image, with the gallery's threshold.
 
         Args:
-            content: of an image file.
+            content: content of an image file.
             top: number of matches, 1 or more.
             camera: that took the image; None if it is not known.
 
@@ -120,7 +120,7 @@ class ServedGallery:
         """Adds an image and keeps its file.
 
         Args:
-            content: of an image file.
+            content: content of an image file.
             identity, camera: names; None if they are not known.
 
         Returns:

@@ -30,7 +30,7 @@ class Batching:
 
     Attributes:
         device: that they are for.
-        seed: of the run.
+        seed: seed of the run.
         train, data, input, episode, batch, stream: sections of a config.
         augment: what is done to the images.
         on_device: whether the device does it, by ``DATA.AUGMENT_ON``.

@@ -73,7 +73,7 @@ def train(
     """Trains the method of a config on its benchmark and writes a run folder.
 
     Args:
-        cfg: of :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
+        cfg: as in :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
         out: the run folder. It must not hold a run yet, unless ``resume``.
         resume: continue from the newest checkpoint in ``out``; start where there is none.
         observers: further observers, by the name that checkpoints keep their states under.

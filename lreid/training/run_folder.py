@@ -83,7 +83,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Args:
             config: YAML.
             loggers: names of :data:`lreid.training.loggers.LOGGERS` that receive the metrics as well.
-            keys: of the config, for them.
+            keys: keys of the config, for the loggers.
         """
         self.config = config
         if not self.writes:

@@ -143,9 +143,9 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 
     Args:
         method: what is trained.
-        layer_decay: of each layer of the backbone relative to the next one, and of the last one relative to what is
-            behind it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
-        bias_rate: of the network's biases, beside that (2 in CLIP-ReID, AAAI 2023).
+        layer_decay: learning rate of each layer of the backbone relative to the next one, and of the last one relative
+            to what is behind it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
+        bias_rate: factor of the learning rate of the network's biases (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())
     groups: list[dict[str, Any]] = given if given and isinstance(given[0], dict) else [{"params": given}]

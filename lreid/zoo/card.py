@@ -51,10 +51,10 @@ class Card:
         name: as in ``zoo:NAME``, and of the files.
         title: one line for people.
         start_only: a network to start training from (``MODEL.WEIGHTS zoo:NAME``), not one to search with.
-        method, benchmark, seed: of the run.
+        method, benchmark, seed: method, benchmark and seed of the run.
         task, tasks: the last task that was trained, from 1, and how many there were.
-        backbone, height, width, mean, std, neck, dim: of the network, as in :class:`lreid.models.Embedder`, and the
-            length of its features.
+        backbone, height, width, mean, std, neck, dim: settings of the network, as in :class:`lreid.models.Embedder`,
+            and the length of its features.
         parameters: how many there are.
         figures: for each gallery its ``kind`` (seen, unseen), numbers of ``queries`` and ``images``, and ``mAP``,
             ``rank1``, ``rank5``, ``rank10`` and what other metrics lreid had then, in per cent, all measured with the
@@ -65,9 +65,9 @@ class Card:
         trained_on: the source of the training images.
         command: that made the run.
         config: every key of the run's config by its full name.
-        version: of lreid, that made the run.
-        licence: of the weights.
-        sha256, bytes: of the weights' file.
+        version: version of lreid that made the run.
+        licence: licence of the weights.
+        sha256, bytes: SHA-256 and size of the weights' file.
         url, mirrors: where the weights can be had; empty where they lie beside the card.
         verification: the decision whether two images show the same identity: ``threshold``, a cosine similarity that
             ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of

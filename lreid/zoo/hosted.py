@@ -35,16 +35,16 @@ class Published:
         family: whose it is.
         about: what it is, for people.
         url, mirrors: addresses of the file.
-        backbone, norm, height, width, mean, std, neck: of its network, as in :class:`lreid.models.Embedder`.
+        backbone, norm, height, width, mean, std, neck: settings of its network, as in :class:`lreid.models.Embedder`.
         feature: what its features are, and how its authors compare them.
         figures: that its authors publish, not measured here; empty where they publish none.
         data: what it was trained on.
-        licence: of the code that it comes from.
-        terms: of the images of people or vehicles that it was trained on, which may bind its weights.
+        licence: licence of the code that it comes from.
+        terms: terms of the training images, which may bind the weights.
         source: page of its authors.
         start_only: a network to start training from, not one to search with.
         imagenet: it was trained on ImageNet, or from weights that were.
-        sha256: of the file, 64 hexadecimal digits; or those that it begins with; or empty, where nobody tells them.
+        sha256: hash of the file: 64 hexadecimal digits, its first digits, or empty if it is not published.
         bytes: size of the file, 0 where it is unknown.
         remark: what else to know, or empty.
     """

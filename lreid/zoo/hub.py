@@ -39,9 +39,9 @@ def upload(card: Card, repository: str, hub: Any) -> str:
     """Uploads an entry in one commit, in the place of an earlier version of it; ``hub:OWNER/NAME`` loads it.
 
     Args:
-        card: of the entry; its weights lie beside it.
+        card: card of the entry; the weights are next to it.
         repository: ``OWNER/NAME``; it is made if it does not exist.
-        hub: of :func:`hub_of`.
+        hub: as in :func:`hub_of`.
 
     Returns:
         The address of the commit.

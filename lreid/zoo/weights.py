@@ -33,8 +33,8 @@ def write_entry(card: Card, content: bytes) -> None:
     publication has left included: their names do not prove whose they are.
 
     Args:
-        card: of the model; its folder is made where it does not exist.
-        content: of the weights' file, whose hash the card tells.
+        card: card of the model; its folder is created if needed.
+        content: content of the weights' file; the card records its hash.
 
     Raises:
         InputError: it cannot be written, or a file of one of its names does not belong to an entry; what was there

@@ -93,7 +93,7 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
     """Loads what one name stands for.
 
     Args:
-        name: of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
+        name: a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one of them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
             without splits, see :mod:`lreid.data.custom` (relative paths are looked for in the current folder, then in
             the root); ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with

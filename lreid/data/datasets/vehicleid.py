@@ -37,7 +37,7 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
     There are no camera numbers; see ``cameras``.
 
     Args:
-        size: of the test list.
+        size: size of the test list.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

@@ -31,7 +31,7 @@ def read(home: Path, *, size: Size) -> DataSet:
     """Reads VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
 
     Args:
-        size: of the test lists.
+        size: size of the test lists.
     """
     files = {split: home / name for split, name in _lists(size).items()}
     cameras = _read_cameras(home / CAMERAS)

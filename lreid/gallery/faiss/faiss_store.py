@@ -34,7 +34,7 @@ class FaissStore:
 
     Attributes:
         next_key: key of the next image.
-        path: of the file, if there is one or is to be one.
+        path: path of the file, if there is or will be one.
         seen: which state of the file this is; None before there is one.
         read_only: memory-mapped, so images can neither be added nor removed.
     """

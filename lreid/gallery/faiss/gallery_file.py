@@ -96,7 +96,8 @@ def write_gallery(
         indexes: faiss indexes.
         header: values that JSON can hold.
         arrays: numeric arrays by name.
-        seen: of the file that these were read from; if another process has replaced that, nothing is written.
+        seen: identity of the file that the index was read from; if another process replaced that file, nothing is
+            written.
         new: there must not be a file yet.
 
     Returns:
@@ -197,7 +198,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
     """Header, arrays, the checksum of the index and where it ends.
 
     Raises:
-        InputError: of a later version; many other exceptions: damaged.
+        InputError: the file is of a later version; many other exceptions mean that it is damaged.
     """
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):

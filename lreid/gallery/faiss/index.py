@@ -44,7 +44,7 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     """The index with some images deleted, vectors and all.
 
     Args:
-        index: of :func:`new_index`; changed where its kind can delete.
+        index: as of :func:`new_index`; changed in place if its kind can delete.
         kind: its kind. A graph cannot delete and is rebuilt from the vectors that stay, which takes a while.
         keys: ``(N,)`` keys of all images, ascending.
         drop: ``(N,)`` bool, which to delete.
@@ -67,7 +67,7 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     ``GpuIndex.cu`` selects at most 2048 images; a graph has no copy there.
 
     Raises:
-        ArgumentError: of ``device``: this faiss or this machine has no such GPU, or there is no copy of such an index.
+        ArgumentError: ``device``: this faiss or this machine has no such GPU, or there is no copy of such an index.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":

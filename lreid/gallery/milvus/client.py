@@ -81,11 +81,11 @@ class Connection:
         """Makes a collection of rows with a key, fields (``path`` and ``text`` are text, others integers) and a vector.
 
         Args:
-            name: of the gallery it belongs to.
+            name: name of the gallery that it belongs to.
             collection: its own.
             fields: names of the columns.
-            width: of the vector, which is compared by inner product.
-            index: of the vector, and the parameters it is built with.
+            width: width of the vector, which is compared by inner product.
+            index: index of the vector with its parameters.
         """
         types = self.pymilvus.DataType
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)

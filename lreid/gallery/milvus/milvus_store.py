@@ -39,7 +39,7 @@ class MilvusStore:
         collection: its rows; what is known of it as a whole is in ``COLLECTION_meta``.
         where: how messages call the gallery.
         in_use: the alias points here, or shall when it is whole; False for a version beside that one.
-        about, width: of the gallery.
+        about, width: description of the gallery, and width of its features.
     """
 
     def __init__(

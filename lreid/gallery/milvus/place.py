@@ -23,8 +23,8 @@ class MilvusPlace:
     """See :class:`lreid.gallery.store.Place`.
 
     Attributes:
-        uri: of the database or server.
-        name: of the alias.
+        uri: address of the database or server.
+        name: name of the alias.
         step: 0 is the version that the alias points to, 1 the next one, -1 the previous one.
     """
 

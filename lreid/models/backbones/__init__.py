@@ -35,7 +35,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
     twice puts the new one in the place of the old one.
 
     Args:
-        name: of one network, or with a ``:`` at its end of a family.
+        name: name of a network, or of a family if it ends with ``:``.
 
     Returns:
         A decorator of its builder: a class, or a function that gives a module.

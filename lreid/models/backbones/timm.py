@@ -109,7 +109,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     EfficientNets and MobileNetV2 lose their last stride, as the ResNets do.
 
     Args:
-        name: of the network; behind a dot the weights, as in ``vit_base_patch16_clip_224.openai``.
+        name: name of the network, then a dot and the weights, as in ``vit_base_patch16_clip_224.openai``.
         hub: load them.
         size: height and width of the images.
 
