@@ -161,7 +161,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """What measures the accuracy of classification with ``EVAL.ACCURACY``; re-identification imports nothing of it."""
+    """The observer of classification accuracy for ``EVAL.ACCURACY``; re-identification imports nothing of it."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")
@@ -176,7 +176,7 @@ def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, resu
 
 
 def _test_images(cfg: Config) -> dict[str, Any]:
-    """How test images are read, kept and passed through the network, whatever they are scored by."""
+    """Options for reading and caching test images and passing them through the network."""
     return {
         "height": cfg.INPUT.HEIGHT,
         "width": cfg.INPUT.WIDTH,

@@ -89,7 +89,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Those of finished tasks by their number, from 1, in order; files of other names are the user's own.
+    """Checkpoints of finished tasks by their number, from 1, in order; files of other names belong to the user.
 
     Raises:
         InputError: the folder cannot be listed.

@@ -243,7 +243,7 @@ def _last_part(value: str) -> str:
 
 
 def method_title(cfg: Config) -> str:
-    """What the method is called in results and tables."""
+    """The name of the method in results and tables."""
     return cfg.METHOD.ALIAS or cfg.METHOD.NAME
 
 
@@ -378,7 +378,7 @@ def _decoded(value: Any, name: str, source: str) -> Any:
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """What the file of ``configs/methods`` called ``name`` sets besides that name; nothing where there is none."""
+    """The keys that the file ``name`` of ``configs/methods`` sets besides that name; empty if there is no such file."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}

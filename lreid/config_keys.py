@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="CfgNode")
 
     class CfgNode(dict[str, Any]):
-        """What lreid uses of yacs, which comes without types."""
+        """The interface of yacs that lreid uses; yacs comes without types."""
 
         def clone(self: Self) -> Self: ...  # noqa: D102
         def dump(self) -> str: ...  # noqa: D102
@@ -111,7 +111,7 @@ _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
 class Benchmark(Section):
-    """What is trained, in which order, and what is tested."""
+    """Keys of the tasks, their order, and the test sets."""
 
     NAME = key("synthetic-10", "name of the benchmark in tables and run folders", check=_folder_name)
     TRAIN = key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES)
@@ -178,7 +178,7 @@ class Synthetic(Section):
 
 
 class Input(Section):
-    """What the network is given."""
+    """Keys of the network's input."""
 
     HEIGHT = key(64, "height of input images, pixels", least=1, most=4096)
     WIDTH = key(32, "width of input images, pixels", least=1, most=4096)

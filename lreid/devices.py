@@ -65,7 +65,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 @contextmanager
 def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
-    """How torch computes inside; outside of it all is as it was.
+    """Settings of torch's arithmetic within a block; they are restored afterwards.
 
     Args:
         rounded: let GPUs round products of float32 to TF32. Where float32 is asked for they do not, see
@@ -101,7 +101,7 @@ def keep_freed_memory() -> bool:
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:
-    """What decides how sums are rounded, beside the versions of libraries, by name.
+    """Everything that decides rounding besides the versions of libraries, by name.
 
     Returns:
         ``threads`` of torch, ``instructions`` of the processor that torch uses, ``instruction_limits`` of environment

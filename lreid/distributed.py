@@ -94,12 +94,12 @@ def rank() -> int:
 
 
 def world() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def own_rows() -> slice:
-    """Those rows of a batch that this process looks at."""
+    """The rows of a batch that this process computes."""
     return slice(rank(), None, world())
 
 
@@ -126,7 +126,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def by_the_first(compute: Callable[[], T]) -> T:
-    """What ``compute`` returns in the first process, in all of them."""
+    """The result of ``compute`` in the first process, sent to all."""
     if world() == 1:
         return compute()
     result: list[Any] = [compute() if rank() == 0 else None]

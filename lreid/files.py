@@ -318,7 +318,7 @@ def _sync(folder: Path) -> None:
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
-    """What a folder holds under names that a pattern of :mod:`fnmatch` fits, sorted; nothing if there is no folder.
+    """Paths in a folder that match a pattern of :mod:`fnmatch`, sorted; empty if there is no folder.
 
     Raises:
         InputError: the folder cannot be listed, so nobody knows whether it is empty.

@@ -1,4 +1,4 @@
-"""How exactly products and convolutions of float32 are computed, which torch lets a GPU round in places by default."""
+"""Precision of float32 products and convolutions; by default torch lets a GPU round some of them."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.
 
 @dataclass(frozen=True)
 class Labels:
-    """Who is on N images, and which camera took each of them.
+    """Identities and cameras of N images.
 
     Attributes:
         ids: ``(N,)`` identities of :func:`as_names`; those of :func:`comparable` are int64.

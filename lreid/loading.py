@@ -229,7 +229,7 @@ def _from_hub(name: str) -> Path:
 
 
 def lasting_name(source: str | Path) -> str:
-    """What names the same model from any folder: the absolute path of a file, ``zoo:NAME`` of an entry."""
+    """A name of the model that holds in any folder: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
     if not _is_entry(source):

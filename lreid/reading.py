@@ -45,7 +45,7 @@ def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """What a file holds.
+    """The content of a file.
 
     Raises:
         InputError: as :func:`require_regular`.
@@ -56,7 +56,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, *, errors: str = "strict") -> str:
-    """What a file of UTF-8 text holds, without its byte-order mark.
+    """The content of a UTF-8 text file, without its byte-order mark.
 
     Raises:
         InputError: as :func:`require_regular`.
@@ -90,7 +90,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(content: bytes) -> bytes:
-    """What :func:`sealed` was given.
+    """The content that :func:`sealed` got.
 
     Raises:
         ValueError: it has been changed or cut since.
@@ -101,7 +101,7 @@ def unsealed(content: bytes) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds, :func:`escaped`.
+    """The content of a JSON file, :func:`escaped`.
 
     Raises:
         InputError: as :func:`require_regular`.
@@ -123,7 +123,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """What YAML holds: plain values, no key twice, and no aliases but on request: nine lines can stand for a billion.
+    """The content of YAML: plain values, no key twice, aliases only on request, since nine lines can mean a billion.
 
     Raises:
         ValueError: it is something else, in one line; of a key that stands twice both lines are named.

@@ -1,4 +1,4 @@
-"""What a value must be: the limits of keys of the config and of methods' options."""
+"""Rules for values: the limits of config keys and of methods' options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """What a value of the right type must be; "" where it is that."""
+        """The rule that a value of the right type breaks; "" if it breaks none."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

@@ -14,7 +14,7 @@ from lreid.reading import require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """What ``torch.save`` wrote, on the CPU, its keys text. Only tensors and plain values are loaded, never code.
+    """The content of a ``torch.save`` file, on the CPU, with text keys. Loads tensors and plain values, never code.
 
     ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not look at: here they
     are compared, so that a file that has changed on its way is refused.

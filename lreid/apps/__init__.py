@@ -1,1 +1,1 @@
-"""What the commands do (``run``), a module for each; those in ``arguments`` hold what they take."""
+"""The commands (``run``), one module per command; the modules in ``arguments`` define their arguments."""

@@ -42,7 +42,7 @@ _TEMPLATE = Template(
 
 @dataclass(frozen=True)
 class Plan:
-    """What was chosen.
+    """Everything that was chosen for a run.
 
     Attributes:
         cfg: config of the run.
@@ -57,7 +57,7 @@ class Plan:
 
 @naming_keys(**ARGUMENTS, tasks="BENCHMARK.TASKS_PER_DATASET")
 def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: Path | None = None) -> Plan:
-    """How to train on a folder or a CSV file.
+    """Chooses how to train on a folder or a CSV file.
 
     Args:
         path: as in :func:`lreid.data.custom.source_of`.

@@ -45,7 +45,7 @@ The table in `lreid/config_keys.py` generates this page:
 
 
 def options_text(method: str) -> str:
-    """What a method is, what it learns from, and its options: key, default, type and meaning of each.
+    """Text about a method: what it is, what it trains on, and the key, default, type and meaning of each option.
 
     Raises:
         InputError: there is no such method.

@@ -97,7 +97,7 @@ def _card(name: str) -> Card:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a publisher says of a model, see :class:`lreid.zoo.Card`.
+    """A publisher's statements about a model, see :class:`lreid.zoo.Card`.
 
     Attributes:
         title: one line for people; empty for one of method and benchmark.
@@ -163,7 +163,7 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """What a card records about a network as it is stored, and of its figures."""
+    """Card entries about the network as it is stored, and about its figures."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
@@ -184,7 +184,7 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
 
 
 def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """What a card records about how a model was trained, what it takes and how it was measured."""
+    """Card entries about training, input and evaluation."""
     shared, tasks = without_folders(cfg), len(results["tasks"])
     return {
         "method": method_title(cfg),
@@ -211,7 +211,7 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """What a card tells in its publisher's words, or in ours where there are none."""
+    """Card entries in the publisher's words, or in lreid's where there are none."""
     statements = asdict(statement)
     url, *mirrors = statements.pop("urls") or [""]
     return statements | {
@@ -241,7 +241,7 @@ class TestSets:
     @naming_keys(**ARGUMENTS)
     @torch.inference_mode()
     def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
-        """What :class:`lreid.zoo.Card` calls ``figures``, and the benchmark's fingerprint."""
+        """The ``figures`` of a :class:`lreid.zoo.Card`, and the benchmark's fingerprint."""
         evaluator, protocol = self._evaluator(cfg)
         model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
         tests = [each.test for each in evaluator.tests]
@@ -252,7 +252,7 @@ class TestSets:
         }, protocol
 
     def _evaluator(self, cfg: CfgNode) -> tuple[Evaluator, str]:
-        """That of a config's benchmark, and the benchmark's fingerprint."""
+        """The evaluator of a config's benchmark, and the benchmark's fingerprint."""
         key = json.dumps(
             [
                 (name, value)
@@ -267,7 +267,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """What :class:`lreid.zoo.Card` calls ``verification``, on the unseen galleries or, without any, seen ones."""
+        """The ``verification`` of a :class:`lreid.zoo.Card`, on the unseen galleries, or seen ones without them."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]

@@ -55,7 +55,7 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _sources(args: argparse.Namespace) -> Sources:
-    """How folders are read, and where CSV files may lead."""
+    """The pattern of folders, and the root of image paths in CSV files."""
     return Sources(args.root, pattern=args.pattern)
 
 

@@ -110,7 +110,7 @@ def _print(results: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Extras:
-    """What is measured in addition to the plain comparison.
+    """Measurements in addition to the plain comparison.
 
     Attributes:
         adapt_norm: a row with features standardised by camera.
@@ -472,7 +472,7 @@ def _default_folder(checkpoint: Path) -> Path:
 
 
 def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
-    """What a reader of the table must know, one line each."""
+    """Notes for the reader of the table, one line each."""
     notes = []
     for test in suite.loaded:
         notes += notes_on(test, next(row for row in rows if row["test"] == test.name))

@@ -232,7 +232,7 @@ def _checkpoints(run: Path) -> dict[int, Path]:
 
 
 def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
-    """That of the last checkpoint."""
+    """The model of the last checkpoint."""
     last = list(checkpoints.values())[-1]
     return config_from_text(load_checkpoint(last)["config"], str(last))
 

@@ -62,7 +62,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
 
 def subject_of(entry: Card | Published) -> str:
-    """What a model re-identifies, by the data that it was trained on."""
+    """The kind of object that a model re-identifies, judged by its training data."""
     data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
     if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
         return "people"

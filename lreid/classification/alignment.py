@@ -20,7 +20,7 @@ def buffer_alignment(
     held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
 ) -> dict[int, float]:
-    """How near images that were never trained come to the stored ones of their class: low where a model overfits these.
+    """How similar held-out images are to the stored ones of their class: low where a model overfits the stored images.
 
     Source: Appendix B, Fig. 7: of each stored image, the highest cosine similarity to a held-out image of its class;
     mean over the stored images of a task.

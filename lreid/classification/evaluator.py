@@ -22,7 +22,7 @@ Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "tas
 
 
 class ClassLearner(Learner, Protocol):
-    """What is tested: a method of :mod:`lreid.methods`."""
+    """The learner that is evaluated: a method of :mod:`lreid.methods`."""
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """(n, classes so far) from features (n, dim); None where there is no classifier."""
@@ -113,7 +113,7 @@ class AccuracyEvaluator:
         }
 
     def alignment(self, learner: ClassLearner, task: Task) -> dict[str, float]:
-        """How near the held-out images of each task come to the stored ones, see :func:`buffer_alignment`.
+        """How similar the held-out images of each task are to the stored ones, see :func:`buffer_alignment`.
 
         Returns:
             The similarity in [-1, 1] by the index of a task, as text, of those tasks up to ``task`` that have images in

@@ -73,7 +73,7 @@ class AccuracyObserver(Observer):
         logger.info("%s\n", accuracy_line(self.results))
 
     def _accuracies(self, task: Task) -> Rows:
-        """Those after a task, whose unreadable images are left out."""
+        """Accuracies after a task; unreadable images are left out."""
         skipped = set(self.results["skipped"])
         records = tuple(record for record in task.records if record.path not in skipped)
         return self.evaluator.evaluate(self.learner, replace(task, records=records))

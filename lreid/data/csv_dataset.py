@@ -231,7 +231,7 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
 
 
 def _delimiter(header: str) -> str:
-    """What divides the columns: that which the header has most of."""
+    """The separator of the columns: the candidate that occurs most often in the header."""
     return max(DELIMITERS, key=header.count)  # the comma where it has none
 
 

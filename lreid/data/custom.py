@@ -61,7 +61,7 @@ def source_of(path: Path, root: Path | None = None) -> str:
 
 
 def title_of(path: Path) -> str:
-    """What a folder or a file is called in tables, in folder names and on pages: a line of printable characters."""
+    """The title of a folder or file in tables, folder names and pages: one line of printable characters."""
     name = path.resolve().name if path.is_dir() else path.resolve().stem
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
@@ -158,7 +158,7 @@ def _share(name: str) -> float:
 
 
 def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
-    """Those images of an identity that search for the others."""
+    """The images of an identity that become queries."""
     by_camera: dict[str | None, list[Listed]] = {}
     for image in images:
         by_camera.setdefault(image.camera if has_cameras else None, []).append(image)

@@ -113,7 +113,7 @@ class GrowingErasing(Erasing):
 
     @property
     def targets_as_params(self) -> list[str]:
-        """What a call must name beside the image: ``progress``, the finished share of a task's epochs, in [0, 1]."""
+        """The further argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
         return ["progress"]
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lreid.identities import UNKNOWN
 
 @dataclass(frozen=True)
 class Finding:
-    """What there is of one data set.
+    """The state of one data set.
 
     Attributes:
         name: as in ``BENCHMARK.TRAIN``, or of a domain of a CSV file.
@@ -102,7 +102,7 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 
 
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
-    """What makes a test worthless: identities that are trained on, queries without a match, one camera for all.
+    """Faults that make a test worthless: identities that are trained on, queries without a match, one camera for all.
 
     Args:
         data_set: as loaded.
@@ -130,7 +130,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
 
 
 def unreadable(records: Iterable[Record]) -> list[str]:
-    """How many images are missing or empty, with the first one; no image is decoded."""
+    """The number of missing or empty images, and the first of them; no image is decoded."""
     reasons = []
     for record in records:
         try:

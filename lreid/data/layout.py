@@ -27,7 +27,7 @@ OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows puts into folder
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:
-    """What a folder holds, for an error message: ``FOLDER holds a, b, c and 12 more``."""
+    """The content of a folder, for an error message: ``FOLDER holds a, b, c and 12 more``."""
     if not folder.is_dir():
         return f"{folder} does not exist"
     names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())

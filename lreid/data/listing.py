@@ -117,7 +117,7 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
 
 
 def preview(folder: Path, pattern: Pattern) -> str:
-    """What a pattern reads off the names of some images, evenly spread over a folder; a line each."""
+    """Preview of a pattern: its reading of some images, evenly spread over a folder, one line each."""
     files = image_files(folder)
     paths = [file.relative_to(folder) for file in files[:: -(-len(files) // PREVIEWED)]]
     rows = [(path.as_posix(), *(pattern.read(path) or ("does not fit", ""))) for path in paths]
@@ -171,7 +171,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
-    """Those of :func:`image_files`."""
+    """The image files below a folder, see :func:`image_files`."""
     real = os.path.realpath(folder)
     if real in above:
         return []

@@ -27,7 +27,7 @@ PROGRESS_STEPS = 60
 
 
 class Batch(NamedTuple):
-    """What a method is given at every step.
+    """The input of a method at every step.
 
     Attributes:
         images: (B, 3, H, W) float32, augmented and normalised; until :meth:`to` is called, they can still be

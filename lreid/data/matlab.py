@@ -69,7 +69,7 @@ class MatlabFile:
             raise _unreadable(self._file, error) from None
 
     def value(self, cell: Any) -> np.ndarray:
-        """What a cell holds."""
+        """The value of a cell."""
         return self._hdf5[cell][()].T if self._hdf5 is not None else cell
 
     def text(self, cell: Any) -> str:

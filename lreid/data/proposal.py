@@ -61,7 +61,7 @@ class Proposal:
 def propose(
     data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
 ) -> Proposal:
-    """What suits data sets.
+    """Settings that suit data sets.
 
     A batch has 24 identities, or such a share of the smallest task that batches are as many as they would be then, and
     as many images of each as half of the identities have, from 2 to 5. The input has the shape of the images, upright,
@@ -99,7 +99,7 @@ def propose(
 
 
 class Size(NamedTuple):
-    """Of images: pixels, and height over width."""
+    """Size of an image: pixels, and height over width."""
 
     pixels: float
     ratio: float
@@ -117,7 +117,7 @@ def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
 
 
 def _size(path: str) -> list[Size]:
-    """That of an image, rotated upright; nothing where it cannot be read."""
+    """The size of an image, rotated upright; None if it cannot be read."""
     try:
         require_regular(path)
         with Image.open(path) as image:

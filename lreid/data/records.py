@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """What the numbers of identities and cameras stand for. One without a name stands for itself."""
+    """Names of the numbers of identities and cameras. A number without a name is its own name."""
 
     identities: Mapping[int, str] = field(default_factory=dict)
     cameras: Mapping[int, str] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the names and the image paths of a scheme are read.
+    """Readers of the names and the image paths of a scheme.
 
     Attributes:
         load: gives the data sets of a name; takes what follows the scheme, the sources and the number of the split.

@@ -59,7 +59,7 @@ class Layout:
         return [root / home for home in self.homes]
 
     def lacking(self, root: Path) -> dict[Path, list[str]]:
-        """What each home that is there lacks."""
+        """The missing files and folders of each home that exists."""
         return {
             home: [f"{name}/" for name in self.folders if not (home / name).is_dir()]
             + [name for name in self.files if not (home / name).is_file()]
@@ -70,7 +70,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How images come out of a release that cannot be read as it is.
+    """How to convert a release that cannot be read directly.
 
     Attributes:
         convert: writes the images; takes the home of the release.

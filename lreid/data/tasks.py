@@ -22,7 +22,7 @@ Splits = Sequence[DataSet]  # one data set, cut into train and test in several w
 
 @dataclass(frozen=True)
 class Cut:
-    """How the data sets that are trained on become tasks.
+    """How the training data sets become tasks.
 
     Attributes:
         tasks_per_dataset: number of tasks that each data set is cut into.
@@ -61,7 +61,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Learned:
-    """What the model learned before: the test sets are seen from the first task on, which has no images.
+    """Data sets that the model learned before: their test sets are seen from the first task on, which has no images.
 
     Attributes:
         names: names of the data sets. A name that occurs again is called "… before".
@@ -303,7 +303,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
-    """Those alone to train on; also to test on, where the test is of the identities that are trained on."""
+    """The data set with the first identities only; also to test on, if the test is of trained identities."""
     chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {

@@ -422,7 +422,7 @@ def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[B
 
 
 def _crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
-    """What a frame (H, W, 3) shows of a box; None where too little of it is in the frame."""
+    """The part of a frame (H, W, 3) in a box; None if too little of the box is in the frame."""
     height, width, _ = frame.shape
     top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))  # may be infinite
     left, right = (round(min(max(edge, 0), width)) for edge in (box.left, box.left + box.width))

@@ -24,7 +24,7 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """What the last steps of a pipeline do to the images of a batch, drawn on the CPU for whatever device does it.
+    """The last steps of a pipeline on a batch: drawn on the CPU, computed on any device.
 
     Attributes:
         flips: (n,) bool, which images are flipped.
@@ -151,12 +151,12 @@ class Augment:
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
-        """What :meth:`on_device` makes the batch of :meth:`__call__` of; arguments and errors are those."""
+        """Draws the batch of :meth:`__call__` and leaves its changes to the device; same arguments and errors."""
         images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
-        """What :meth:`__call__` does, by the device on which the pixels are: the same up to rounding.
+        """Applies the steps on the device of the pixels; the result is the same up to rounding.
 
         Args:
             pixels, changes: (n, H, W, 3) uint8, and what is left to do to them; of :meth:`left_to_device`.

@@ -28,7 +28,7 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
-    """How far features have moved on the unit sphere, mean over images.
+    """How far features moved on the unit sphere, mean over images.
 
     Source: Section 3.3, ``|f(x; before) - f(x; after)|`` over one update, Fig. 2 right and Table 3: ``euclidean``;
     Fig. 2 left plots the cosine distance, ``1 - cos``, which is half its square.
@@ -99,7 +99,7 @@ class DriftRecorder:
         self.last = features
 
     def state_dict(self) -> dict[str, Any]:
-        """Of a checkpoint: all but the images."""
+        """The state for a checkpoint: everything except the images."""
         features = {
             name: {set_name: torch.from_numpy(each) for set_name, each in sets.items()}
             for name, sets in (("first", self.first), ("last", self.last))

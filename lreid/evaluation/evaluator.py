@@ -83,7 +83,7 @@ class Evaluator:
                 self.index.check(len(split.gallery), dim)
 
     def features(self, model: Embedder, test: TestSet) -> tuple[np.ndarray, np.ndarray]:
-        """Those of a test set's queries (Q, D) and gallery (G, D)."""
+        """The features of a test set's queries (Q, D) and gallery (G, D)."""
         return model.extract(test.query, **self.extraction), model.extract(test.gallery, **self.extraction)
 
     def evaluate(

@@ -111,7 +111,7 @@ def _are_stored(images: Tensor, batch: Batch) -> Tensor:
 
 
 def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
-    """How hard a loss pulls at features, ``|d loss / d f(x)|``.
+    """Norms of the loss gradient at features, ``|d loss / d f(x)|``.
 
     Source: Appendix C, Fig. 8, which plots the mean over images of the first task while the second is learned. The
     paper does not say how the loss is reduced or whether ``f`` is scaled to unit length: what is handed in decides. Of

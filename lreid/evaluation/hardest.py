@@ -15,7 +15,7 @@ from lreid.retrieval.scores import scores_of
 
 @dataclass(frozen=True)
 class Ranking:
-    """How the gallery was ranked for one query.
+    """The ranking of a gallery for one query.
 
     Attributes:
         query: its row among the queries.

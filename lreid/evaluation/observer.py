@@ -12,7 +12,7 @@ from lreid.models.embedder import Embedder
 
 
 class Learner(Protocol):
-    """What is measured: a method with its memory, which is empty or None where it keeps no images."""
+    """A method with its memory, which is empty or None if it keeps no images."""
 
     model: Embedder
     memory: Any
@@ -57,7 +57,7 @@ class Observer:
         """Called after the test sets were evaluated, before the method ends the task."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been gathered in the task at hand: tensors and plain values."""
+        """Measurements in the current task so far: tensors and plain values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ def score(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> list[Evaluation]:
-    """How a model searches the splits of a test set; a test set without splits is a single one.
+    """How a model searches the splits of a test set; a test set without splits is a single split.
 
     Args:
         test: the test set.
@@ -174,7 +174,7 @@ def _open_set(
 def _cost(
     test: ListedTest, features: Features, searches: Sequence[MeasuredSearch | None], index: Index
 ) -> dict[str, Any]:
-    """What an index costs, mean over the splits; a measure that is not known is None."""
+    """The costs of an index, mean over the splits; an unknown measure is None."""
     costs = []
     for split, search in zip(test.splits, searches, strict=True):
         if search is not None:
@@ -204,7 +204,7 @@ def described(test: ListedTest) -> dict[str, Any]:
 
 
 def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
-    """What a reader must know of the figures of one test set, of :func:`row_of`; a line each."""
+    """Notes on the figures of one test set, see :func:`row_of`; one line each."""
     notes, name, queries = [], test.name, len(test.test.query)
     itself = 0 if test.camera_filter else test.test.in_gallery  # left out of their own ranking by file, not camera
     absent, filtered = row["num_absent"], row["num_filtered"]

@@ -21,7 +21,7 @@ from lreid.retrieval.scores import Metric
 
 @dataclass(frozen=True)
 class Rules:
-    """How test sets are ranked and counted, see :func:`lreid.retrieval.evaluate`."""
+    """Rules of ranking and counting, see :func:`lreid.retrieval.evaluate`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"
@@ -29,7 +29,7 @@ class Rules:
 
 
 class Labelled(Protocol):
-    """What is known of images: an :class:`lreid.data.images.Images`, or a list without pixels."""
+    """Labelled images: an :class:`lreid.data.images.Images`, or a list without pixels."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -79,7 +79,7 @@ class ListedTest:
 
     @property
     def name(self) -> str:
-        """Of the test set."""
+        """The labels of the test set's queries and gallery."""
         return self.test.name
 
     @property
@@ -93,7 +93,7 @@ class ListedTest:
 
     @cached_property
     def labels(self) -> tuple[Labels, Labels]:
-        """Of all queries and all gallery images."""
+        """The labels of all queries and all gallery images."""
         cameras: tuple[Any, Any] = (None, None)
         if self.camera_filter:
             cameras = self.query.camids, self.gallery.camids

@@ -47,7 +47,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
 
 
 def _trained(cfg: CfgNode | None, source: str) -> list[str]:
-    """What is known of its training."""
+    """Facts about its training."""
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
         if isinstance(entry, zoo.Published):

@@ -16,7 +16,7 @@ from lreid.identities import INT64, UNKNOWN, is_missing, label_of
 
 @dataclass(frozen=True)
 class Filter:
-    """What an image must be to be found, in labels as the gallery was given them: integers, or text.
+    """Conditions on the images that a search returns; labels are integers or text, as the gallery got them.
 
     :class:`lreid.gallery.Gallery` puts numbers in the place of text; a store is given plain integers and nothing else.
 

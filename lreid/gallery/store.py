@@ -20,7 +20,7 @@ Paths = Sequence[str] | np.ndarray  # names of images
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of N images.
+    """Labels, times and paths of N images.
 
     Attributes:
         keys: ``(N,)`` int64, ascending; how the engine calls the images. A key stays when others are removed.
@@ -43,7 +43,7 @@ class Rows:
 
 @dataclass
 class About:
-    """What is known of a gallery as a whole.
+    """Facts about a whole gallery.
 
     Attributes:
         model: fingerprint of the model that made the features.

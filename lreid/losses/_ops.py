@@ -1,4 +1,4 @@
-"""What several families of losses share: distances, safe roots, log-probabilities, class means, checks of shapes."""
+"""Shared parts of the losses: distances, safe roots, log-probabilities, class means, checks of shapes."""
 
 from __future__ import annotations
 

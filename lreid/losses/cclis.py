@@ -95,7 +95,7 @@ def prototype_relation_loss(
 
 
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
-    """How much each image looks like other classes: images are drawn into the memory by these scores.
+    """How similar each image is to other classes: images are drawn into the memory by these scores.
 
     For each prototype a softmax over all images; an image's score is its mean over the prototypes of other
     classes.

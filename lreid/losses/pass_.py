@@ -42,7 +42,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """How far the images of a class scatter in each dimension: the scale of the noise around prototypes.
+    """The scatter of a class in each dimension, which is the scale of the noise around prototypes.
 
     The root of the mean over the classes of ``trace(covariance) / D``. PASS measures it once, after the first
     task. Classes of one image, whose covariance the official code divides by zero, are left out.

@@ -99,7 +99,7 @@ class ExemplarStore:
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
-        """What else was added with the images, by name: (n,) or (n, K) floating point, to read and to write.
+        """Further values stored with the images, by name: (n,) or (n, K) floating point, to read and to write.
 
         Where rows of K numbers have become longer since an image came, the end of its row is NaN.
         """

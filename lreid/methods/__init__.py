@@ -88,7 +88,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """What the options of a method mean and may be, as far as their annotations say: of the class or else its bases."""
+    """Meaning and limits of a method's options, from the annotations of the class and its bases."""
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):

@@ -1,4 +1,4 @@
-"""What a lifelong method is: one object with a few hooks, of which a simple one needs ``loss`` alone."""
+"""A lifelong method: one object with a few hooks; a simple method needs only ``loss``."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Method:
         """Called before the first batch of a task, not when a run is taken up again within it."""
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """What is trained, asked for at the start of each task.
+        """The parameters to train, read at the start of each task.
 
         Groups may hold a ``rate_factor`` that the learning rate is multiplied by.
         """
@@ -171,7 +171,7 @@ class Method:
         return False
 
     def total(self, terms: Mapping[str, Tensor]) -> Tensor:
-        """What is minimised (scalar): the sum of :meth:`loss`'s terms, each times its weight."""
+        """The loss to minimise (scalar): the weighted sum of the terms of :meth:`loss`."""
         first, *others = [self.weights.get(name, 1.0) * term for name, term in terms.items()]
         return sum(others, start=first)
 
@@ -185,7 +185,7 @@ class Method:
         return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """What its own classifier says of all classes so far (n, C), for instance logits; None where it has none.
+        """Scores of its own classifier for all classes so far (n, C), for instance logits; None if it has none.
 
         Args:
             features: (n, dim) of :meth:`lreid.models.Embedder.extract`, where the model is.
@@ -208,11 +208,11 @@ class Method:
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
-        """What it says of itself after a task, by name, for ``results.json``."""
+        """Figures of the method itself after a task, by name, for ``results.json``."""
         return {}
 
     def stored(self, identities: int) -> dict[str, int]:
-        """What is kept between tasks besides the network and exemplars, in bytes.
+        """The bytes kept between tasks besides the network and exemplars.
 
         Args:
             identities: trained so far.
@@ -264,7 +264,7 @@ class Method:
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """What :meth:`ExemplarMemory.add <lreid.memory.ExemplarMemory.add>` chooses images by: here their features."""
+        """The values by which :meth:`lreid.memory.ExemplarMemory.add` chooses images: here their features."""
         if self.selection == "random":  # no need to look at the images
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)

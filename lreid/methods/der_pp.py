@@ -34,5 +34,5 @@ class DERpp(DER):
         super().__init__(model, logit_weight=logit_weight, replay_weight=replay_weight, **der)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """Of ER, and then of DER."""
+        """The terms of ER and of DER."""
         return ER.replay_terms(self, count, incoming) | super().replay_terms(count, incoming)

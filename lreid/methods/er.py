@@ -130,11 +130,11 @@ class ER(Method):
         return {} if replay is None else {"replay": self.replay_loss(replay)}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """Of the images that come in."""
+        """The loss of the incoming images."""
         return F.cross_entropy(self.logits(batch.images), batch.labels.to(batch.images.device, non_blocking=True))
 
     def replay_loss(self, replay: Replay) -> Tensor:
-        """Of stored images."""
+        """The loss of the stored images."""
         return F.cross_entropy(self.logits(replay.images), replay.labels)
 
     def class_of(self, labels: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class ER(Method):
         self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(list(last)))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """What is stored besides, of k images (k, …) that came in since the last step."""
+        """Further values to store for k images (k, …) that came in since the last step."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class FusedFineTuning(BoTFineTuning):
             self.model.load_state_dict({k: torch.from_numpy(array) for k, array in statistics.items()}, strict=False)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """What the network is fused with after a task: the network that it began with."""
+        """The network to fuse with after a task: the one from before the task."""
         assert self.teacher is not None
         return self.teacher
 

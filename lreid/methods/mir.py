@@ -46,7 +46,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Of more sampled images those whose loss a step on the incoming ones would raise most."""
+        """Samples more images, and takes those whose loss a step on the incoming ones would raise most."""
         candidates = self.candidates or 5 * count
         require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
         drawn = super().choose(candidates, incoming)

@@ -71,7 +71,7 @@ class ClassifyingEmbedder(nn.Module):
         return self.classifier(self.neck(features))
 
     def forward(self, images: Tensor) -> Classified:
-        """Of normalised images (B, 3, H, W)."""
+        """Features and logits of normalised images (B, 3, H, W)."""
         features = self.model(images)  # (B, dim)
         return Classified(features, self.logits(features))
 

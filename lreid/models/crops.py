@@ -10,7 +10,7 @@ from lreid.models.embedder import Embedder
 
 
 class CropEmbedder:
-    """What deep-sort-realtime calls an embedder: ``tracker.embedder = CropEmbedder(lreid.load_model("mine.onnx"))``.
+    """An embedder for deep-sort-realtime: ``tracker.embedder = CropEmbedder(lreid.load_model("mine.onnx"))``.
 
     Args:
         model: whose features are compared.

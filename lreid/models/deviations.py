@@ -31,7 +31,7 @@ class DeviationHead(nn.Module):
         self.pooling = model.pooling
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Of maps (B, dim, h, w), positive (B, dim)."""
+        """Deviations of maps (B, dim, h, w), positive (B, dim)."""
         pooled_maps = pooled(self.conv(maps), self.pooling)  # (B, dim)
         return F.normalize(self.linear(pooled_maps), dim=1).relu() + LEAST
 

@@ -24,7 +24,7 @@ PROPERTIES = 14  # number of the field of an ONNX model that holds its propertie
 
 
 class OnnxEmbedder(Embedder):
-    """What :func:`lreid.export.export` wrote, run by onnxruntime on the CPU; it can be asked but not trained.
+    """A model exported by :func:`lreid.export.export`, run by onnxruntime on the CPU; it cannot be trained.
 
     :meth:`extract` gives the features of the network that was exported, to the rounding of float32. A file with the
     normalisation inside takes no images that are normalised already.
@@ -102,7 +102,7 @@ class OnnxEmbedder(Embedder):
 
 
 def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
-    """Of one image as a file takes it."""
+    """The shape of one image as the file takes it."""
     return (height, width, 3) if takes == RAW else (3, height, width)
 
 

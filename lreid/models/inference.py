@@ -30,7 +30,7 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # as oneDNN cal
 
 
 def images_per_pass(height: int, width: int) -> int:
-    """How many images of this size a processor takes at once."""
+    """Images of this size that a processor takes at once."""
     return max(1, PIXELS // (height * width))
 
 
@@ -149,7 +149,7 @@ class _FusedConv(nn.Module):
 
 
 def _padding(conv: nn.Conv2d, size: torch.Size) -> tuple[list[int], tuple[int, ...]]:
-    """What is padded before a convolution (left, right, top, bottom), and its own padding."""
+    """The padding before a convolution (left, right, top, bottom), and the convolution's own padding."""
     if type(conv).__name__ != "Conv2dSame":  # timm's, of TensorFlow's networks: as much as the size asks for
         return [0, 0, 0, 0], tuple(int(each) for each in conv.padding)
     outside: list[int] = []

@@ -48,7 +48,7 @@ class KnowledgeGraph(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, features: Tensor) -> Tensor:
-        """What the graph adds to features (B, dim), in (-1, 1); it hands no gradient back to them."""
+        """The graph's addition to features (B, dim), in (-1, 1); it returns no gradient to them."""
         features = features.detach()
         edges = self.edges(features)  # (B, B + V)
         nodes = self._drop(torch.cat([features, self.vertices]))  # (B + V, dim)

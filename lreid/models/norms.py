@@ -109,7 +109,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
 
 
 def input_norm(norm: str) -> str:
-    """What a norm does to images before they enter: ``input``, ``grey`` or, for nothing, an empty text."""
+    """The step of a norm on input images: ``input``, ``grey``, or an empty text for none."""
     return next((part for part in norm.split("+") if part in ("input", "grey")), "")
 
 
@@ -148,7 +148,7 @@ def _norm_sum(block: Any) -> None:
 
 
 def _residual(block: Any, maps: Tensor) -> Tensor:
-    """What torchvision's blocks compute, with a norm between sum and ReLU."""
+    """A block of torchvision, with a norm between sum and ReLU."""
     sums = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(maps)))))
     if hasattr(block, "conv3"):
         sums = block.bn3(block.conv3(block.relu(sums)))
@@ -157,7 +157,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """Of blocks that end with their sum, such as MobileNet's."""
+    """The same for blocks that end with their sum, such as MobileNet's."""
     return block.IN(sums)
 
 

@@ -49,6 +49,6 @@ class ProjectedEmbedder(nn.Module):
         self.head = ProjectionHead(model.dim, width, neck=neck).to(model.mean.device)
 
     def forward(self, images: Tensor) -> Projected:
-        """Of normalised images (B, 3, H, W)."""
+        """Projections of normalised images (B, 3, H, W)."""
         features = self.model(images)  # (B, dim)
         return Projected(features, self.head(features))

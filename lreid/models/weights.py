@@ -129,7 +129,7 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 
 
 def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
-    """What stands before the names of a network in a state dict, as ``model.`` or ``student.backbone.``; else nothing.
+    """The prefix of a network's names in a state dict, such as ``model.`` or ``student.backbone.``; else empty.
 
     Kernels and matrices decide, whose names are the same with every kind of norm.
 
@@ -167,7 +167,7 @@ def _state(weights: str) -> dict[str, Tensor]:
 
 
 def _name(key: str) -> str:
-    """What lreid calls a tensor of a head of fast-reid, whose names have changed twice.
+    """lreid's name for a tensor of a fast-reid head, whose names have changed twice.
 
     Its BNNeck was ``heads.bnneck`` in 2020, and is ``heads.bottleneck.0`` since; files of January 2021 hold a counter
     of the former beside the latter. The exponent of GeM is of the head there, of the backbone here.

@@ -119,7 +119,7 @@ def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
-    """What every task takes from test identities and what it gives them: charts over the tasks, a table by test set."""
+    """Forgetting and plasticity of test identities: charts over the tasks, and a table by test set."""
     total = total_tasks(groups)
     ticks = tuple(tick for tick in _spread_ticks(total) if tick[0] > 1) or ((total, str(total)),)
     axis = Axis("task", (min(2, total), total), ticks)
@@ -166,7 +166,7 @@ def losses(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
-    """How far features of stored and of test images move in the first updates after a task switch."""
+    """Drift of the features of stored and of test images in the first updates after a task switch."""
     shown = (("since_switch", "since the switch"), ("step", "in each update"))
     names = _names_in(groups, "drift", ("task",))
     charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
@@ -211,7 +211,7 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """What bands are, where some of the lines have one."""
+    """A note on bands, if some of the lines have one."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
@@ -223,7 +223,7 @@ def group_keys(groups: Sequence[Group]) -> Markup:
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """Of one group all lines in a chart, named by what they show; of several groups a chart for each name."""
+    """One group: all lines in one chart, named by what they show; several groups: one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
@@ -278,7 +278,7 @@ def total_tasks(groups: Sequence[Group]) -> int:
 
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
-    """What a run recorded under a key; nothing where it did not."""
+    """The values that a run recorded under a key; empty if it recorded none."""
     recorded: Any = run.get(key)
     return recorded or []
 

@@ -82,7 +82,7 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """What tells the groups of one benchmark apart: the method; AP convention and tasks only where these differ."""
+    """Names of the groups of one benchmark: the method, and AP convention and tasks only where these differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
         (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")

@@ -1,4 +1,4 @@
-"""Who was forgotten, when, and by which method: test identities, one at a time, across tasks and methods."""
+"""The test identities that were forgotten most: when, and by which method."""
 
 from __future__ import annotations
 

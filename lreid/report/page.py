@@ -66,7 +66,7 @@ Links = Sequence[tuple[str, str]]  # text and address
 
 
 class Progress(NamedTuple):
-    """How far a run is that goes on.
+    """The progress of an unfinished run.
 
     Attributes:
         task, tasks: the one at hand, from 1, and how many there are.

@@ -252,7 +252,7 @@ def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
-    """What was tested and how: runs are to be compared where all of this is the same."""
+    """Protocol of the tests: runs are comparable if all of it is the same."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
@@ -275,7 +275,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def settings(runs: Sequence[Results]) -> list[Panel]:
-    """What was run and with which versions; of one run also what it cost."""
+    """Methods, data and versions of the runs; for one run also its cost."""
     entries: list[tuple[str, Any]] = [
         ("method", _distinct(run["method"] for run in runs)),
         ("benchmark", _distinct(run["benchmark"] for run in runs)),
@@ -299,7 +299,7 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """What is known of the entries."""
+    """A panel of the entries that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
@@ -310,7 +310,7 @@ def _distinct(values: Iterable[Any]) -> str | None:
 
 
 def _searched(config: dict[str, Any]) -> str | None:
-    """How test sets were ranked, of a run that tells."""
+    """The ranking options of a run that records them."""
     if config.get("EVAL.BACKEND") != "faiss":
         return config.get("EVAL.BACKEND")
     return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"

@@ -22,7 +22,7 @@ Spread = tuple[float | None, float | None]  # mean and standard deviation
 
 
 class Column(NamedTuple):
-    """Of a comparison: key of the figure, heading, digits after the point, and whether the sign is shown."""
+    """A column of a comparison: key of the figure, heading, digits after the point, and whether the sign is shown."""
 
     key: str
     title: str
@@ -254,7 +254,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """What indexes cost beside the exact ranking: figures, and those by which one is chosen."""
+    """The costs of indexes compared with the exact ranking, and the figures that guide the choice."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "beside exact"))]

@@ -1,4 +1,4 @@
-"""What ``results.json`` holds: plain values, so that it goes into JSON and into checkpoints as it is.
+"""The content of ``results.json``: plain values, which fit into JSON and into checkpoints.
 
 Figures are in per cent.
 """
@@ -36,7 +36,7 @@ class Gallery(TypedDict, total=False):
 
 
 class Key(NamedTuple):
-    """What a key of ``results.json`` holds, and begins with.
+    """The form of a key of ``results.json``, and its first value.
 
     Attributes:
         form: as in :func:`lreid.reading.misfit`; None if no report reads it, so that any value fits.

@@ -63,7 +63,7 @@ def rename_old_keys(results: Any) -> None:
 
 
 def fault(results: Any) -> str | None:
-    """What is wrong with the content of a ``results.json``, in words; None where all fits together."""
+    """The fault in the content of a ``results.json``, in words; None if it is consistent."""
     if reason := misfit(results, FORM) or _no_figure(results):
         return reason
     tasks, galleries = len(results["tasks"]), results["galleries"]

@@ -14,7 +14,7 @@ from lreid.results.summaries import summarise_accuracies, summary
 
 
 class Figures(Protocol):
-    """What a run hands over of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+    """The figures of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
 
     @property
     def metrics(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""What the matrices of a run say: averages, curves, forgetting and plasticity, transfer."""
+"""Summaries of a run's matrices: averages, curves, forgetting and plasticity, transfer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
 
 
 def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
-    """What task ``row`` changed in the AP of each identity of a gallery: (identities,), points; empty if not known."""
+    """Change of the AP of each identity of a gallery by task ``row``: (identities,), points; empty if not known."""
     history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
     return np.subtract(history[row], history[row - 1]) if 0 < row < len(history) else np.empty(0)
 
@@ -124,7 +124,7 @@ def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> 
 
 
 def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """What an accuracy matrix says in a few numbers.
+    """The summary of an accuracy matrix.
 
     Args:
         matrix: a row after each task, of :func:`task_accuracies`: ``matrix[t][i]`` after task t on test images of

@@ -86,7 +86,7 @@ class CameraNorm:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:
-        """What :meth:`to_arrays` gave, among other arrays, of features with so many numbers; None if there is nothing.
+        """The statistics in :meth:`to_arrays`'s arrays, for features of this width; None if there are none.
 
         Raises:
             KeyError, ValueError: they are damaged.

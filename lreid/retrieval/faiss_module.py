@@ -23,7 +23,7 @@ def import_faiss() -> Any:
 
 
 def reason_of(error: RuntimeError) -> str:
-    """What an error of faiss says, without the place in its source."""
+    """The message of a faiss error, without the place in its source."""
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 

@@ -308,7 +308,7 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """What is looked for, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances.
+        """The vectors to search, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances.
 
         Raises:
             InputError: a query is so much longer than the gallery's images that float32 does not hold their distance.
@@ -374,7 +374,7 @@ def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class IndexCost:
-    """What a practitioner asks of an index.
+    """The user's choice of an index.
 
     Attributes:
         queries_per_second: that find ``depth`` images each, all processors at work on a batch.

@@ -38,7 +38,7 @@ class SameIdentity:
 
 
 def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Tensor | None = None) -> np.ndarray:
-    """How many gallery images stand ahead of each match ``scores[rows, columns]``: its rank, from 0.
+    """The number of gallery images ahead of each match ``scores[rows, columns]``: its rank, from 0.
 
     Ahead are higher scores, and equal ones that come earlier in the gallery.
 

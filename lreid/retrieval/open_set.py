@@ -17,7 +17,7 @@ FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 @dataclass(frozen=True)
 class OpenSetRate:
-    """What a search finds if it may accept this share of impostors.
+    """The identification rate at one false accept rate.
 
     Attributes:
         false_accept_rate: the allowed share of impostors, in [0, 1].

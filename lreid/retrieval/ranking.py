@@ -27,7 +27,7 @@ Pairs = tuple[np.ndarray, np.ndarray]  # rows and columns, (P,) each
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """How well a gallery was searched. All figures are fractions in [0, 1].
+    """The figures of one search of a gallery, as fractions in [0, 1].
 
     Attributes:
         mAP: mean average precision.

@@ -51,7 +51,7 @@ class ExactScores(BlockScores, Protocol):
     queries: Tensor
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """What rounding is relative to, in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each.
+        """The scale of the rounding errors in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each.
 
         A slice of columns names the same images for all queries.
         """

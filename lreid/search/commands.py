@@ -322,7 +322,7 @@ def query(
 
 
 def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
-    """Who is on each query, where its folder, its name or a CSV file says so and the gallery has that person."""
+    """The person in each query, if its folder, name or CSV file names one who is in the gallery."""
     try:
         identities = {image.path: image.identity for image in list_images(images, "query", where)}
     except InputError:  # two sources that disagree
@@ -355,7 +355,7 @@ def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: 
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """What a gallery holds, by name of the property, in words for people."""
+    """Facts about a gallery, by name of the property, in words."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)

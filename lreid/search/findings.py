@@ -29,7 +29,7 @@ OUTCOMES = {  # sections of a page, in their order
 def findings(
     matches: Matches, queries: Sequence[str], expected: Sequence[str | None], *, calibrated: bool
 ) -> list[dict[str, Any]]:
-    """What a gallery says about queries, for JSON.
+    """The answers of a gallery to queries, for JSON.
 
     Args:
         matches: matches of these queries, one row per query.
@@ -71,7 +71,7 @@ def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """How many queries have an expected identity, and of how many of these the best match has it.
+    """The number of queries with an expected identity, and how many of them have it as the best match.
 
     A query without another image in its matches counts as wrong.
     """
@@ -81,7 +81,7 @@ def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def summary(results: dict[str, Any]) -> list[str]:
-    """What :func:`lreid.search.query` found, in some lines: counts, and Rank-1 where folders name people."""
+    """The results of :func:`lreid.search.query` in some lines: counts, and Rank-1 if folders name people."""
     queries = results["queries"]
     lines = [f"{counted(len(queries), 'query')} in {counted(results['images'], 'image')}"]
     if results["threshold"] is None:
@@ -103,7 +103,7 @@ def threshold_text(threshold: float, false_accept_rate: float) -> str:
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
-    """What to know of a threshold that was set with too few images for its rate, a sentence; "" where it was not."""
+    """A warning about a threshold that too few images set, in one sentence; "" if they were enough."""
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
@@ -191,7 +191,7 @@ def _outcome(finding: dict[str, Any]) -> str:
 
 
 def _note(results: dict[str, Any]) -> str:
-    """What to know of the scores on a page."""
+    """Notes on the scores of a page."""
     below = "Under each match: its rank, cosine similarity, identity, camera."
     if results["threshold"] is None:
         return f"{below} Not calibrated: the nearest identity is shown, enrolled or not."

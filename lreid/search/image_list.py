@@ -84,7 +84,7 @@ def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[Se
 
 
 def who(images: Iterable[SearchImage]) -> str:
-    """What was read off names and folders, for people: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    """The identities and cameras that lreid read: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
     seen = f" by {_counted('camera', cameras)}" if cameras else ", no cameras known"
     if not identities:
@@ -157,7 +157,7 @@ def _counted(what: str, names: Collection[str]) -> str:
 
 
 def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
-    """What a source tells, where not ``named`` all but who is on the images, whatever its folders stand for."""
+    """The images of a source; without ``named`` their identities are dropped, whatever the folders are named after."""
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:

@@ -59,7 +59,7 @@ class NamedGallery:
         return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
 
     def number_of(self, what: str, label: int | str) -> int:
-        """That of :meth:`lreid.gallery.Gallery.number_of`; errors say of which gallery.
+        """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
 
         Where ``0003`` is no name, ``3`` is meant, as files named ``0003_c1.jpg`` are called.
         """
@@ -104,7 +104,7 @@ class NamedGallery:
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
-        """What travels with a gallery for :meth:`load`."""
+        """The arrays stored with a gallery for :meth:`load`."""
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return arrays | (norm.to_arrays() if norm else {})
 

@@ -80,7 +80,7 @@ def reindex(
 
 
 class _Reindexing:
-    """What stays the same from one batch of images to the next."""
+    """The settings that all batches of images share."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
         self.model = model

@@ -90,7 +90,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/info")
     def info() -> dict[str, Any]:
-        """What the gallery holds, and its threshold."""
+        """The facts about the gallery, and its threshold."""
         return gallery.info()
 
     @app.get("/health")

@@ -1,4 +1,4 @@
-"""What every request passes before the server's own code: its sender, its size, its rate, and its number."""
+"""The checks of every request before the server's own code: its sender, its size, its rate, and its number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask for.
+    """Limits of a client's requests.
 
     Attributes:
         body: bytes of a request's body, at most.

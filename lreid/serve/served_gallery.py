@@ -100,7 +100,7 @@ class ServedGallery:
             return self._named
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """What :func:`lreid.search.findings.findings` says of an image, with the gallery's threshold.
+        """The answer of :func:`lreid.search.findings.findings` for an image, with the gallery's threshold.
 
         Args:
             content: content of an image file.
@@ -182,7 +182,7 @@ class ServedGallery:
         return {"images": len(named.gallery)}
 
     def info(self) -> dict[str, Any]:
-        """What the gallery holds: counts, ``kind``, ``model``, and its threshold with what it was set for."""
+        """Facts about the gallery: counts, ``kind``, ``model``, and its threshold with the rate it was set for."""
         about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
         counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
@@ -280,7 +280,7 @@ def _delete(paths: Iterable[str]) -> None:
 
 
 def _different(labels: np.ndarray) -> int:
-    """How many different labels are known."""
+    """The number of different labels."""
     return len({*labels.tolist()} - {UNKNOWN})
 
 

@@ -26,7 +26,7 @@ from lreid.methods import Method
 
 @dataclass
 class Batching:
-    """How tasks become batches, whatever the method.
+    """Options that turn tasks into batches, for any method.
 
     Attributes:
         device: that they are for.
@@ -64,7 +64,7 @@ class Batching:
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """What draws the batches of a task from the records of its images and the class labels of exemplars.
+        """The sampler of a task's batches, from the records of its images and the class labels of exemplars.
 
         Raises:
             ArgumentError: the task or a batch is too small, or does not fit the method or the number of processes.

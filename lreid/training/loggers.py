@@ -10,7 +10,7 @@ from lreid.extras import Extra
 
 
 class Logger(Protocol):
-    """What a logger can do."""
+    """The interface of a logger."""
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
         """Takes down figures by name.

@@ -247,7 +247,7 @@ def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[
 def _observers(
     cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
 ) -> dict[str, Observer]:
-    """What a config asks to be measured besides the test sets."""
+    """The observers that a config asks for besides the test sets."""
     observers: dict[str, Observer] = {}
     if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
         observers["accuracy"] = accuracy
@@ -299,7 +299,7 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
 
 
 def batching_of(cfg: Config, device: torch.device) -> Batching:
-    """How a config makes batches of tasks for a device."""
+    """The batch options of a config for a device."""
     return Batching(device, cfg.SEED, cfg.TRAIN, cfg.DATA, cfg.INPUT, cfg.EPISODE, cfg.BATCH, cfg.STREAM)
 
 
@@ -362,13 +362,13 @@ def new_results(
 
 
 def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What differs between the ``versions`` of two results, in words; empty where nothing does that both record."""
+    """The differences between the ``versions`` of two results, in words; empty if all that both record is equal."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """Of all keys those that tell runs apart: not the seed, nor where and how often a run works."""
+    """The keys that distinguish runs: without the seed, and without where and how often a run writes."""
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
@@ -402,7 +402,7 @@ def _divide(cfg: Config, method: Method) -> None:
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
-    """What ends a run at a loss that is not finite, without touching what is saved."""
+    """Stops a run whose loss is not finite, without touching its saved files."""
     at, folder = trainer.at, trainer.folder
     images = ""
     if fault.paths:

@@ -67,7 +67,7 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
 
 
 def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
-    """Those of the keys that a source sets which the method of the config ignores, each with the reason.
+    """The keys of a source that the config's method ignores, each with the reason.
 
     A file may set options that the method has no use for to their defaults, as ``config.yaml`` of a run does; what is
     ``typed`` may not.
@@ -128,7 +128,7 @@ def changed_by(cfg: Config) -> dict[str, Any]:
 
 
 def _files(cfg: Config, method: str | None = None) -> list[Path]:
-    """Those of the config's benchmark and of its method, or another one, that come with lreid."""
+    """The files that come with lreid for the config's benchmark and method (or another method)."""
     method = method or method_title(cfg)
     named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
     return [file for file in named if file.exists()]

@@ -163,7 +163,7 @@ class Trainer:
                     self._show_progress()
 
     def _train(self, task: Task) -> None:
-        """What is left of a task, from the position on."""
+        """Trains the rest of a task, from the position on."""
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run broke off between training and evaluation
@@ -417,7 +417,7 @@ class Trainer:
         self.saved_at, self.unsaved = time.monotonic(), 0
 
     def _state(self, updates: Updates | None = None) -> dict[str, Any]:
-        """Of a checkpoint."""
+        """The state for a checkpoint."""
         return {
             "model": self.method.model.state_dict(),
             "method": self.method.state_dict(),

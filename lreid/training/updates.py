@@ -137,7 +137,7 @@ class Updates:
 
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
-    """What a method trains, apart by the factor of its learning rate, ``rate_factor``.
+    """The parameters that a method trains, grouped by the factor of their learning rate, ``rate_factor``.
 
     A group's ``first_task`` is the one with which its schedule begins, where one goes over all tasks.
 
@@ -197,7 +197,7 @@ class Schedule:
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
     def factor(self, epoch: int, epochs: int) -> float:
-        """What the base rate is multiplied by in an epoch, from 0, of so many: 1 at first, then a decay."""
+        """The factor of the base rate in an epoch, from 0, of so many epochs: 1 at first, then a decay."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)

@@ -1,4 +1,4 @@
-"""What is known of a trained model: a JSON file beside its weights."""
+"""The facts about a trained model: a JSON file next to its weights."""
 
 from __future__ import annotations
 

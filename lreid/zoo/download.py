@@ -232,7 +232,7 @@ def _too_large(most: int) -> _Fault:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """What the others were raised for: requests wraps a fault of the network three times."""
+    """The first cause of an error: requests wraps a network error three times."""
     while error.__context__ is not None:
         error = error.__context__
     return error

@@ -69,7 +69,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_indexing(commands: Any) -> None:
-    """What is in a gallery: build, add, remove, calibrate."""
+    """Adds the commands that change a gallery: build, add, remove, calibrate."""
     build = _command(commands, "build", "index images", "DIR|CSV", model="required")
     build.add_argument("--kind", choices=KINDS, default="flat", help="kind of index (default: flat, which is exact)")
     build.add_argument(

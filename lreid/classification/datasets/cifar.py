@@ -39,7 +39,7 @@ HARMLESS["_codecs", "encode"] = codecs.encode
 
 
 class Archive:
-    """How the files of one of the two sets are called, and what they hold.
+    """File names and contents of CIFAR-10 or CIFAR-100.
 
     Args:
         title: for errors.

@@ -94,7 +94,7 @@ def convert(home: Path) -> None:
 
 
 def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
-    """What to crop for every split; a crop's number is its position in the annotation."""
+    """Boxes to crop for every split; a crop's number is its position in the annotation."""
     file = folder / "Train.mat"
     try:
         train = []

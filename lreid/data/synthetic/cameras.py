@@ -98,7 +98,7 @@ _NOISE = np.random.RandomState(0).randint(-64, 65, (2, 256, 256, 3)).sum(0).asty
 
 
 def expose(canvas: np.ndarray, eye: Camera, dusk: int, dice: Dice) -> np.ndarray:
-    """What the sensor makes of the scene: blur, half the resolution, light, colour cast and noise."""
+    """Simulates the sensor: blur, half the resolution, light, colour cast and noise."""
     height, width = canvas.shape[0] // 2, canvas.shape[1] // 2
     canvas = cv2.GaussianBlur(canvas, (eye.blur, eye.blur), 0)
     image = cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)

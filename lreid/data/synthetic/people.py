@@ -10,7 +10,7 @@ SKIN: tuple[Colour, ...] = ((236, 196, 168), (214, 166, 130), (170, 118, 82), (1
 
 
 class Person(NamedTuple):
-    """What stays the same on all images of one person. Lengths are in 128ths of the frame's height."""
+    """The constant appearance of one person. Lengths are in 128ths of the frame's height."""
 
     skin: Colour
     hair: Colour

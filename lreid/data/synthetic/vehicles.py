@@ -19,7 +19,7 @@ RUBBER, PLATE, HEADLAMP, TAIL_LAMP = (22, 22, 24), (236, 236, 230), (244, 236, 1
 
 
 class Vehicle(NamedTuple):
-    """What stays the same on all images of one vehicle. Lengths are in 96ths of the frame's height."""
+    """The constant appearance of one vehicle. Lengths are in 96ths of the frame's height."""
 
     body: str  # a key of BODIES
     paint: Colour

@@ -153,7 +153,7 @@ def nearest(
 
 
 def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What :func:`nearest` gives for a graph, found without the graph."""
+    """The result of :func:`nearest` for a graph, by exact comparison."""
     faiss = import_faiss()
     keys = faiss.vector_to_array(index.id_map)  # (N,) by row
     selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))
@@ -163,7 +163,7 @@ def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndar
 
 
 def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:
-    """How many of the true nearest neighbours of gallery images the index finds.
+    """The recall of an index: its share of the true nearest neighbours of gallery images.
 
     Up to 256 images, evenly spread over the gallery, look for their neighbours; an image itself does not count.
 

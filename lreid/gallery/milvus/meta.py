@@ -1,4 +1,4 @@
-"""What is known of a gallery in Milvus as a whole: rows of text in a small collection beside that of its images."""
+"""Facts about a whole gallery in Milvus: rows of text in a small collection next to that of its images."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Meta:
             stored.update(number for number, _ in new)
 
     def read(self, where: str) -> tuple[About, int]:
-        """What is known, and the width of the gallery's features.
+        """The facts about a gallery, and the width of its features.
 
         Raises:
             InputError: a gallery of another version of lreid.

@@ -191,7 +191,7 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
 
 
 def _to_fetch(name: str, how: Any, error: Exception) -> str:
-    """What to do where weights cannot be downloaded."""
+    """Advice for weights that cannot be downloaded."""
     repository, url = getattr(how, "hf_hub_id", None), getattr(how, "url", None)
     if repository:
         file = getattr(how, "hf_hub_filename", None) or "model.safetensors"

@@ -21,7 +21,7 @@ class TorchreidFeatures(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """Of an OSNet, without the transitions between them; other networks do not tell theirs."""
+        """Stages of an OSNet, without the transitions between them; other networks do not name theirs."""
         layers = [getattr(self.network, name, nn.Identity()) for name in ("conv2", "conv3", "conv4")]
         stages = [[block for block in layer.children() if hasattr(block, "conv2a")] for layer in layers]
         return stages if all(stages) else []
