@@ -49,7 +49,7 @@ def resolved(cfg: Config) -> Config:
 
 
 def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
-    """Mean and deviation that a file of lreid's tells; None for weights of others, and for what is no file."""
+    """Mean and deviation recorded in a file of lreid; None for other weights."""
     if not os.path.isfile(weights):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Write and read checkpoints, which hold everything that a run needs to go on.
+"""Write and read checkpoints, which hold everything that a run needs to resume.
 
 A checkpoint is a dict of tensors and plain values:
 
@@ -7,7 +7,7 @@ A checkpoint is a dict of tensors and plain values:
     method      what the method remembers, for instance its teacher
     updates     optimiser and scaler of gradients within a task, None between tasks
     observers   what each has gathered within a task, by name: sums of loss terms, curves of drift
-    position    {"task": index of the task at hand, "epoch": its epochs that are done, "step": batches of the next
+    position    {"task": index of the current task, "epoch": its epochs that are done, "step": batches of the next
                 epoch that are done}
     random      states of the generators of torch, numpy and Python, and of the GPU where there is one at work
     config      the resolved config, YAML
@@ -37,10 +37,10 @@ from lreid.tensors import read_tensors
 logger = logging.getLogger("lreid")
 
 FORMAT = 1
-CURRENT = "last.pt"  # the task at hand; the ones that are over are task-01.pt, task-02.pt …
+CURRENT = "last.pt"  # the current task; finished tasks are task-01.pt, task-02.pt …
 PREVIOUS = "previous.pt"  # what last.pt was before
 
-# What a run goes on from, in the notation of lreid.reading.misfit; a model alone needs less.
+# The state that a run resumes from, in the notation of lreid.reading.misfit; a model alone needs less.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
@@ -124,7 +124,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Checks that a run can resume from a checkpoint; what its method remembers only that method can tell."""
+    """Checks that a run can resume from a checkpoint; the method's state is checked by the method."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -210,11 +210,11 @@ def set_random_state(state: dict[str, Any]) -> None:
     """Puts back what :func:`random_state` gave.
 
     Raises:
-        ValueError: the state of numpy's generator is beyond its end, which numpy does not look at; what other
+        ValueError: the state of numpy's generator is beyond its end, which numpy does not check; what other
             states raise that are of another kind, torch and Python decide.
     """
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_initialized():  # a run may go on elsewhere
+    if "cuda" in state and torch.cuda.is_initialized():  # a run may resume elsewhere
         torch.cuda.set_rng_state(state["cuda"])
     name, keys, *rest = state["numpy"]
     if not 0 <= rest[0] <= len(keys):

@@ -37,7 +37,7 @@ class Key:
         default: value where nothing sets it, whose type its values have.
         rule: its meaning, and which values it may have.
         paths: values that begin with one of these continue with a path, which a file may give relative to itself.
-        free: it may change when a run is taken up again: where and how often a run works, not what it computes.
+        free: it may change when a run resumes: it decides where and how often a run works, not its results.
     """
 
     default: Any

@@ -3,9 +3,9 @@
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
 All processes run the same program from the same seed, and every loss is computed of the whole batch: only the network
-is divided. Of the B images that it is given, process r of N looks at those in rows r, r + N, r + 2 N …, and the
+is divided. Of the B images of a batch, process r of N computes those in rows r, r + N, r + 2 N …, and the
 features of all are gathered. So episodes, memories and losses are those of one process, no method has to know, and a
-run may go on with another number of processes. The features that a process did not make carry no gradient in it; after
+run may resume with another number of processes. The features that a process did not make carry no gradient in it; after
 ``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all of them.
 
 torch's DistributedDataParallel does the same for networks that are called once a step. The methods here call theirs

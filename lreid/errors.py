@@ -57,7 +57,7 @@ def refuse_out_of_memory(
 class ArgumentError(InputError):
     """An argument of a function or class that is wrong; the message begins with its name.
 
-    The library knows nothing of config keys: :func:`naming_keys` puts them in the place of arguments.
+    The library knows nothing of config keys: :func:`naming_keys` names them instead of arguments.
 
     Args:
         argument: its name, as in ``temperature``.
@@ -101,7 +101,7 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
         keys: full keys, or options, of arguments that are called otherwise.
 
     Raises:
-        InputError: in the place of an :class:`ArgumentError`; others as they are, in these words.
+        InputError: instead of an :class:`ArgumentError`; other errors with the renamed arguments.
     """
 
     def renamed(argument: re.Match[str]) -> str:

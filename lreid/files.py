@@ -133,7 +133,7 @@ def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
-    """Writes a file through a temporary one beside it, so that a reader never sees half of it.
+    """Writes a file through a temporary one next to it, so that a reader never sees half of it.
 
     When this returns, a power cut does not undo it. A symbolic link is followed. A device or a pipe is written into.
     What processes that were killed have left of the same file is deleted.
@@ -192,7 +192,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Tells before long work what :func:`write_atomically` would tell behind it.
+    """Raises before long work the errors that :func:`write_atomically` would raise after it.
 
     Raises:
         InputError: the folder cannot be made or written to, or what is there cannot be replaced.
@@ -218,9 +218,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextlib.contextmanager
 def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """A new file beside ``path``, open for writing and reading, that is removed in the end unless it was renamed.
+    """A new file next to ``path``, open for writing and reading, that is removed at the end unless it was renamed.
 
-    It is locked meanwhile, so that others can tell it from one whose process was killed.
+    It is locked meanwhile, so that others can distinguish it from the file of a killed process.
 
     Raises:
         OSError: it cannot be made.

@@ -19,7 +19,7 @@ def full_precision() -> AbstractContextManager[None]:
 
 
 def tf32() -> AbstractContextManager[None]:
-    """Inside, GPUs that can round their factors to TF32, which has 10 of the 23 bits behind the point."""
+    """Inside, GPUs that can round their factors to TF32, which has 10 of the 23 bits of the fraction."""
     return _set("tf32")
 
 

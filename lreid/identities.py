@@ -176,7 +176,7 @@ class Labels:
 
     Attributes:
         ids: ``(N,)`` identities of :func:`as_names`; those of :func:`comparable` are int64.
-        cameras: ``(N,)`` likewise, or another number that tells where images come from; None where no image is left
+        cameras: ``(N,)`` cameras, or another number of where images come from; None where no image is left
             out of a ranking by its camera.
     """
 

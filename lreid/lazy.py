@@ -25,7 +25,7 @@ def public_names(
             return getattr(importlib.import_module(api), name)
         if name in homes:
             return getattr(importlib.import_module(homes[name]), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")  # the import system goes on to the file
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")  # the import system then tries the file
 
     def names() -> list[str]:
         return sorted(homes or importlib.import_module(api).__all__)

@@ -40,7 +40,7 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
-            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card beside it; an ``.onnx`` file of
+            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
             :func:`lreid.export.export`; the folder of a run, or one that holds a single one of the last two; or
             ``hub:OWNER/NAME``, such a folder as a repository of Hugging Face's hub, ``hub:OWNER/NAME@REVISION``.
         device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda:1`` …
@@ -82,7 +82,7 @@ def _torch_model(source: str | Path) -> Embedder:
         check_values(cfg, "INPUT.")
     except InputError as error:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
-    # Whether there is a neck the weights tell, so that a model of a method of the user's own loads without its class.
+    # The weights show whether there is a neck, so that a model of a user's own method loads without its class.
     model = network_of(cfg, neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()

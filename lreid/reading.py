@@ -85,7 +85,7 @@ def escaped(value: Any) -> Any:
 
 
 def sealed(content: bytes) -> bytes:
-    """The content with its CRC-32 behind it, as four bytes."""
+    """The content followed by its CRC-32, as four bytes."""
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 

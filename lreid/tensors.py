@@ -16,7 +16,7 @@ from lreid.reading import require_regular
 def read_tensors(path: str | Path) -> dict[str, Any]:
     """The content of a ``torch.save`` file, on the CPU, with text keys. Loads tensors and plain values, never code.
 
-    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not look at: here they
+    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not check: here they
     are compared, so that a file that has changed on its way is refused.
 
     Raises:
@@ -71,7 +71,7 @@ def _reason(error: Exception) -> str:
         return text.splitlines()[0] if text else type(error).__name__
     named = re.search(r"GLOBAL (\S+)", text)
     return (
-        f"it holds {named[1] if named else 'something'} beside tensors and plain values, which might run code and is "
+        f"it holds {named[1] if named else 'something'} besides tensors and plain values, which might run code and is "
         "not read; save the state_dict() alone where it was made"
     )
 

@@ -144,7 +144,7 @@ def _run_tool(
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
     logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it loads
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which of its builds it loads
     try:
         try:
             tool(args)

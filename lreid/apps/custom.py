@@ -127,7 +127,7 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """The keys of the run that a checkpoint is of, with what is learned by now in the place of what it learned.
+    """The keys of the run that a checkpoint is of, updated for the tasks that were learned since.
 
     Beside them the names of identities that it learned, where they have some and can be read still.
     """
@@ -189,7 +189,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
 
 
 def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
-    """``own.md`` filled in: a line each, what was chosen and behind it how to change it; then the notes."""
+    """The rendered ``custom.md``: one line per choice with the option that changes it, then the notes."""
     sets = [
         {
             "name": one_line(each.name),
@@ -209,11 +209,11 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
 
 
 def gains(results: Results) -> str:
-    """A table of each test set before and after a run on the same queries, and what they are too few to tell.
+    """A table of each test set before and after a run on the same queries, and the smallest difference that they show.
 
     Before is the model that training started from, or that it fine-tuned from. The interval of a gain is that
     of :func:`lreid.results.intervals.gain_interval`. Identities count as better or worse from :data:`CLEAR` points of
-    AP on. A difference is too small to tell where it is inside the interval, or less than what a single query weighs.
+    AP on. A difference is too small to be seen if it is inside the interval, or below the weight of a single query.
     """
     rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):
@@ -240,7 +240,7 @@ def gains(results: Results) -> str:
         least = max((high - low) / 2, 100 / queries)
         notes.append(
             f"{name}: {counted(queries, 'query')} of {counted(len(changes), 'identity')}, "
-            f"too few to tell differences under {least:.1f} points"
+            f"too few to show differences under {least:.1f} points"
         )
     head = f"before → after on the same queries, in per cent; better, worse: identities by {CLEAR:g} AP points or more"
     return "\n".join([head, "", tabulate(rows, headers="keys", disable_numparse=True), "", *notes])

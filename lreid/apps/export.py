@@ -20,7 +20,7 @@ from lreid.retrieval import evaluate
 
 def run(args: argparse.Namespace) -> None:
     """Writes the file and says how far its features are from the model's."""
-    for name in ("onnxscript", "onnx_ir"):  # torch's exporter tells its passes by them
+    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its passes there
         logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):
         raise InputError("--int8: writes lreid's own ONNX file; leave --for and --format out")

@@ -105,7 +105,7 @@ class Statement:
         trained_on: the source of the images; empty for the names of the data sets.
         limits: what it does not know and must not be used for.
         licence: licence of the weights.
-        urls: where the weights will be had, if not beside the card.
+        urls: addresses of the weights, if they are not next to the card.
     """
 
     title: str = ""
@@ -124,14 +124,14 @@ def publish(
     Args:
         run: the folder of a finished run.
         name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
-        statement: what nobody can tell from the run.
+        statement: facts that the run does not record.
         half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
             variances may be too large or too small for 16.
         folder: to write to.
 
     Returns:
         The card. Its figures are those of the weights as they are stored, on the benchmark of the run; of the paths of
-        its images it tells the last part.
+        its images it keeps the last part.
 
     Raises:
         InputError: the name or the run does not fit, the benchmark's images are not those of the run, or a file that
@@ -336,7 +336,7 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 
 def from_imagenet(weights: str) -> bool:
-    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or of a model that began with them, as far as it tells."""
+    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or of a model that is known to start from them."""
     if weights.startswith(PREFIX):  # an entry of the very name that is published now is still the earlier one
         return find(weights.removeprefix(PREFIX)).imagenet
     if Path(weights).is_file():
@@ -350,7 +350,7 @@ def from_imagenet(weights: str) -> bool:
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Says where to put images that are no data set which lreid knows, since cards tell no folders."""
+    """Refuses a card on custom images without their folder, which cards do not record."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue
@@ -358,7 +358,7 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
             load_datasets(name, Sources(cfg.DATA.ROOT))
         except InputError as error:
             raise ImagesElsewhere(
-                f"{card.name}: is measured on {name}, of which the card tells the name alone: put those images, or a "
+                f"{card.name}: is measured on {name}, of which the card records only the name: put those images, or a "
                 f"link to them, here or into {cfg.DATA.ROOT} by this name ({error})"
             ) from None
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
-# Named always: without a file, a run that is taken up again takes the config that it was begun with.
+# Named always: without a file, a resumed run takes the config that it started with.
 DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """The words of options that take several, and the ``KEY VALUE`` pairs that stand behind some of them."""
+    """The words of options that take several, and the ``KEY VALUE`` pairs that follow some of them."""
     without: list[list[str]] = []
     pairs: list[str] = []
     for words in options:
@@ -165,7 +165,7 @@ def plan(
         InputError: a config does not fit, or a run is named twice.
     """
     groups = [keys.split(",") for keys in vary]
-    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # tells a key without a value early, too
+    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # refuses a key without a value early
     for key in [*itertools.chain(*groups), *overrides[::2]]:
         if key in OWN_OPTION:
             raise InputError(f"{key}: set it with {OWN_OPTION[key]}")

@@ -155,7 +155,7 @@ def score_checkpoints(
 
     Args:
         paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
-        out: folder to write to; None is ``test/NAME`` in the run folder, or ``…-test/NAME`` beside the checkpoint.
+        out: folder to write to; None is ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
         config, overrides: files of another config for the test sets and ``EVAL``, and ``KEY VALUE`` pairs on top.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
@@ -414,7 +414,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Checkpoints by the shortest names that tell them apart."""
+    """Checkpoints by the shortest distinct names."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
     candidates: tuple[Callable[[Path, Path], str], ...] = (
         lambda path, _: path.stem,

@@ -73,7 +73,7 @@ def require_run(folder: Path) -> None:
     """Where nothing but ``--resume`` is said, there must be a run: it would begin with the built-in benchmark.
 
     Raises:
-        InputError: there is none; those beside it are named.
+        InputError: there is none; the runs next to it are named.
     """
     if (folder / "config.yaml").exists():
         return

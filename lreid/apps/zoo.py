@@ -36,7 +36,7 @@ def _list(args: argparse.Namespace) -> None:
         if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
             print(f"{', '.join(unsettled)}: {IMAGENET_TERMS}")
     if others:
-        print(f"\n{published_table(others)}\n\nhosted by others, to download; show NAME tells more")
+        print(f"\n{published_table(others)}\n\nthird-party checkpoints; lreid zoo show NAME prints more")
     if not ours and not others:
         raise InputError(f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; leave one out")
 

@@ -37,7 +37,7 @@ class AccuracyEvaluator:
       are, so classes with few images left have few;
     * ``nearest_mean``: of :func:`nearest_mean_scores` (iCaRL).
 
-    The last three know the images that the method still has, as in Co²L: those of the task at hand and, of past
+    The last three use the images that the method still has, as in Co²L: those of the current task and, of past
     tasks, those in its memory. The protocols that Contrast Scoring cites take the whole labelled training set, which
     a lifelong learner does not keep. All see features as retrieval does, but never of flipped images.
 

@@ -36,8 +36,8 @@ class Row(NamedTuple):
     line: int  # number, from 1
     path: str
     pid: str  # empty where it is not known
-    camid: str  # empty where it is not known: no column tells it, the cell is empty or -1
-    split: str  # empty where no column tells it
+    camid: str  # empty where it is not known: no such column, or the cell is empty or -1
+    split: str  # empty without such a column
     domain: str
     time: str  # anything; empty where there is none
 
@@ -196,7 +196,7 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
     """Gives a list of OML or of wildlife-datasets the columns of lreid, in place; others stay as they are.
 
     Where there is no column ``pid``, ``label`` (OML) or ``identity`` (wildlife-datasets) is that. Of OML's images of
-    the split ``validation``, ``is_query`` and ``is_gallery`` tell the split. Animals that wildlife-datasets calls
+    the split ``validation``, ``is_query`` and ``is_gallery`` give the split. Animals that wildlife-datasets calls
     ``unknown`` are left out: they are not one animal.
 
     Raises:

@@ -74,8 +74,8 @@ def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B0
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
     """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
 
-    A CSV file without ``split`` tells the rest, see :mod:`lreid.data.csv_dataset`; folders are read by
-    :func:`lreid.data.listing.list_folder`. There are cameras where every image tells one.
+    A CSV file without ``split`` gives identities and cameras, see :mod:`lreid.data.csv_dataset`; folders are read by
+    :func:`lreid.data.listing.list_folder`. Cameras are used only if every image has one.
 
     Args:
         path: a folder or a CSV file.
@@ -136,7 +136,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
-    """The cameras, ascending; none where some image tells none or most identities were seen by a single one."""
+    """The cameras, ascending; none if an image has none, or if most identities were seen by a single one."""
     seen: dict[str, set[str]] = {}
     number: dict[str, int] = {}
     for image in images:
@@ -166,7 +166,7 @@ def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
 
 
 def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
-    """The images of a folder with what their names tell, and what was passed over."""
+    """The images of a folder with the labels in their names, and notes on skipped files."""
     files = image_files(folder)
     if not pattern and named_as_market(files):
         return listed_by_name(files), []
@@ -175,16 +175,16 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
     nameless = (Path(image.path).parent for image in listed if image.identity is None)
     if inner := next((parent for parent in nameless if parent != folder), None):
         raise InputError(
-            f"{folder}: its folders are named after cameras, and nothing tells who is in the images; put those of each "
-            f"person into a folder of its own, such as {inner / 'anna'}"
+            f"{folder}: its folders are named after cameras, and none after the people in the images; put those of "
+            f"each person into a folder of its own, such as {inner / 'anna'}"
         )
     if not images:
         raise InputError(
-            f"{folder}: no names tell who is in its {len(listed)} images; put those of each person into a folder of "
-            "its own, or name files like 0002_c1.jpg"
+            f"{folder}: no path names the person in its {len(listed)} images; use one folder per person, or name files "
+            "like 0002_c1.jpg"
         )
     stray = len(listed) - len(images)
-    return images, [f"{counted(stray, 'image')} beside the folders, without an identity, left out"] * (stray > 0)
+    return images, [f"{counted(stray, 'image')} outside such folders, without an identity, left out"] * (stray > 0)
 
 
 def _custom_set(
@@ -198,8 +198,8 @@ def _custom_set(
     several, notes = sum(count > 1 for count in numbers.values()), list(notes)
     if len(numbers) < 2:
         raise InputError(
-            f"{path}: holds images of one identity ({next(iter(numbers), 'none')}); a model learns to tell two or more "
-            "apart, so add images of others"
+            f"{path}: holds images of one identity ({next(iter(numbers), 'none')}); training needs two or more, "
+            "so add images of others"
         )
     if several < FEWEST:
         raise InputError(
@@ -233,7 +233,7 @@ def _without_cameras(images: Sequence[Listed]) -> str:
     """Why cameras are not used, see :func:`cameras_of`."""
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
-        return 'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does'
+        return 'no path contains a camera; --pattern "{pid}/{camid}_{n}.png" says where to read it'
     if unlabelled:
         return f"{counted(len(unlabelled), 'image')} without a camera, such as {unlabelled[0]}; so cameras are not used"
     return "most identities were seen by one camera only, so cameras are not used"

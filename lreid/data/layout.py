@@ -74,7 +74,7 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
-    """A data set with one folder a split, whose file names tell identity and camera.
+    """A data set with one folder per split, whose file names contain identity and camera.
 
     Args:
         name: name of the data set.
@@ -97,7 +97,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
 
 def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
-    """The images of one folder, whose names tell identity and camera, without junk.
+    """The images of one folder, whose names contain identity and camera, without junk.
 
     Args:
         folder: where they lie, without folders below.

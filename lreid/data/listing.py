@@ -1,4 +1,4 @@
-"""List a user's images: a folder, two folders, or a CSV file, with as many labels as these tell."""
+"""List a user's images: a folder, two folders, or a CSV file, with the labels that these contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+
 CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?=$|[^a-z0-9]|s\d+(?![a-z0-9]))", re.IGNORECASE)
 SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
 RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
-LIST = "index.csv"  # in a folder, it tells more than names do
+LIST = "index.csv"  # in a folder, it replaces the names
 NO_CAMERA = -1
 PREVIEWED = 10  # names
 SHOWN = 3  # names, where all would be too many
@@ -51,16 +51,16 @@ class Listed(NamedTuple):
 def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
     """All images in a folder and the folders below, in ascending order of their paths.
 
-    * Where every file is named as in Market-1501 (``0002_c1….jpg``), the name tells identity and camera; junk (-1) is
+    * Where every file is named as in Market-1501 (``0002_c1….jpg``), the name gives identity and camera; junk (-1) is
       left out and a distractor (0) has no identity.
     * Else the first folder below, or the second where the first are cameras (``cam1/anna/….jpg``), is the identity; an
-      image beside such folders has none. The rest of the path tells the camera: ``anna/cam1/….jpg``,
+      image outside such folders has none. The rest of the path gives the camera: ``anna/cam1/….jpg``,
       ``anna/0001_c2.jpg``.
 
     Args:
         folder: where to look. Hidden files and folders are passed over.
-        by_name: whether file names tell; None looks at them.
-        pattern: that tells instead, see :func:`listed_by_pattern`.
+        by_name: whether file names give the labels; None decides by the names.
+        pattern: pattern that gives the labels instead, see :func:`listed_by_pattern`.
 
     Raises:
         InputError: there is no such folder, no image in it, its folders are splits, or see :func:`named_as_market`.
@@ -79,7 +79,7 @@ def first_few(names: Collection[str]) -> str:
 
 
 def camera_in(path: str) -> str | None:
-    """The camera that a path tells: ``2`` of ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
+    """The camera in a path: ``2`` of ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
     match = CAMERA.search(path)
     return str(int(match[1])) if match else None
 
@@ -187,7 +187,7 @@ def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> 
 
 
 def named_as_market(files: Sequence[Path]) -> bool:
-    """Whether all names tell identity and camera in the manner of Market-1501.
+    """Whether all names give identity and camera as in Market-1501.
 
     Raises:
         InputError: most do, but not all: a stray file would turn the labels of all others into something else.

@@ -43,7 +43,7 @@ class Batch(NamedTuple):
         exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
             where it is not known.
         changes: what is still to be done to the images, by the device.
-        rows: those that ``images`` holds, of several processes those that this one looks at.
+        rows: rows of the batch in ``images``; with several processes, those of this one.
     """
 
     images: Tensor
@@ -129,7 +129,7 @@ class TaskBatches(Dataset[Batch]):
         self.epochs, self.first = epochs, first
         self.labels = images.pids
         self.own = len(images.images if isinstance(images, WithExemplars) else images)  # exemplars follow
-        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the epoch at hand
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the current epoch
 
     def __len__(self) -> int:
         return self.epochs * self.sampler.batches_per_epoch - self.first
@@ -176,7 +176,7 @@ def progress_of(epoch: int, epochs: int) -> float:
 def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Iterator[Batch]:
     """All batches of a task, in order; the worker processes live as long as the task.
 
-    On Linux they are forked, so that they look at the decoded images of this process instead of a copy each.
+    On Linux they are forked, so that they share the decoded images of this process instead of copying them.
 
     Raises:
         InputError: an image that is decoded only now cannot be read.
@@ -185,7 +185,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
     if workers > 0:
         with suppress(InputError):  # it is not installed, and nothing uses it
             cv2.setNumThreads(0)  # a lock of its threads may be held while the workers are forked, and then is for ever
-    # A loader draws a number that nothing here uses out of torch's generator. Where a run is taken up again within a
+    # A loader draws a number that nothing here uses out of torch's generator. If a run resumes within a
     # task it was drawn before the checkpoint, so it must not be drawn once more.
     generator = torch.Generator() if batches.first else None
     loader = DataLoader(

@@ -17,7 +17,7 @@ class Pattern:
     """A pattern of paths.
 
     ``{pid}`` is the identity and ``{camid}`` the camera, ``{n}`` is digits, and a field of any other name is text that
-    tells nothing; none of them holds a slash. A field that stands twice is the same text twice. ``{pid}/{date}_{camid}_
+    is ignored; no field matches a slash. A field that occurs twice must match the same text. ``{pid}/{date}_{camid}_
     {n}.jpg`` reads ``anna/2024-05-01_front_0001.jpg``.
 
     Attributes:
@@ -44,7 +44,7 @@ class Pattern:
         return self.text.count("/") + 1
 
     def read(self, path: PurePath) -> tuple[str | None, str | None] | None:
-        """Identity and camera that a path tells, None each where the pattern has no such field; None if it differs.
+        """Identity and camera in a path, None each where the pattern has no such field; None if it differs.
 
         Args:
             path: below the folder of the images.

@@ -75,7 +75,7 @@ class Task:
     """One step of a lifelong sequence: images of identities that no other task holds.
 
     In a domain-incremental sequence they are the same classes in every task, in the same order, so that a label modulo
-    ``shared_classes`` is the class. Labels still tell tasks apart: so does Co²L (ICCV 2021, Section 5.1).
+    ``shared_classes`` is the class. Labels still differ between tasks: so does Co²L (ICCV 2021, Section 5.1).
 
     Attributes:
         index: position in the sequence, from 0.

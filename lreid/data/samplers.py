@@ -14,13 +14,13 @@ Passes = Literal["identities", "images"]
 
 
 class Sampler(data.Sampler[list[int]]):
-    """Draws the batches of a task, epoch by epoch, and puts exemplars behind the images of each.
+    """Draws the batches of a task, epoch by epoch, and appends exemplars to each.
 
     One of torch's, whose items are whole batches: ``DataLoader(…, batch_sampler=sampler)`` gives the images of each as
     a list, ``DataLoader(…, sampler=sampler, batch_size=None)`` asks for them all at once.
 
     Epochs are drawn from ``(seed, epoch)`` alone, so any of them can be had again without the ones before. Exemplars
-    come on top: the images of the task are drawn as without them, so an epoch has as many batches and looks at each
+    come on top: the images of the task are drawn as without them, so an epoch has as many batches and shows each
     new image equally often, whatever is in the memory. In the official codes of iCaRL, Co2L and CCLIS, which shuffle
     both together, the batches are more, here they are larger.
 
@@ -31,7 +31,8 @@ class Sampler(data.Sampler[list[int]]):
             ``len(labels)``.
         exemplar_share: share of a batch that are exemplars, in [0, 1), as far as there are so many; 0 is natural
             frequency: on average an exemplar is seen as often as an image of the task. There is one at least.
-        steps: batches of an epoch; 0 for those of one look at the task. An epoch of more batches looks several times.
+        steps: batches of an epoch; 0 for those of one pass over the task. An epoch of more batches makes several
+            passes.
 
     Attributes:
         batches_per_epoch: the same in every epoch.
@@ -80,7 +81,7 @@ class Sampler(data.Sampler[list[int]]):
         return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The images of the task in the batches of one look at it."""
+        """The images of the task in the batches of one pass."""
         raise NotImplementedError
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
@@ -107,7 +108,7 @@ class Sampler(data.Sampler[list[int]]):
 class IdentitySampler(Sampler):
     """P x K batches: P identities with K images each.
 
-    A look at the task, which is an epoch, is one of two ``passes``:
+    A pass over the task, which is an epoch, is one of two ``passes``:
 
     * ``identities``, as in DMML's official code: each identity occurs at most once. They are shuffled and cut into
       batches, and those left over at the end sit the epoch out.
@@ -193,7 +194,7 @@ class IdentitySampler(Sampler):
 class CameraSampler(IdentitySampler):
     """P x K batches in which an identity has one image and K - 1 by other cameras.
 
-    A look at the task has every identity once, its first image drawn at random. The others are drawn among its images
+    A pass has every identity once, its first image drawn at random. The others are drawn among its images
     by other cameras, or, where it has none, among its other images; again and again where these are fewer than K. An
     epoch of ``images`` has as many batches as the images of the task would fill.
 

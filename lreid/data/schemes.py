@@ -36,7 +36,7 @@ class Sources:
 
     Attributes:
         root: folder that holds the data sets; CSV files may name images in it.
-        cameras: those of queries and galleries of data sets that tell none, see
+        cameras: those of queries and galleries of data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: decides random splits.
         pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty:

@@ -105,7 +105,7 @@ class Spec:
         folder: below the folder of all data sets, where its archives are unpacked.
         conversion: from the release to images, where that is not all.
         splits: over how many splits its figures are averaged.
-        cameras: whether it tells cameras.
+        cameras: whether it has cameras.
         renumbered: whether the identities that are tested are numbered from 0 again.
         published: the counts to compare with.
         remark: for the table of all names.

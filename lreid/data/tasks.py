@@ -147,7 +147,7 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
         if choice not in choices:
             raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
     if learned.names and not learned.identities:
-        raise ArgumentError("learned", "is named without the number of identities; go on by lreid train --from")
+        raise ArgumentError("learned", "is named without the number of identities; use lreid train --from")
 
 
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
@@ -234,7 +234,7 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merges data sets into one; identities and cameras of each are moved behind those of the ones before.
+    """Merges data sets into one; identities and cameras of each are numbered after those of the earlier sets.
 
     The merged one is scored image by image, whatever protocol its parts have.
     """

@@ -25,7 +25,7 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
 
     Its folder is that of torchreid, below ``sources.root``, and must be there: torchreid would download some sets.
     Records are sorted by path. Training identities, which torchreid numbers in the order of a ``set``, are numbered by
-    their first path, behind the test identities; these keep their authors' numbers. Junk (-1) is dropped, distractors
+    their first path, after the test identities; these keep their authors' numbers. Junk (-1) is dropped, distractors
     (0) stay in the gallery.
 
     Args:

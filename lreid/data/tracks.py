@@ -30,7 +30,7 @@ from lreid.reading import escaped, read_text, require_regular
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
 
-RATE = 25.0  # frames a second where nothing tells
+RATE = 25.0  # frames a second if none is given
 SLOWEST, FASTEST = 1e-6, 1e6  # frames a second that are believed
 TRUTH = "gt.txt"  # of MOT Challenge
 PEDESTRIAN = 1  # class of MOT16 and later in gt.txt, whose lines have nine values
@@ -273,13 +273,13 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
         ]
         if not inside_folders:
             content = f" ({describe_folder(source)})" if source.is_dir() else ""
-            raise InputError(f"{source}: no tracks beside its frames{content}; name a tracker's file by --tracks")
+            raise InputError(f"{source}: no tracks next to its frames{content}; name a tracker's file by --tracks")
         sequences += [
             Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in inside_folders
         ]
     twice = [name for name, count in Counter(each.name for each in sequences).items() if count > 1]
     if twice:
-        raise InputError(f"two videos are called {twice[0]}; rename one, as names tell cameras apart")
+        raise InputError(f"two videos are called {twice[0]}; rename one, because cameras are named after them")
     return sequences
 
 
@@ -295,7 +295,7 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Frames a second that ``seqinfo.ini`` of MOT Challenge tells; None where it does not.
+    """Frames a second in ``seqinfo.ini`` of MOT Challenge; None if it gives none.
 
     Raises:
         InputError: it cannot be read, or the rate is no such number.

@@ -18,7 +18,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.reading import parse_yaml, read_text
 
-os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no look at the network on import
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no network access on import
 albumentations = Extra("albumentations", "albumentations")
 cv2 = Extra("cv2", "opencv")
 

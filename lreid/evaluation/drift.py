@@ -60,13 +60,13 @@ class DriftRecorder:
     retrieval compares: in evaluation mode, through the neck where there is one. So BatchNorm's running statistics are
     part of what drifts; the paper does not say in which mode it measures.
 
-    The modes of the model and of its parts come back as they were and nothing random is drawn, so training goes on
+    The modes of the model and of its parts are restored and nothing random is drawn, so training continues
     as if nothing had been measured.
 
     Args:
         model: the network that is trained.
         images: sets of images by name, for instance ``buffer`` and ``held_out``; each (n, H, W, 3) uint8, or
-            :class:`~lreid.data.images.Images`, decoded once where they are cached. Every step looks at all of them, so
+            :class:`~lreid.data.images.Images`, decoded once where they are cached. Every step extracts all of them, so
             take a few hundred. Sets without images are left out.
         steps: updates that are measured; later ones cost nothing.
 

@@ -24,8 +24,8 @@ class GradientRecorder:
 
     Features are those that the network gives, or that a method pools of the network's maps; where a loss takes the maps
     besides, what it pulls at there does not count. A method may call its network several times a step. In a call whose
-    first rows are the batch, stored images are the batch's exemplars and all rows behind the batch; in any other call
-    all rows are stored images. Methods without memory look at incoming images only. Calls without gradient, such as
+    first rows are the batch, stored images are the batch's exemplars and all rows after the batch; in any other call
+    all rows are stored images. Methods without memory have incoming images only. Calls without gradient, such as
     those of a teacher, do not count.
 
     Args:
@@ -40,7 +40,7 @@ class GradientRecorder:
     def __init__(self, method: Learner, *, steps: int) -> None:
         self.method, self.steps = method, steps
         self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
-        # Norms (n,) of each call in the update at hand.
+        # Norms (n,) of each call in the current update.
         self.image_norms: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
         self.images: list[Tensor] = []  # of the calls that are not answered yet
         self.calls: list[tuple[Tensor, Tensor]] = []  # images and features

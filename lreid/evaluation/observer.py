@@ -22,11 +22,11 @@ class Observer:
     """Base of all observers; every hook does nothing by default.
 
     An observer must leave modes, gradients and generators as they were. What it has gathered within a task belongs into
-    its state, so that a run that is taken up again writes the same.
+    its state, so that a resumed run writes the same.
     """
 
     def before_task(self, task: Task) -> None:
-        """Called when the first step of a task is about to be made, not when a run is taken up again within it."""
+        """Called before the first step of a task, not when a run resumes within it."""
 
     def before_batch(self, batch: Batch) -> None:
         """Called once for a batch that comes in, before all updates with it."""
@@ -61,4 +61,4 @@ class Observer:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave, in the place of :meth:`before_task`."""
+        """Restores the state of :meth:`state_dict`; called instead of :meth:`before_task`."""

@@ -25,7 +25,7 @@ class SwitchObserver(Observer):
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
         self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps
-        self.task = 0  # at hand
+        self.task = 0  # the current one
         self.drift: DriftRecorder | None = None
         self.gradients: GradientRecorder | None = None
 
@@ -65,7 +65,7 @@ class SwitchObserver(Observer):
         """The watched images of the memory, and the curves so far."""
         if self.drift is None or self.gradients is None:
             return {}
-        buffer = self.drift.images.get("buffer")  # the memory itself may hold others by now
+        buffer = self.drift.images.get("buffer")  # the memory itself may hold other images now
         return {
             "task": self.task,
             "buffer": None if buffer is None else torch.from_numpy(np.stack(list(buffer))),
@@ -85,7 +85,7 @@ class SwitchObserver(Observer):
             self.gradients.norms = state["norms"]
 
     def _held_out(self) -> dict[str, np.ndarray]:
-        """Queries of each domain that was learned before the task at hand: images (n, H, W, 3)."""
+        """Queries of each domain that was learned before the current task: images (n, H, W, 3)."""
         return {
             f"held out: {test.name}": _evenly_spread(test.query)
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)

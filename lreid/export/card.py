@@ -40,7 +40,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
         f"* fingerprint: {fingerprint(model)}",
         *(_trained(cfg, source)),
         "",
-        "It tells people or vehicles apart only where they look as those it was trained on; try it on your own "
+        "It distinguishes people or vehicles only if they look like those it was trained on; test it on your own "
         "cameras, and set a threshold there, before you rely on it. Recognising people is regulated in many places.",
     ]
     return "\n".join(lines) + "\n"

@@ -51,7 +51,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
             if difference <= TOLERANCE:
                 _write(model, state, architecture, out, card)
                 return difference
-            reason = "its features are others, as pooling or strides are, which weights do not tell"
+            reason = "its features are others, like pooling or strides, which weights do not record"
     except RuntimeError as error:  # of shapes
         refuse_out_of_memory(error, out)
         reason = " ".join(str(error).split())[:200]

@@ -24,7 +24,7 @@ from lreid.models.exported import OnnxEmbedder
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
-    """Writes what a tool loads, and a card beside it (``FILE.md``, or ``README.md`` in a folder).
+    """Writes what a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
 
     * ``boxmot``: an ONNX file of images (n, 3, H, W), normalised as ImageNet's.
     * ``ultralytics``: one of images (n, 3, S, S) in [0, 1], S the larger side: earlier releases give squares only.

@@ -18,7 +18,7 @@ from lreid.identities import INT64, UNKNOWN, is_missing, label_of
 class Filter:
     """Conditions on the images that a search returns; labels are integers or text, as the gallery got them.
 
-    :class:`lreid.gallery.Gallery` puts numbers in the place of text; a store is given plain integers and nothing else.
+    :class:`lreid.gallery.Gallery` replaces text by numbers; a store is given plain integers and nothing else.
 
     Attributes:
         cameras, identities: only these; ``None`` is all. -1 is the images whose camera or identity is not known.

@@ -411,7 +411,7 @@ class Gallery:
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
     def _named(self, labels: Rows) -> Rows:
-        """The labels with names in the place of the numbers that have one."""
+        """The labels with numbers replaced by their names, if they have one."""
         names = self.about.names
         ids, cams = (
             _as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)

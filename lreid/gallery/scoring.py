@@ -19,7 +19,7 @@ from lreid.retrieval.scores import Metric
 class GallerySearch:
     """A gallery as the index that it is, and as the search of it, for cosine similarities.
 
-    So it stands in the place of a :class:`lreid.retrieval.FaissIndex` and of what that makes of features.
+    So it replaces a :class:`lreid.retrieval.FaissIndex` and of what that makes of features.
 
     Args:
         gallery: faiss or Milvus.

@@ -125,7 +125,7 @@ class Store(Protocol):
 
 
 class Place(Protocol):
-    """Where a gallery is, or will be; the next version of it lies beside it, and so does the previous one."""
+    """Where a gallery is, or will be; its next and previous version are next to it."""
 
     def exists(self) -> bool:
         """Whether a gallery is there, whole or not."""
@@ -198,7 +198,7 @@ def place_of(where: str | Path) -> Place:
 
     Args:
         where: a file; ``milvus:FILE.db``, a database of Milvus Lite in this process; or ``milvus:http://host:port``, a
-            Milvus server or cluster; the last two with ``/NAME`` behind them if they hold several galleries.
+            Milvus server or cluster; the last two with ``/NAME`` at the end if they hold several galleries.
 
     Raises:
         InputError: an address of Milvus that is none.

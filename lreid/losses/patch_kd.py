@@ -40,7 +40,7 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 
 
 def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Entropy of the softened softmax, mean over rows, times ``T²``: chosen patches shall tell identities apart.
+    """Entropy of the softened softmax, mean over rows, times ``T²``; trains the choice of patches.
 
     Source: as :func:`patchkd_kd_loss`, of the old model's logits of patches with themselves.
 

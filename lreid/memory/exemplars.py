@@ -155,7 +155,7 @@ class ExemplarStore:
     def _write(
         self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Puts ``rows`` (k,) of what is added at ``places`` (k,), each once: kept ones and those right behind them."""
+        """Puts ``rows`` (k,) of the added values at ``places`` (k,), each once: kept places, or right after them."""
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]

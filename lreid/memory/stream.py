@@ -22,7 +22,7 @@ class StreamMemory(ExemplarStore):
     * ``random``: a random choice of those kept and those that come in, all alike; old images fade away;
     * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``;
     * ``balanced``: as many of one identity as of another: once the memory is full, an image of an identity that has
-      fewer than others comes in the place of a random one of those that have most (GDumb, Prabhu et al., ECCV 2020).
+      fewer than others replaces a random one of those that have most (GDumb, Prabhu et al., ECCV 2020).
 
     ``scored``, ``fifo`` and ``random`` are those of Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
     Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say
@@ -108,7 +108,7 @@ class StreamMemory(ExemplarStore):
         Args:
             count: images to draw; all are given where there are fewer.
             each: draw identities, and up to so many images of each one; 0 draws images.
-            exclude: labels that are left out, for instance those of the task at hand.
+            exclude: labels that are left out, for instance those of the current task.
 
         Returns:
             Rows (k,) int64 of ``images``, ``labels`` and ``extras``.

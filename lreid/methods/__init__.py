@@ -24,7 +24,7 @@ def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Makes a class outside this package known as ``METHOD.NAME``, as long as the process lives.
 
     Its models load anywhere; a run is resumed where the class is registered again. In a notebook a cell that is run
-    twice puts the new class in the place of the old one.
+    twice replaces the old class.
 
     Raises:
         ArgumentError: a file of this package has that name.
@@ -80,7 +80,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
         for name, parameter in parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 if parameter.default is inspect.Parameter.empty:
-                    raise ArgumentError(name, f"of {base.__name__} has no default, which would tell its type; add one")
+                    raise ArgumentError(name, f"of {base.__name__} has no default, which would give its type; add one")
                 options.setdefault(name, parameter.default)
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
             break  # nothing is handed on

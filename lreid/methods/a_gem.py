@@ -28,7 +28,7 @@ class AGEM(ER):
         self,
         model: Embedder,
         *,
-        task_free: Annotated[bool, Rule("compare with images of the task at hand too")] = False,
+        task_free: Annotated[bool, Rule("compare with images of the current task too")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, task_free=task_free, **er)

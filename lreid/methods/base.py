@@ -45,7 +45,7 @@ class Method:
         neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
         defaults: defaults of inherited options, where they differ; a method passes ``CLASS.defaults | options`` on.
         unused: options of its bases that it has no use for; a config that sets one to another value is refused.
-        divisible: False where several processes cannot share a batch, since the method looks at gradients by itself.
+        divisible: False where several processes cannot share a batch, since the method computes gradients itself.
         selections: those that the method can be given; ``importance`` is for methods that score images.
         finishing: what :meth:`finish_task` does, for people.
         keeps_teacher: True where :attr:`teacher` is wanted from the second task on.
@@ -133,7 +133,7 @@ class Method:
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
-        """Called before the first batch of a task, not when a run is taken up again within it."""
+        """Called before the first batch of a task, not when a run resumes within it."""
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The parameters to train, read at the start of each task.
@@ -270,7 +270,7 @@ class Method:
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the method needs to go on besides the model: tensors and plain values."""
+        """The method's state for a resumed run, besides the model: tensors and plain values."""
         teacher = self.teacher.state_dict() if self.teacher is not None else None
         return {"teacher": teacher, "memory": self.memory.state_dict()}
 

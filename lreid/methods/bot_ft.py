@@ -22,7 +22,7 @@ from lreid.rules import Rule
 class BoTFineTuning(Method):
     """Bag of Tricks (Luo et al., 2019) task after task, as "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
-    Cross-entropy with smoothed labels behind a BatchNorm neck, and the batch-hard triplet loss before it, with equal
+    Cross-entropy with smoothed labels after a BatchNorm neck, and the batch-hard triplet loss before it, with equal
     weights. What DwoPP's authors did to the classifier at a new task is not published. Here it grows by rows for
     the new identities, and the cross-entropy of a task runs over its own rows only.
 
@@ -65,12 +65,12 @@ class BoTFineTuning(Method):
         return chain(self.model.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy behind the neck and the triplet loss before it."""
+        """Cross-entropy after the neck and the triplet loss before it."""
         features = self.model(batch.images)  # (B, dim)
         return self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Both terms, of features (B, dim) before the neck and logits (B, all classes) behind it."""
+        """Both terms, of features (B, dim) before the neck and logits (B, all classes) after it."""
         labels = batch.labels.to(features.device, non_blocking=True)
         own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
@@ -80,7 +80,7 @@ class BoTFineTuning(Method):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        return self.classifier(features)  # which are behind the neck
+        return self.classifier(features)  # which come after the neck
 
     def state_dict(self) -> dict[str, Any]:
         """The classifier and the first class of the task, besides what the bases keep."""

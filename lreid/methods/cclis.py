@@ -39,7 +39,7 @@ class CCLIS(Co2L):
     drawn by their scores. Selection ``random`` is the ablation of Table 3: all images count alike.
 
     Two faults of the official code are options. It takes every task for a past one unless tasks have two
-    identities (``weigh_current``), where an image of the task at hand counts as drawn with one over the images of
+    identities (``weigh_current``), where an image of the current task counts as drawn with one over the images of
     its identity. And its last pass adds the score by an image's own identity (``score_leak``).
 
     Args:
@@ -77,7 +77,7 @@ class CCLIS(Co2L):
             ),
         ] = True,
         weigh_current: Annotated[
-            bool, Rule("weigh images of the task at hand, which the official code never does")
+            bool, Rule("weigh images of the current task, which the official code never does")
         ] = False,
         score_leak: Annotated[
             bool, Rule("add the score by the own identity in the last pass, as the official code")
@@ -117,7 +117,7 @@ class CCLIS(Co2L):
         ]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of Co2L with prototypes of unit length in the place of other images."""
+        """The terms of Co2L with prototypes of unit length instead of other images."""
         self.normalise_prototypes()
         return super().loss(batch)
 

@@ -84,7 +84,7 @@ class ContrastScoring(Method):
         self.seed = torch.initial_seed()  # of the run
         self.generator = torch.Generator().manual_seed(self.seed)  # of the views
         self.memory = self.new_buffer(buffer)
-        self.taken: set[int] = set()  # segments at hand that have been taken in, by id
+        self.taken: set[int] = set()  # segments that were taken in, by id
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
@@ -111,7 +111,7 @@ class ContrastScoring(Method):
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:
-        """Forms the next buffer out of the one at hand and the images that come in."""
+        """Forms the next buffer from the current one and the incoming images."""
         pixels: Any = batch.pixels.numpy()  # (n, H, W, 3)
         if self.memory.budget == 0:
             self.memory = self.new_buffer(len(pixels))

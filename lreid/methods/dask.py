@@ -1,4 +1,4 @@
-"""DASK: images in the style of the previous domain are learned beside those of the task."""
+"""DASK: images in the style of the previous domain are trained on with those of the task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StyleRehearser:
     one, and it learns from images as they are, drawn at random.
 
     Args:
-        model: tells the normalisation of images, their size, and where to compute.
+        model: gives the normalisation of images, their size, and the device.
         style_steps: updates after a task; 20,000 in the paper. At 0 it stays random.
         style_batch: images of each; 128 in the paper.
         style_pad: black pixels on every side of an image that is shown again, of which a random crop is taken; 10 in

@@ -17,7 +17,7 @@ from lreid.rules import Rule
 class DwPP(DMMLFineTuning):
     """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6).
 
-    From the second task on the previous model, frozen and in evaluation mode, looks at the same augmented
+    From the second task on the previous model, frozen and in evaluation mode, extracts the same augmented
     images as the new one.
     """
 

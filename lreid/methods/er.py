@@ -63,15 +63,15 @@ class ER(Method):
         replay: Annotated[int, Rule("stored images a step, 0 for as many as come in", least=0)] = 0,
         task_free: Annotated[
             bool,
-            Rule("replay images of the task at hand too; the official ER leaves them out where it knows the tasks"),
+            Rule("replay images of the current task too; the official ER leaves them out where it knows the tasks"),
         ] = True,
         replay_weight: Annotated[float, Rule("weight of what is learned from stored images", least=0)] = 1.0,
         reid_head: Annotated[
             bool,
             Rule(
                 "for re-identification, the classifier of LSTKC's base in place of the papers': logits are "
-                "those of features behind a BatchNorm, and rows of new identities begin as the directions of "
-                "their mean features, so that a trained network keeps what it knows. This looks at all images "
+                "those of features after a BatchNorm, and rows of new identities begin as the directions of "
+                "their mean features, so that a trained network keeps what it knows. This extracts all images "
                 "of a task beforehand: not for streams"
             ),
         ] = False,
@@ -86,7 +86,7 @@ class ER(Method):
         self.classifier = self.new_classifier().to(model.mean.device)
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
-        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # others learn from it beside the batch
+        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other methods train on it with the batch
             raise ArgumentError(
                 "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
             )
@@ -138,7 +138,7 @@ class ER(Method):
         return F.cross_entropy(self.logits(replay.images), replay.labels)
 
     def class_of(self, labels: Tensor) -> Tensor:
-        """Rows of the classifier (n,) of labels (n,), which also tell apart tasks that share their classes."""
+        """Rows of the classifier (n,) of labels (n,), also for tasks that share their classes."""
         return labels % self.shared_classes if self.shared_classes else labels
 
     def logits(self, images: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class ER(Method):
 
         Args:
             count: images.
-            incoming: loss of the incoming batch, for policies that look at its gradient.
+            incoming: loss of the incoming batch, for policies that use its gradient.
         """
         rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None

@@ -24,7 +24,7 @@ from lreid.rules import Rule
 class GDumb(ER):
     """Greedy sampler and dumb learner (Prabhu et al., ECCV 2020), the offline baseline of ER-ACE's paper.
 
-    While a task goes on, its images are stored, as many of one identity as of another, and nothing is learned. At its
+    During a task, its images are stored, as many of one identity as of another, and nothing is learned. At its
     end a network that starts where the run started is trained on the memory. As in the official code: SGD with momentum
     0.9, the first pass at a tenth of the rate, the second at the full one, then a cosine with restarts after 1, 2, 4 …
     passes, gradients clipped at length 10. Where we differ: it mixes images in half of the steps (CutMix), which is

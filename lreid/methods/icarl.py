@@ -30,8 +30,8 @@ class ICaRL(LwF):
     * Sums over identities, as in the paper; the code of mammoth takes the mean.
     * Of K identities ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for both models, so that ``z = 0`` stands for 1 / K. The
       paper's layer has a bias. BoT's has none and features of mean 0, so its logits could not be mostly negative.
-    * Retrieval compares embeddings, as for every other method. The paper's nearest-mean classifier tells the identities
-      of the training set apart, and none of them is in a test set.
+    * Retrieval compares embeddings, as for every other method. The paper's nearest-mean classifier classifies the
+      identities of the training set apart, and none of them is in a test set.
 
     Args:
         distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.

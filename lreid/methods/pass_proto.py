@@ -38,8 +38,8 @@ class PASS(BoTFineTuning):
 
     * Images that are not square are resized after rotations by 90 and 270 degrees, and the triplet loss takes each
       rotation for an identity.
-    * Prototypes live behind the neck, where the classifier is. ``F`` and ``F'`` are taken before it: behind it, new
-      features have mean 0 in every batch and old ones do not, so that they could never agree.
+    * Prototypes are computed after the neck, where the classifier is. ``F`` and ``F'`` are taken before it: after it,
+      new features have mean 0 in every batch and old ones do not, so that they could never agree.
     * Logits are not divided by PASS's temperature of 0.1, which a linear classifier makes up for by smaller weights.
     * ``w`` is 0.03, not 10. The gradient that features get from the norm has the length ``w``, however close they are
       to the old ones; that from the triplet loss is of the order of ``sqrt(2 / B)``. With 10 little is learned.

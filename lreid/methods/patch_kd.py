@@ -37,7 +37,7 @@ class PatchKD(LwF):
       network's classifier gives to its own patches;
     * ``relations``: distances of the patches of an image, and of the same patch across images;
     * ``confidence``: the entropy of the previous network's logits of patches;
-    * ``diversity``: the mean cosine of the network's patches of an image, behind their neck as it evaluates.
+    * ``diversity``: the mean cosine of the network's patches of an image, after their neck in evaluation mode.
 
     The last two train the sampler of positions, diversity the network as well; the others take positions as they are.
 

@@ -83,7 +83,7 @@ class Retrace(BoTFineTuning):
 
     @property
     def needs_past(self) -> bool:
-        """No: head and former network are of a task at hand."""
+        """No: head and former network exist only within a task."""
         return False
 
     def _new_head(self) -> None:
@@ -155,7 +155,7 @@ class Retrace(BoTFineTuning):
         """None: there is no classifier of all identities."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Head and former network of a task at hand, besides what the bases keep."""
+        """Head and former network of the current task, besides what the bases keep."""
         began = None if self.began is None else self.began.state_dict()
         head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
         return super().state_dict() | head | {"began": began, "share": self.share}

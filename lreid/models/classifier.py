@@ -12,7 +12,7 @@ from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):
-    """Logits of all identities so far: a linear layer without bias, as behind BoT's neck.
+    """Logits of all identities so far: a linear layer without bias, as after BoT's neck.
 
     Args:
         dim: width of the features.
@@ -54,7 +54,7 @@ class Classified(NamedTuple):
 
 
 class ClassifyingEmbedder(nn.Module):
-    """An embedder with a BatchNorm neck and a classifier of its own behind it; retrieval uses the embedder alone.
+    """An embedder with a BatchNorm neck and its own classifier after it; retrieval uses the embedder alone.
 
     Args:
         model: the embedder, without a neck, which is shared and not copied.

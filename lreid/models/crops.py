@@ -1,4 +1,4 @@
-"""A model in the place of the embedder of a tracker that works on crops."""
+"""A model instead of the embedder of a tracker that works on crops."""
 
 from __future__ import annotations
 

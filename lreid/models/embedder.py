@@ -66,7 +66,7 @@ class Embedder(nn.Module):
             little where features are long.
 
     Raises:
-        ArgumentError: the backbone is unknown, tells no ``dim`` or cannot have these norms or tokens, or weights cannot
+        ArgumentError: the backbone is unknown, has no ``dim`` or cannot have these norms or tokens, or weights cannot
             be had.
         InputError: weights that do not fit.
 

@@ -64,7 +64,7 @@ class OnnxEmbedder(Embedder):
                 raise ValueError("its features have no length, or mean and std are no such numbers")
         except (KeyError, ValueError, RuntimeError, OverflowError, RecursionError) as error:
             raise InputError(
-                f"{self.file}: not written by lreid, its properties do not tell how images are prepared ({error}); "
+                f"{self.file}: not written by lreid, its properties do not say how images are prepared ({error}); "
                 "make one with lreid export"
             ) from None
         self.height, self.width = prepared["height"], prepared["width"]
@@ -110,7 +110,7 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
     """Hash of all that decides on the features that an ONNX file gives, and of the fingerprint that it declares.
 
     A file that holds its seal has been changed neither in weights nor in what it says of itself since it was exported.
-    This tells files apart that were mixed up or edited, not forged ones: who forges a file can seal it, too.
+    This detects files that were mixed up or edited, not forged ones: who forges a file can seal it, too.
 
     Args:
         content: content of the file; its properties make no difference.

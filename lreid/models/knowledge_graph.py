@@ -22,7 +22,7 @@ class KnowledgeGraph(nn.Module):
     begins saturated and the graph gets hardly any gradient; here it is ``1 / sqrt(dim)``.
 
     Everything random, dropout included, comes from a generator of its own on the CPU, which is part of the state
-    dict: the graph shifts no other random number, and a run that is taken up again draws the same.
+    dict: the graph shifts no other random number, and a resumed run draws the same.
 
     Args:
         dim: width of the features.
@@ -32,7 +32,7 @@ class KnowledgeGraph(nn.Module):
         seed: seed of the generator.
 
     Attributes:
-        vertices: (V, dim), drawn uniformly from [0, 1) like features behind a ReLU.
+        vertices: (V, dim), drawn uniformly from [0, 1) like features after a ReLU.
     """
 
     def __init__(

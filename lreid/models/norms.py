@@ -2,7 +2,8 @@
 
 Much of what a network loses from one place to the next is the look of the place, its colours, contrast and light. They
 are the mean and the deviation of each channel of an image, which an instance norm takes away, and with it what they
-tell of people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or behind some of the blocks. The
+carry information about people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or after some of
+the blocks. The
 balance of white takes away least: the cast of an image, and nothing of its light and contrast.
 """
 
@@ -27,7 +28,7 @@ CHOICES = tuple(
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """Normalises every channel of every image by its own mean and deviation, in the place of a BatchNorm.
+    """Normalises every channel of every image by its own mean and deviation, instead of a BatchNorm.
 
     Args:
         batch: the BatchNorm; the weights and biases of its channels come along, and an activation in it (timm).
@@ -73,8 +74,8 @@ class HalfInstanceNorm(nn.Module):
 def put_norms(network: nn.Module, norm: str) -> None:
     """Puts instance norms into a backbone, in the places where IBN-Net has them in a ResNet.
 
-    * ``ibn_a``: :class:`HalfInstanceNorm` in the place of the first norm of every block, but in the last stage.
-    * ``ibn_b``: :class:`InstanceNorm` in the place of the network's first norm, the stem's, and a new one behind the
+    * ``ibn_a``: :class:`HalfInstanceNorm` instead of the first norm of every block, but in the last stage.
+    * ``ibn_b``: :class:`InstanceNorm` instead of the network's first norm, the stem's, and a new one after the
       sum, before its ReLU, of the last block of each of the first two stages. It has weight 1 and bias 0.
     * ``+stem``: the stem's alone.
     * ``+input``: each channel of an image is standardised before it enters.
@@ -85,7 +86,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
         norm: one of :data:`CHOICES`; ``batch`` changes nothing.
 
     Raises:
-        ArgumentError: the norm is unknown, the network has no BatchNorm or does not tell its stages.
+        ArgumentError: the norm is unknown, the network has no BatchNorm or does not name its stages.
     """
     require(norm in CHOICES, "norm", norm, f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     kind, *more = norm.split("+")
@@ -94,7 +95,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
         raise ArgumentError("norm", f"is {norm}, but this backbone has no BatchNorm; take batch or batch+input")
     if kind != "batch" and not stages:
         raise ArgumentError(
-            "norm", f"is {norm}, but this backbone does not tell its blocks; take batch, batch+stem or batch+input"
+            "norm", f"is {norm}, but this backbone does not name its blocks; take batch, batch+stem or batch+input"
         )
     if kind == "ibn_b" or "stem" in more:
         _replace_first(network, InstanceNorm)
@@ -130,7 +131,7 @@ def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float
 
 
 def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
-    """Puts a norm in the place of a module's first BatchNorm."""
+    """Replaces a module's first BatchNorm by a norm."""
     name, batch = next((name, each) for name, each in module.named_modules() if isinstance(each, nn.BatchNorm2d))
     module.set_submodule(name, kind(batch).to(batch.weight).train(batch.training))
 

@@ -14,7 +14,7 @@ from lreid.extras import Extra
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
     """Parameters by depth, from the images on: the first are frozen first, and learn at lower rates.
 
-    Networks of timm tell it themselves: the stem, then a block at a time, to which the norms between them belong. Of
+    Networks of timm define them: the stem, then a block at a time, to which the norms between them belong. Of
     others a layer is a child of the module, of the outermost that has several.
     """
     inner: Any = getattr(backbone, "network", backbone)

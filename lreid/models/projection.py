@@ -36,7 +36,7 @@ class Projected(NamedTuple):
 
 
 class ProjectedEmbedder(nn.Module):
-    """An embedder with a projection head behind it; retrieval uses the embedder alone.
+    """An embedder with a projection head after it; retrieval uses the embedder alone.
 
     Args:
         model: the embedder, which is shared and not copied.

@@ -98,7 +98,7 @@ def load_neck(neck: nn.Module, weights: str) -> None:
     try:
         neck.load_state_dict(state)
     except RuntimeError:
-        raise InputError(f"{weights}: holds no neck of this width; look at where it comes from") from None
+        raise InputError(f"{weights}: holds no neck of this width; check where it comes from") from None
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
@@ -170,7 +170,7 @@ def _name(key: str) -> str:
     """lreid's name for a tensor of a fast-reid head, whose names have changed twice.
 
     Its BNNeck was ``heads.bnneck`` in 2020, and is ``heads.bottleneck.0`` since; files of January 2021 hold a counter
-    of the former beside the latter. The exponent of GeM is of the head there, of the backbone here.
+    of the former and the latter. The exponent of GeM is of the head there, of the backbone here.
     """
     for theirs, ours in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + theirs):

@@ -1,6 +1,6 @@
 """Sections of charts: figures after every task, terms of the loss, first updates of a task. A group of runs is a line.
 
-Every function takes the groups of one benchmark and what stands after a title to tell benchmarks apart, and returns its
+Every function takes the groups of one benchmark and the end of titles that names the benchmark, and returns its
 section in a list, which is empty where nothing was measured.
 """
 

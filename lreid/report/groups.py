@@ -1,4 +1,4 @@
-"""Which runs may be averaged, and what tells the others apart."""
+"""Which runs may be averaged, and how the others differ."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
     """The name of the benchmark and of the method of each run; runs that may be averaged have the same two.
 
     Those are runs of one method under one protocol (identities, splits, cameras) with one config, which differ in
-    their seed alone. The keys of the config in which runs of a method on a benchmark differ stand behind the
-    method's name, as in ``dwopp, TEMPERATURE 2.0``. Those that make another protocol stand behind the benchmark's,
-    as in ``market1501-10, ORDER_SEED 1``, or the protocol's fingerprint where the config does not tell.
+    their seed alone. The keys of the config in which runs of a method on a benchmark differ follow the
+    method's name, as in ``dwopp, TEMPERATURE 2.0``. Those that make another protocol follow the benchmark's,
+    as in ``market1501-10, ORDER_SEED 1``, or the protocol's fingerprint where the config does not show it.
 
     Args:
         runs: contents of ``results.json``. Runs of older versions hold no config and are not averaged with others.
@@ -126,7 +126,7 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
-    """The keys and values of each run's config that tell it from the others.
+    """The keys and values of each run's config that differ from the others.
 
     ``data`` is whether keys that describe the data are looked at, or all others.
     """

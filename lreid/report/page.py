@@ -69,9 +69,9 @@ class Progress(NamedTuple):
     """The progress of an unfinished run.
 
     Attributes:
-        task, tasks: the one at hand, from 1, and how many there are.
+        task, tasks: number of the current task, from 1, and of all tasks.
         epoch, epochs: finished epochs, and all epochs of the task.
-        left: seconds to the end of the run as far as one can tell.
+        left: seconds to the end of the run , estimated.
         at: when this was so, seconds since the epoch.
         patience: seconds; where the next news takes longer, the run may have ended without a word.
     """
@@ -170,7 +170,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """The groups of each benchmark, and what stands after a title to tell several benchmarks apart."""
+    """The groups of each benchmark, and the end of titles that names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")

@@ -191,7 +191,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
     return lines
 
 
-@lru_cache(maxsize=512)  # the page of a run that goes on is written again and again
+@lru_cache(maxsize=512)  # the page of a running training is written again and again
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """A chart of lines as an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)

@@ -19,7 +19,7 @@ HEIGHT = 144  # pixels of a thumbnail
 
 Verdict = Literal["right", "wrong", "distractor", "known", "below", ""]
 
-# Sign and meaning of each verdict. The sign and the line of the frame tell without the colour.
+# Sign and meaning of each verdict. The sign and the line of the frame are clear without the colour.
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "right": ("✓", "the same identity"),
     "wrong": ("✗", "another identity"),

@@ -24,7 +24,7 @@ class Row(NamedTuple):
     """A line of a table.
 
     Attributes:
-        name: what the filter of the page looks at; empty where it shall leave the line alone.
+        name: name that the page's filter compares; empty for lines that it does not hide.
         cells: words as they are, numbers as :class:`Cell`; the first is the head of the line, a word.
     """
 
@@ -60,7 +60,7 @@ class Panel(NamedTuple):
         note: a line about what it shows, or empty.
         body: what it shows.
         wide: the images in it are wider than high, as those of vehicles.
-        name: what the filter of the page looks at; empty where it shall leave the section alone.
+        name: name that the page's filter compares; empty for sections that it does not hide.
     """
 
     title: str

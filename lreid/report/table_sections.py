@@ -1,6 +1,6 @@
 """Sections of figures and facts: tables of all groups, results matrices, the hardest identities, protocol, settings.
 
-Those that take ``where`` are about the groups of one benchmark; it stands behind the title to tell benchmarks apart.
+Those that take ``where`` are about the groups of one benchmark; it ends the title and names the benchmark.
 All give sections in a list, which is empty where there is nothing to show.
 """
 

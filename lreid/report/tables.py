@@ -271,7 +271,7 @@ def index_table(results: dict[str, Any]) -> str:
         recalls = [number(index["recall"].get(k)) for k in ("1", "10", "100")]
         measures = (number(index["queries_per_second"], 0), number(index["megabytes"]), number(index["build_seconds"]))
         rows.append([row["checkpoint"], row["test"], index["name"], *figures, *recalls, *measures])
-    head = f"per cent; figures of {' or '.join(sorted(depths))} that a query finds, all others behind them"
+    head = f"per cent; figures of {' or '.join(sorted(depths))} that a query finds, all others rank after them"
     return "\n".join([head, "", text_table(heads, rows, left=3)])
 
 
@@ -289,7 +289,7 @@ def cross_model_table(results: dict[str, Any]) -> str:
 
 
 def _cost(run: Results) -> dict[str, float | None]:
-    """The figures of :data:`COST`; None where a run does not tell."""
+    """The figures of :data:`COST`; None if a run does not record them."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
@@ -306,7 +306,7 @@ def _cost(run: Results) -> dict[str, float | None]:
 
 
 def _switches(run: Results) -> dict[str, float | None]:
-    """The figures of :data:`SWITCHES`; None where a run does not tell."""
+    """The figures of :data:`SWITCHES`; None if a run does not record them."""
     moved: dict[str, list[float]] = {"stored": [], "held_out": []}
     for switch in run.get("drift") or []:
         for name, curves in switch.items():
@@ -336,8 +336,8 @@ def _cell(results: Results, row: int, column: int) -> str:
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
     """Mean and standard deviation over the runs of each group, of each column.
 
-    A method that learns all tasks at once has no mean over tasks beside methods that learn them one by one: after its
-    single task it has seen all.
+    A method that learns all tasks at once has no mean over tasks to compare with methods that learn them one by one:
+    after its single task it has seen all.
     """
     tasks: dict[str, int] = {}  # of each benchmark
     for group in groups:

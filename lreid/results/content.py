@@ -64,7 +64,7 @@ class Results(TypedDict, total=False):
     # Fingerprints of the images of each of "tasks" and "galleries".
     content: Annotated[dict[str, list[str]], Key({str: [str]})]
     seed: Annotated[int, Key(int, needed=True)]
-    # Of all keys those that tell runs apart.
+    # Of all keys those in which runs differ.
     config: Annotated[dict[str, Any], Key({})]
     # That trains the same.
     command: Annotated[str, Key(str)]

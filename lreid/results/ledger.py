@@ -123,7 +123,7 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
     """Puts down the accuracies of classification after a task, and summarises.
 
     Args:
-        results: ``accuracy`` gets a row more of each accuracy matrix, ``accuracy_summary`` what these say by now
+        results: ``accuracy`` gets one more row per accuracy matrix, ``accuracy_summary`` their new summary
             (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
         rows: as of :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """

@@ -10,7 +10,7 @@ class Metric(NamedTuple):
     """A figure of a ranked test set.
 
     Attributes:
-        name: its key in ``results.json``, and behind ``seen_`` and ``unseen_`` in the summary.
+        name: its key in ``results.json``, and after ``seen_`` and ``unseen_`` in the summary.
         title: heading in tables.
         label: the same in words.
         of: takes a :class:`lreid.retrieval.Evaluation`, gives a fraction in [0, 1].

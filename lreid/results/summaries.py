@@ -62,7 +62,7 @@ def summary(results: Results) -> dict[str, float | None]:
     Returns:
         * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
         * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without any;
-        * ``merged_mAP``, ``merged_rank1`` …: of the merged unseen gallery beside them, after the last task (Table 2 of
+        * ``merged_mAP``, ``merged_rank1`` …: of the merged unseen gallery, after the last task (Table 2 of
           DwoPP, BMVC 2022, and AKA, CVPR 2021); there is no such key without one;
         * ``reindex_free_mAP``, ``reindex_free_rank1`` …: of the last model's queries in each seen gallery as the model
           right after its domain was first trained had extracted it, mean over these galleries (RFL-ReID of Bi-C2R,

@@ -101,7 +101,7 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
-    """Features to be compared by Euclidean distance, ``(Q, D)`` and ``(G, D)``, in a type that tells neighbours apart.
+    """Features to be compared by Euclidean distance, ``(Q, D)`` and ``(G, D)``, precise enough for neighbours.
 
     Distances come from scalar products, in which nearest neighbours (of up to 256 gallery images) that are much nearer
     to each other than to zero cancel out, and numbers below 2^-51 vanish in float32. These are computed in float64.

@@ -1,8 +1,8 @@
-"""Features standardised by camera: what all images of a camera share tells nothing about who is on them.
+"""Features standardised by camera: what all images of a camera share says nothing about the people in them.
 
 Light, colours, background and angle of a camera move the features of all its images alike, the more the less a model
 knows of such cameras. Mean and deviation of each camera take that away, without labels: camera-specific feature
-normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person Re-identification", ICLR 2025). It looks at the
+normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person Re-identification", ICLR 2025). It uses the
 images that are searched, so figures are *transductive*. Cameras must see many people, and people alike: where each
 sees a few of its own, these are what its images share.
 """
@@ -19,7 +19,7 @@ from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
 PRIOR = 20  # a camera is taken to have so many images more, like those of all cameras together
-SMALLEST = 1e-6  # deviation; a number that is the same in all images tells nothing
+SMALLEST = 1e-6  # deviation; a number that is the same in all images carries no information
 PREFIX = "norm/features/"  # of arrays in a file
 
 

@@ -366,7 +366,7 @@ def unfound(dtype: torch.dtype) -> float:
 
 
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Puts those of the matches ``scores[rows, columns]`` that were not found behind all other images, in place."""
+    """Ranks matches ``scores[rows, columns]`` that were not found after all other images, in place."""
     lost = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if lost.any():
         scores[rows[lost], columns[lost]] = torch.finfo(scores.dtype).min

@@ -13,7 +13,7 @@ from lreid.identities import JUNK
 # What is fast, measured with numpy's AVX-512; what is found does not depend on it.
 SORT = 17  # a whole gallery is sorted in the time in which so many matches are compared with all of it
 FEW = 1 / 64  # share of a gallery up to which the values that are to be sorted are picked out
-SAMPLED = 256  # of so many scores one tells such shares
+SAMPLED = 256  # scores, enough to estimate such shares
 
 
 class SameIdentity:
@@ -75,9 +75,9 @@ def _count_by_sorting(
 ) -> np.ndarray:
     """For CPUs, where numpy sorts bare values at a few nanoseconds each.
 
-    Sorted values tell how many exceed a match and how many equal it. Only among equals do positions matter. Values
-    below a match tell nothing about it, so they are left out, or made equal where they are many. The few matches that
-    stand far behind, for whose sake most of a gallery would have to be sorted, are compared with all images instead.
+    Sorted values give how many exceed a match and how many equal it. Only among equals do positions matter. Values
+    below a match do not matter, so they are left out, or made equal where they are many. The few matches that
+    rank last, for which most of a gallery would have to be sorted, are compared with all images instead.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))
@@ -93,7 +93,7 @@ def _count_by_sorting(
         if scale is not None:
             line *= scale  # here, since the row is in the cache from now on
         sample = np.sort(line[::SAMPLED])
-        place = sample.searchsorted(targets[start:stop])  # tells what share of the gallery stands ahead of each
+        place = sample.searchsorted(targets[start:stop])  # estimates the share of the gallery ahead of each
         behind = (numbers[: stop - start] - SORT / len(sample) * place).argmin()
         first = start + behind
         if len(sample) - place[behind] < FEW * len(sample):

@@ -1,4 +1,4 @@
-"""Open-set search: tell enrolled people from impostors by a threshold on the score."""
+"""Open-set search: distinguish enrolled people from impostors by a threshold on the score."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
 def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
     """Cosine similarities of all pairs of a query and a gallery image: of the same identity, and of two.
 
-    They tell how two images are compared when nothing else is known (verification). Arguments are those of
+    They are the scores of verification, where two images are compared alone. Arguments are those of
     :func:`open_set_rates`; the camera filter leaves out pairs of one identity by one camera.
 
     Returns:

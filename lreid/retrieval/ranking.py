@@ -112,7 +112,7 @@ def evaluate(
         device: where to compute; ``None`` is where the gallery features are.
         rerank: re-ranks every ranking first; see :class:`lreid.retrieval.KReciprocal`.
         search: finds what is ranked, for instance ``FaissIndex("hnsw").over(gallery_features, metric)``. Images that it
-            does not find come last, the query's matches behind all others. One that finds all, as a ``flat`` index
+            does not find come last, the query's matches after all others. One that finds all, as a ``flat`` index
             does, gives the figures of the exact ranking.
 
     Raises:

@@ -146,7 +146,7 @@ def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Rows equal to an earlier one, and the first row each of them equals."""
     rows = features.cpu().numpy()
-    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # tells nearly all rows apart
+    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # distinguishes nearly all rows
     bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
     keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""Images searched among themselves: how well a network tells a few identities apart that are at hand."""
+"""Images searched among themselves: how well a network distinguishes the identities of a sample."""
 
 from __future__ import annotations
 

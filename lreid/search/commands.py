@@ -137,7 +137,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         where: place of the gallery.
         paths: paths of images.
         identity: the name of one.
-        everywhere: also from the versions beside it that ``reindex`` and ``rollback`` leave; no version needs to hold
+        everywhere: also from the versions next to it that ``reindex`` and ``rollback`` leave; no version needs to hold
             all of them.
 
     Returns:
@@ -165,7 +165,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
             named.gallery.save()
         removed |= doomed
     if not removed:
-        raise InputError(f"{where}: holds nothing of what is to be removed, nor does a version beside it")
+        raise InputError(f"{where}: holds nothing of what is to be removed, nor does another version")
     return len(removed)
 
 

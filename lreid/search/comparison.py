@@ -17,7 +17,7 @@ from lreid.search.findings import too_few
 from lreid.search.image_list import SearchImage, read_images
 from lreid.search.named_gallery import NamedGallery, extract, flips
 
-MOST_IMAGES = 1000  # of a gallery, whose pairs tell a false accept rate
+MOST_IMAGES = 1000  # of a gallery, to estimate a false accept rate from its pairs
 
 
 def compare(

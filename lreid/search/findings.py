@@ -93,7 +93,7 @@ def summary(results: dict[str, Any]) -> list[str]:
     labelled, right = rank1(queries)
     if labelled:
         share = 100 * right / labelled
-        lines.append(f"Rank-1 {share:.1f} %: {right} of {labelled} queries whose names tell a person in the gallery")
+        lines.append(f"Rank-1 {share:.1f} %: {right} of {labelled} queries whose paths name a person in the gallery")
     return lines
 
 
@@ -119,7 +119,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
     best = finding["matches"][0]
     if threshold is None or false_accept_rate is None:
         who = best["identity"] or "an identity without a name"
-        return f"nearest: {who}, {best['score']:.3f}; calibrate the gallery to tell unenrolled people"
+        return f"nearest: {who}, {best['score']:.3f}; run lreid search calibrate to detect people who are not enrolled"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     named = next((match for match in finding["matches"] if match["identity"] is not None), None)
     if named is None:

@@ -51,7 +51,7 @@ def list_images(
     Args:
         sources: folders (see :func:`lreid.data.listing.list_folder`; one with an ``index.csv`` is that file), CSV
             files, or single images. A CSV file may have a column ``time``: whole seconds, from whenever all count.
-        split: which images of a CSV file that tells splits; all its domains together.
+        split: which split of a CSV file with splits; all its domains together.
         where: the pattern of the paths in folders, and the root of images that CSV files may name, too.
         identities: False forgets who is on them, for folders that are named after something else.
         identity: who is on all of them.
@@ -88,7 +88,7 @@ def who(images: Iterable[SearchImage]) -> str:
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
     seen = f" by {_counted('camera', cameras)}" if cameras else ", no cameras known"
     if not identities:
-        return f"nobody with a name (folders named after people tell one, or --identity){seen}"
+        return f"no named person (name folders after people, or pass --identity){seen}"
     return _counted("identity", identities) + seen
 
 

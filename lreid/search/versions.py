@@ -36,7 +36,7 @@ def reindex(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, int]:
-    """Extracts all images of a gallery with another model, beside the gallery, and then takes its place.
+    """Extracts all images of a gallery with another model into a new version, which then replaces the gallery.
 
     Until then the gallery is searched, and changed, as before. After a kill, the next call continues where it stopped.
     The previous version stays for :func:`roll_back`. The threshold is the old model's and does not come along.
@@ -92,8 +92,8 @@ class _Reindexing:
         new = NamedGallery.load(beside, unfinished=True)
         if new.gallery.about.model != fingerprint(self.model):
             raise InputError(
-                f"{beside}: is there for model {new.gallery.about.model}, not for {fingerprint(self.model)}; give that "
-                "checkpoint to go on, or drop it with restart=True"
+                f"{beside}: exists for model {new.gallery.about.model}, not for {fingerprint(self.model)}; give that "
+                "checkpoint to continue, or discard it with restart=True"
             )
         return new
 

@@ -121,7 +121,7 @@ class Guard:
         return left >= 0
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Counts a body whose length its header does not tell, and does not wait for ever for its next part."""
+        """Counts a body whose header gives no length, and limits the wait for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:

@@ -62,7 +62,7 @@ class ServedGallery:
 
     A change reads the file again, writes the new one and then replaces the gallery in memory. So a search never waits
     for a change and never sees half of one. Changes by other processes are read as well. Images that clients send are
-    kept in the folder ``GALLERY.images`` beside the file, under names that their content decides.
+    kept in the folder ``GALLERY.images`` next to the file, under names made from their content.
 
     Args:
         where: the gallery's file.
@@ -89,7 +89,7 @@ class ServedGallery:
         """The gallery as its file has it now; to be searched, not changed.
 
         Raises:
-            Unavailable: the file is gone, damaged, or of another model by now.
+            Unavailable: the file is missing, damaged, or now of another model.
         """
         with self._reading:
             try:
@@ -285,7 +285,7 @@ def _different(labels: np.ndarray) -> int:
 
 
 def _suffix(content: bytes) -> str:
-    """The suffix of an image's format, which its header tells.
+    """The suffix of an image's format, by its header.
 
     Raises:
         InputError: it is no image, or too large.

@@ -128,8 +128,7 @@ class Batching:
             return CameraSampler(labels, cameras=cameras, neighbours=keys.NEIGHBOURS, **shape, **common)
         if keys.NEIGHBOURS > 1:
             raise ArgumentError(
-                "neighbours",
-                f"is {keys.NEIGHBOURS}, but batches are made without a look at cameras; set BATCH.OTHER_CAMERAS True",
+                "neighbours", f"is {keys.NEIGHBOURS}, but batches ignore cameras; set BATCH.OTHER_CAMERAS True"
             )
         return IdentitySampler(labels, **shape, **common)
 

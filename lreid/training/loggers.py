@@ -1,4 +1,4 @@
-"""Loggers of figures while a run goes on: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
+"""Loggers of figures during a run: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
             method.load_state_dict(state)
         except KeyError as error:
             raise InputError(
-                f"{path}: keeps no {error.args[0]}, which the method needs to go on; another method or version wrote "
+                f"{path}: keeps no {error.args[0]}, which the method needs to resume; another method or version wrote "
                 f"it, so start again with another --out (from its network: MODEL.WEIGHTS {path})"
             ) from None
 
@@ -304,7 +304,7 @@ def batching_of(cfg: Config, device: torch.device) -> Batching:
 
 
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
-    """``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … behind it where that is taken.
+    """``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … added if that exists.
 
     To ``resume``, the last one that is there.
     """
@@ -395,7 +395,7 @@ def _divide(cfg: Config, method: Method) -> None:
     """
     if distributed.world() > 1 and not method.divisible:
         raise InputError(
-            f"METHOD.NAME: {cfg.METHOD.NAME} looks at gradients by itself, so one process alone can train it; "
+            f"METHOD.NAME: {cfg.METHOD.NAME} computes gradients itself, so only one process can train it; "
             "start it without torchrun"
         )
     distributed.divide(method.model)

@@ -57,7 +57,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.config = ""  # YAML, which checkpoints hold as well
         self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # of log.txt
-        self.live: Results | None = None  # what the page shows of a task at hand, which is in no file yet
+        self.live: Results | None = None  # results of the current task for the page, which are in no file yet
         if not writes:
             logger.setLevel(logging.WARNING)
             return
@@ -101,7 +101,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def close(self) -> None:
         """Lets others have the folder."""
-        if self.live is not None:  # the run has broken off: the page waits no more
+        if self.live is not None:  # the run stopped early: the page stops refreshing
             with suppress(InputError):
                 self.require_ours()
                 write_page(self.path / "report.html", [self.live], links=links_in(self.path))
@@ -147,7 +147,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
-        """The checkpoint of the task at hand; the one before stays until the task is over.
+        """The checkpoint of the current task; the previous one stays until the task is finished.
 
         Raises:
             InputError: it cannot be written; the ones before stay.

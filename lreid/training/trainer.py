@@ -44,13 +44,13 @@ ASK_EVERY = 10  # steps between questions of several processes whether one of th
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
 FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
 TOLD_EVERY = 30.0  # seconds between two lines about the progress where no terminal shows a bar
-SHOWN_EVERY = 10.0  # seconds, at the least, between two looks at how far a run is
+SHOWN_EVERY = 10.0  # least seconds between two updates of the progress
 QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after so many seconds and epochs without news
 
 
 @dataclass
 class Position:
-    """Where a run is: the task at hand, its epochs that are done, and the batches of the next epoch that are."""
+    """Where a run is: the current task, its finished epochs, and the finished batches of the next epoch."""
 
     task: int = 0
     epoch: int = 0
@@ -99,14 +99,14 @@ class Trainer:
         # Made up front, so that a task that is too small is found before hours are spent on those before it.
         self.epoch_steps = [batching.epoch_steps(method, task) if task.records else 0 for task in benchmark.tasks]
         self.at = Position()
-        self.saved: dict[str, Any] = {}  # the checkpoint that the run goes on from, until its task is begun
+        self.saved: dict[str, Any] = {}  # the checkpoint that the run resumes from, until its task starts
         self.initial: Embedder | None = None
         self.bar = tqdm(disable=True)
         self.started, self.shown_at, self.reported_at = time.monotonic(), 0.0, time.monotonic()
         self.test_images = sum(len(test.query) + len(test.gallery) for test in evaluator.tests)
         self.image_seconds = 0.0  # of a test image, once an evaluation has taken place
         self.finished: list[float] = []  # seconds between the last step of a task and its end, of each task so far
-        self.steps_then = 0  # those done when the run was begun or taken up again
+        self.steps_then = 0  # steps done when the run started or resumed
         self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
         self.unasked = 0  # steps since processes asked each other
         self.clock = (time.perf_counter(), time.process_time())
@@ -141,7 +141,7 @@ class Trainer:
         with logging_redirect_tqdm(), self.bar:
             self._evaluate_initial()
             self.started, self.steps_then = time.monotonic(), self._steps_done
-            if self.results["mAP"]:  # taken up again: the run may have broken off before it wrote these
+            if self.results["mAP"]:  # resumed: the run may have stopped before it wrote these
                 self._report()
             for task in left:
                 if self.at.epoch == self.at.step == 0:
@@ -166,7 +166,7 @@ class Trainer:
         """Trains the rest of a task, from the position on."""
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
-        if self.at.epoch == epochs:  # the run broke off between training and evaluation
+        if self.at.epoch == epochs:  # the run stopped between training and evaluation
             self._restore_observers(task, done)
             self._augment_at(epochs - 1, epochs)  # end_task may need it
             return
@@ -322,7 +322,7 @@ class Trainer:
         return tqdm(total=total, initial=done, unit="step", disable=quiet, leave=False, bar_format=BAR)
 
     def _say(self, phase: str, *, of_task: bool = True) -> None:
-        """Name what the run does beside its steps: on the bar, or in a line where there is none."""
+        """Shows what the run does besides its steps: on the bar, or in a line if there is none."""
         name = f"task {self.at.task + 1}/{len(self.epochs)}: {phase}" if of_task else phase
         self.bar.set_description(name)
         if self.bar.disable:

@@ -19,7 +19,7 @@ from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.parts import layers_of
 
-CHECK_EVERY = 20  # updates on a GPU between looks at the loss, each of which has to wait for it
+CHECK_EVERY = 20  # updates on a GPU between checks of the loss, each of which waits for the GPU
 
 
 class NotFinite(InputError):
@@ -124,7 +124,7 @@ class Updates:
                 raise NotFinite(f"{name} of the network is not finite", ())
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on: tensors and plain values."""
+        """The state for a resumed run: tensors and plain values."""
         return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
     Args:
         method: what is trained.
         layer_decay: learning rate of each layer of the backbone relative to the next one, and of the last one relative
-            to what is behind it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
+            to the layers after it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
         bias_rate: factor of the learning rate of the network's biases (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())

@@ -4,7 +4,7 @@ An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``N
 ``NAME.safetensors`` in entries of before, so that one rename, that of the card, replaces both. Those in
 ``lreid/weights`` come with the package and need no network. Three environment variables configure a custom zoo:
 
-    LREID_ZOO_CARDS    folder of further cards; their weights lie beside them or are downloaded from their ``url``.
+    LREID_ZOO_CARDS    folder of further cards; their weights are next to them or are downloaded from their ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder
     LREID_ZOO_CACHE    folder for what is downloaded (default: that of the operating system for caches)
     LREID_ZOO_MIRROR   address asked first, http(s):// or file://; it holds the safetensors files

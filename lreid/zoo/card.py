@@ -68,7 +68,7 @@ class Card:
         version: version of lreid that made the run.
         licence: licence of the weights.
         sha256, bytes: SHA-256 and size of the weights' file.
-        url, mirrors: where the weights can be had; empty where they lie beside the card.
+        url, mirrors: addresses of the weights; empty if they are next to the card.
         verification: the decision whether two images show the same identity: ``threshold``, a cosine similarity that
             ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
             one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
@@ -144,7 +144,7 @@ def read_card(file: Path) -> Card:
         keys = read_json(file)
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such card; weights of the zoo need it beside them, see lreid zoo publish"
+            f"{file}: no such card; weights of the zoo need it next to them, see lreid zoo publish"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None

@@ -44,8 +44,8 @@ class _Fault(Exception):
 class Download:
     """Brings a file from the first address that gives it.
 
-    What comes is kept in ``FILE.part``, also when it breaks off: the rest is asked for (HTTP Range), within a call and,
-    where its size is known, in later ones. It gets its name when it is whole and its hash is right.
+    Received bytes stay in ``FILE.part`` if a download stops: only the rest is requested (HTTP Range), within a call
+    and, where its size is known, in later ones. It gets its name when it is whole and its hash is right.
 
     Args:
         timeout: seconds without a byte before an address is given up.
@@ -177,7 +177,7 @@ class _Resuming:
                     start += len(block)
                     bar.update(len(block))
         if start < self.size:
-            raise _Fault(f"broke off after {start} of {self.size} bytes")
+            raise _Fault(f"stopped after {start} of {self.size} bytes")
 
 
 @dataclass

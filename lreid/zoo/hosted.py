@@ -147,7 +147,7 @@ def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bo
     except InputError as error:
         if fresh:
             file.unlink()
-        raise InputError(f"{error}; {entry.url} should give zoo:{entry.name}: look at {entry.source}") from None
+        raise InputError(f"{error}; {entry.url} should give zoo:{entry.name}; see {entry.source}") from None
     write_text(memory, f"{digest}\n")
     status = f"published only as far as {entry.sha256}" if entry.sha256 else "not published"
     logger.warning("%s: its SHA-256 is %s; lreid recorded the one of this download: %s", file, status, digest)

@@ -36,7 +36,7 @@ def hub_of(repository: str) -> Any:
 
 
 def upload(card: Card, repository: str, hub: Any) -> str:
-    """Uploads an entry in one commit, in the place of an earlier version of it; ``hub:OWNER/NAME`` loads it.
+    """Uploads an entry in one commit, replacing an earlier version; ``hub:OWNER/NAME`` loads it.
 
     Args:
         card: card of the entry; the weights are next to it.
@@ -69,7 +69,7 @@ def upload(card: Card, repository: str, hub: Any) -> str:
 
 
 def page(card: Card, repository: str) -> str:
-    """The page of a repository: front matter that the hub reads, then what the card tells."""
+    """The page of a repository: front matter that the hub reads, then the content of the card."""
     licence = card.licence.lower()
     front: dict[str, Any] = (
         {"license": licence} if licence in LICENCES else {"license": "other", "license_name": licence}

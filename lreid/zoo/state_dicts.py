@@ -15,7 +15,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.reading import require_regular
 from lreid.tensors import read_tensors
 
-# torchreid's checkpoints hold a Rank-1 of this kind beside the weights; numpy 1 had it in another module.
+# torchreid's checkpoints hold a Rank-1 of this kind next to the weights; numpy 1 had it in another module.
 _scalar = np.float64(0).__reduce__()[0]
 NUMPY_SCALARS: list[Any] = [
     *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),

@@ -22,7 +22,7 @@ logger = logging.getLogger("lreid")
 
 
 def weights_name(card: Card) -> str:
-    """Name of the file with a model's weights, which tells versions of an entry apart."""
+    """Name of the file with a model's weights, which differs between versions of an entry."""
     return f"{card.name}-{card.sha256[:12]}.safetensors"
 
 
@@ -137,7 +137,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
         raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
     if not card.url:
         raise InputError(
-            f"{beside}: no such file; the weights must lie beside their card, by this name or as {weights_name(card)}"
+            f"{beside}: no such file; the weights must be next to their card, by this name or as {weights_name(card)}"
         )
     # By its hash, so that another model of this name in another zoo has a file of its own.
     file = cache_folder() / weights_name(card)
@@ -150,7 +150,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
 
 
 def _beside(card: Card) -> Path:
-    """Where the weights lie if they lie beside the card; of entries of before, under the bare name."""
+    """Path of weights next to the card; entries of earlier versions use the bare name."""
     named = card.file.with_name(weights_name(card))
     return named if named.exists() else card.file.with_suffix(".safetensors")
 

@@ -197,7 +197,7 @@ def test_the_gain_is_that_over_the_model_of_the_zoo_on_the_same_queries(
     text = gains(results)
     before, after = results["initial"]["mAP"][0], results["mAP"][0][0]
     assert f"{before:.1f} → {after:.1f}" in text and f"{after - before:+.1f} (" in text
-    assert "6 queries of 3 identities, too few to tell differences under" in text
+    assert "6 queries of 3 identities, too few to show differences under" in text
     for phase in ("evaluating the initial model", "task 1/1: interpolating weights", "evaluating 12 test images"):
         assert phase in caplog.text
     assert not (tmp_path / "run" / "learning_curve.png").exists()  # of one task, it is a point

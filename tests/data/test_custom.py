@@ -132,8 +132,8 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
     (tmp_path / "anna.txt").write_text("no image")
     (found,) = read_custom(tmp_path)
     assert found.notes == (
-        "1 image beside the folders, without an identity, left out",
-        'no name tells a camera; --pattern "{pid}/{camid}_{n}.png" says where a name does',
+        "1 image outside such folders, without an identity, left out",
+        'no path contains a camera; --pattern "{pid}/{camid}_{n}.png" says where to read it',
         "1 identity with a single image, of use as distractors only",
     )
     assert not any("logo" in record.path for record in found.data_set.gallery)
@@ -158,12 +158,12 @@ def test_a_list_with_splits_is_taken_as_it_is(tmp_path: Path, make_images) -> No
 FAULTS = {
     "one identity": (["anna/1.jpg", "anna/2.jpg"], r"holds images of one identity \(anna\); .* add images of others"),
     "one image each": (["a/1.jpg", "b/1.jpg", "c/1.jpg"], "3 identities, 0 of them with two images or more"),
-    "no names": (["1.jpg", "2.jpg"], "no names tell who is in its 2 images; put those of each person into a folder"),
+    "no names": (["1.jpg", "2.jpg"], "no path names the person in its 2 images"),
     "no images": (["anna/notes.txt"], "holds no images"),
-    "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "folders are named after cameras, and nothing tells who"),
+    "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "folders are named after cameras"),
     "somebody by a camera": (
         ["cam1/anna/1.jpg", "cam2/anna/2.jpg", "cam1/ben/1.jpg", "cam2/ben/2.jpg", "cam1/1.jpg"],
-        "folders are named after cameras, and nothing tells who is in the images; .* such as .*cam1/anna",
+        "folders are named after cameras, .* such as .*cam1/anna",
     ),
     "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are no identities; name one of them, such as .*train"),
 }

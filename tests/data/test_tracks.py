@@ -250,7 +250,7 @@ def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.L
         from_tracks([tmp_path / "cut.avi"], [tracks], tmp_path / "set")
     with pytest.raises(InputError, match="gone.mp4: no such video or folder"):
         from_tracks([tmp_path / "gone.mp4"], [tracks], tmp_path / "set")
-    with pytest.raises(InputError, match="gate.avi: no tracks beside its frames; name a tracker's file by --tracks"):
+    with pytest.raises(InputError, match="gate.avi: no tracks next to its frames; name a tracker's file by --tracks"):
         from_tracks([video], [], tmp_path / "set")
     with pytest.raises(InputError, match="2 videos and 1 --tracks; name one file of tracks for each"):
         from_tracks([video, video], [tracks], tmp_path / "set")

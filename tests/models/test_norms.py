@@ -277,7 +277,7 @@ def test_a_network_of_ones_own() -> None:
 
     assert isinstance(Embedder(own(), dim=3, norm="batch+stem").backbone[0][1], InstanceNorm)
     with pytest.raises(
-        ArgumentError, match=r"^norm is ibn_a, but this backbone does not tell its blocks; take batch, "
+        ArgumentError, match=r"^norm is ibn_a, but this backbone does not name its blocks; take batch, "
     ):
         Embedder(own(), dim=3, norm="ibn_a")
     told = own()

@@ -53,7 +53,7 @@ def test_the_folder_of_one_person_and_single_files_name_nobody_by_themselves(tmp
     sources = [touch(tmp_path / "anna", "1.jpg", "2.jpg"), touch(tmp_path, "cam7_03.jpg") / "cam7_03.jpg"]
     images = list_images(sources, "gallery")
     assert told(images) == [("1.jpg", None, None), ("2.jpg", None, None), ("cam7_03.jpg", None, "7")]
-    assert who(images) == "nobody with a name (folders named after people tell one, or --identity) by 1 camera (7)"
+    assert who(images) == "no named person (name folders after people, or pass --identity) by 1 camera (7)"
     images = list_images(sources, "gallery", identity="anna")
     assert {image.identity for image in images} == {"anna"} and who(images) == "1 identity (anna) by 1 camera (7)"
     assert who(list_images(sources[:1], "gallery", identity="anna")) == "1 identity (anna), no cameras known"

@@ -170,7 +170,7 @@ def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, m
     for options in ({}, {"checkpoint": world / "new.pt", "cross_model": True}):
         assert ask(where, [query], tmp_path / "out", **options)["queries"]
     write_checkpoint(tmp_path / "third.pt", seed=2)
-    with pytest.raises(InputError, match="is there for model .*; give that checkpoint to go on, or drop it"):
+    with pytest.raises(InputError, match="exists for model .*; give that checkpoint"):
         reindex(where, tmp_path / "third.pt", device="cpu")
     images = search.list_images([world / "index.csv"], "gallery")
     assert search.add(where, images, device="cpu") == 6

@@ -254,7 +254,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
             "change it or the number of processes"
         )
     for message in together(2, lambda: refusal(config(METHOD__NAME="mir"), tmp_path / "run"), tmp_path):
-        assert message.startswith("METHOD.NAME: mir looks at gradients by itself")
+        assert message.startswith("METHOD.NAME: mir computes gradients itself")
 
 
 @pytest.mark.parametrize("option", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}])

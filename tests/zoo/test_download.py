@@ -157,7 +157,7 @@ def test_any_cuts_end_with_the_right_file(tmp_path_factory: pytest.TempPathFacto
 
 def test_a_later_call_goes_on(server: Server, file: Path) -> None:
     server.script = [HALF]
-    assert f"broke off after {HALF} of {len(CONTENT)} bytes" in refused(file, server.url, attempts=1)
+    assert f"stopped after {HALF} of {len(CONTENT)} bytes" in refused(file, server.url, attempts=1)
     fetch(file, server.url)
     assert file.read_bytes() == CONTENT and server.starts == [0, HALF]
 

@@ -7,7 +7,7 @@
 
 For training classifiers, not for re-identification: classes of things, 32 x 32 pixels, each class trained and tested.
 The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work as well. The images are unpacked as PNG files
-into `images/train/CLASS/` and `images/test/CLASS/` beside the archive when they are first wanted. CIFAR-100 has its 100
+into `images/train/CLASS/` and `images/test/CLASS/` next to the archive when first needed. CIFAR-100 has its 100
 fine classes. Classes are learned in the order of their labels.
 """
 

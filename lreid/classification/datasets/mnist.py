@@ -1,13 +1,13 @@
 """MNIST (LeCun et al., Gradient-Based Learning Applied to Document Recognition, Proceedings of the IEEE 1998).
 
     datasets/mnist/
-    ├── train-images-idx3-ubyte                  (or with .gz behind it)
+    ├── train-images-idx3-ubyte                  (or with the suffix .gz)
     ├── train-labels-idx1-ubyte
     ├── t10k-images-idx3-ubyte
     └── t10k-labels-idx1-ubyte
 
 For training classifiers: ten handwritten digits, 28 x 28 pixels. The folder may also be torchvision's `MNIST/raw`. The
-images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` beside the files when they are
+images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files when they are
 first wanted. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
 """
 

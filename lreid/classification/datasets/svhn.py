@@ -5,7 +5,7 @@
     └── test_32x32.mat
 
 For training classifiers: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). The images are unpacked as
-PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` beside the files when they are first wanted. The label 10
+PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files when first needed. The label 10
 of the files is the digit 0.
 """
 

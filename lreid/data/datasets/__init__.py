@@ -30,7 +30,7 @@ _registered: dict[str, Spec] = {}
 def register_dataset(spec: Spec) -> None:
     """Makes a data set outside this package known by its name, as long as the process lives.
 
-    In a notebook a cell that is run twice puts the new one in the place of the old one.
+    In a notebook a cell that is run twice replaces the old one.
 
     Raises:
         ArgumentError: a data set of this package has that name.

@@ -5,7 +5,7 @@
     ├── query/                 0005_c2_f0046985.jpg …   (2228)
     └── bounding_box_test/     0002_c1_f0044158.jpg …   (17661)
 
-The number before `_c` is the person, the one behind it the camera. The university withdrew DukeMTMC, and with it this
+The number before `_c` is the person, the number after it the camera. The university withdrew DukeMTMC, and with it this
 part, in 2019: its people were filmed on a campus without being asked. lreid neither links to copies nor asks for one.
 It reads the set where it still lies, so that published tables of the lifelong orders can be checked; new work should
 take an order without it (`lreid-order1-noduke`, `lreid-order2-noduke`, `lpw-order1`).

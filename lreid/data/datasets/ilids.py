@@ -24,8 +24,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 10 splits of i-LIDS.
 
     59 people are trained on with all their images; of each of the other 60 a query and a gallery image are drawn at
-    random. The files tell no camera, so the number of a person's image stands for it, as in other toolkits: query and
-    gallery image never share one.
+    random. The files contain no camera, so the number of a person's image takes its place, as in other toolkits: query
+    and gallery image never share one.
 
     The splits of others were drawn without a seed, so these are lreid's own.
     """

@@ -5,7 +5,7 @@
     ├── query/                 0001_c1s1_001051_00.jpg …   (3368)
     └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732, of which 15913 count)
 
-The number before `_c` is the person, the one behind it the camera. Images of person `-1` (junk: bad detections) are
+The number before `_c` is the person, the number after it the camera. Images of person `-1` (junk: bad detections) are
 dropped. Images of person `0000` (distractors) stay in the gallery and are never trained on. The archive's own folder
 `Market-1501-v15.09.15` is found too.
 """

@@ -14,7 +14,7 @@ IN_FASHION = 6  # colours at any time
 
 
 class Domain(NamedTuple):
-    """A site: what its people wear (or which cars pass), how its cameras see, what stands behind.
+    """A site: what its people wear (or which cars pass), its cameras, and its background.
 
     Colours are names out of :data:`~lreid.data.synthetic.drawing.COLOURS`.
     """

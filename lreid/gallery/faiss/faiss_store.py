@@ -184,7 +184,7 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """See :class:`lreid.gallery.store.Place`. The versions beside a file are called FILE.next and FILE.previous.
+    """See :class:`lreid.gallery.store.Place`. The versions next to a file are called FILE.next and FILE.previous.
 
     Make one with :meth:`named`, which follows symbolic links: what is done to a gallery is done to the file itself.
     """
@@ -232,7 +232,7 @@ class FilePlace:
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions, and files that a process is writing or has left behind."""
+        """The other versions, and files that a process is writing or left when it was killed."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
         return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 

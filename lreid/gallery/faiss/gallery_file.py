@@ -87,7 +87,7 @@ def write_gallery(
     *,
     new: bool = False,
 ) -> Stamp:
-    """Writes through a temporary file beside ``path``, so that a reader never sees half a gallery.
+    """Writes through a temporary file next to ``path``, so that a reader never sees half a gallery.
 
     When this returns, a power cut does not undo it. Only its owner can read a file that is new.
 
@@ -243,7 +243,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
-    """The checksum of the first bytes of a file, which is left standing behind them."""
+    """The checksum of the first bytes of a file, which then stands at their end."""
     file.seek(0)
     checksum = 0
     while count > 0 and (block := file.read(min(count, 1 << 20))):

@@ -63,7 +63,7 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
 def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     """A copy of an index in the memory of a GPU, with the same keys.
 
-    Source: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss do not look at the selector of a search, and
+    Source: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss ignore the selector of a search, and
     ``GpuIndex.cu`` selects at most 2048 images; a graph has no copy there.
 
     Raises:

@@ -91,7 +91,7 @@ class Shards:
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
         parts = self.parts
-        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # there faiss does not look at selectors
+        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # there faiss ignores selectors
             self.copies = self.copies or [gpu_copy(part, self.kind, self.gpu) for part in self.parts]
             parts = self.copies
 

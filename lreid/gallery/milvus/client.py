@@ -103,7 +103,7 @@ class Connection:
 
     def rows(self, collection: str, fields: list[str]) -> Iterator[dict[str, Any]]:
         """All rows of a collection, as of now, in no certain order."""
-        with self._naming_server("reading it broke off"):
+        with self._naming_server("reading it was interrupted"):
             pages = self.client.query_iterator(
                 collection, batch_size=8192, filter="", output_fields=fields, consistency_level="Strong"
             )
@@ -118,7 +118,7 @@ class Connection:
         A writer that did not end well leaves its lock, as its last request may still be at work; it lapses.
 
         Raises:
-            InputError: another process goes on writing.
+            InputError: another process continues to write.
         """
         if self.embedded or not self.lite:
             yield
@@ -268,7 +268,7 @@ def parts_of(values: Any, size: int) -> Iterator[Any]:
 
 
 def _require_free(path: str) -> None:
-    """Milvus Lite tells only that it failed; these are the reasons."""
+    """Milvus Lite reports only that it failed; these are the reasons."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
     if Path(path).is_file():

@@ -1,4 +1,4 @@
-"""Galleries in Milvus: a collection of rows, and a small one beside it with what is known of the gallery as a whole.
+"""Galleries in Milvus: a collection of rows, and a small one next to it with the facts about the whole gallery.
 
 A row's key is a hash of its path, so writing it twice is the same as writing it once, and several processes may add.
 Nothing but integers gets into a filter: paths are looked up by key.
@@ -38,7 +38,7 @@ class MilvusStore:
         name: alias under which the gallery is found.
         collection: its rows; what is known of it as a whole is in ``COLLECTION_meta``.
         where: how messages call the gallery.
-        in_use: the alias points here, or shall when it is whole; False for a version beside that one.
+        in_use: the alias points here, or will when it is complete; False for another version.
         about, width: description of the gallery, and width of its features.
     """
 
@@ -115,7 +115,7 @@ class MilvusStore:
         self._require_reserved()
         self.meta.write_names(self.about)
         self.meta.write_header(self.about, self.width)
-        if self.connection.lite and self._has_written:  # which looks at rows that are not in segments yet one by one
+        if self.connection.lite and self._has_written:  # which scans rows that are not in segments yet one by one
             with self.connection.writing(self.name):
                 self.connection("flush", self.collection)
         if not self._is_reserved:
@@ -228,7 +228,7 @@ class MilvusStore:
                 output_fields=list(FIELDS),
                 anns_field="vector",
                 search_params={"metric_type": "IP", "params": parameters},
-                # A search may be some seconds behind others, but not behind what this process wrote.
+                # A search may be some seconds behind others, but not behind this process.
                 consistency_level="Session" if self._has_written else "Bounded",
             )
         nothing = {"key": -1, "distance": -np.inf, "entity": {}}

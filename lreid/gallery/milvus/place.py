@@ -89,7 +89,7 @@ class MilvusPlace:
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
 
     def bytes(self) -> None:
-        """Unknown: the server does not tell."""
+        """Unknown: the server does not report it."""
 
     def delete(self) -> None:
         """Deletes the collections of this version."""

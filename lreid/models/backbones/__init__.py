@@ -32,7 +32,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
     """Makes a network outside this package known as ``MODEL.BACKBONE``, as long as the process lives.
 
     A checkpoint of such a run is loaded again where the network is registered again. In a notebook a cell that is run
-    twice puts the new one in the place of the old one.
+    twice replaces the old one.
 
     Args:
         name: name of a network, or of a family if it ends with ``:``.

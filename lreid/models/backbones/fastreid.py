@@ -87,7 +87,7 @@ def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -
 
 
 def build(name: str) -> FastReidResNet50:
-    """``resnet50``, with ``_nl``, ``_gem`` or ``_nl_gem`` behind it as it has them.
+    """``resnet50``, with ``_nl``, ``_gem`` or ``_nl_gem`` added for what it has.
 
     Raises:
         ArgumentError: another name.

@@ -46,7 +46,7 @@ def torchvision_network(name: str, imagenet: bool) -> nn.Module:
     """
     try:
         return torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
-    except OSError as error:  # no network, or the download broke off
+    except OSError as error:  # no network, or the download stopped
         url = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"].url
         raise ArgumentError(
             "weights",

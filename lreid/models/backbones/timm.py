@@ -22,7 +22,7 @@ class TimmFeatures(nn.Module):
     """A network of timm without its classifier: to maps, or to vectors where it works on tokens.
 
     Convolutional networks and Swin end with a map. Of a network of tokens the features are those that it pools by
-    itself, behind its last norm: the class token, the mean of the patches, or what it was made with.
+    itself, after its last norm: the class token, the mean of the patches, or what it was made with.
 
     Args:
         network: made by timm, or of one of its classes; of ``num_classes=0``, and where it has position embeddings of
@@ -96,7 +96,7 @@ class TimmFeatures(nn.Module):
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """A state dict of timm, its position embeddings resampled to this network's input size.
 
-        Other forms that timm knows, such as OpenAI's, are translated. A grid of which nothing tells the sides is taken
+        Other forms that timm knows, such as OpenAI's, are translated. A grid whose sides are not recorded is taken
         for a square.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)

@@ -27,7 +27,7 @@ class TorchreidFeatures(nn.Module):
         return stages if all(stages) else []
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features, ``(B, dim)``; in training some networks give logits beside them."""
+        """Features, ``(B, dim)``; in training some networks give logits as well."""
         output = self.network(images)
         return output[1] if isinstance(output, tuple) else output  # (B, dim)
 
