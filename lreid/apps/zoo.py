@@ -49,8 +49,9 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
     Args:
         entries: entries of the zoo.
-        subject: ``people`` or ``vehicles``, which leaves out networks to start training from; None is both.
-        licence: ``permissive`` for MIT, Apache and BSD, trained on images that are not for research only; None is any.
+        subject: ``people`` or ``vehicles``, without networks that only start training; None lists everything.
+        licence: ``permissive`` for MIT, Apache and BSD, with training images that are not for research only; None lists
+            everything.
     """
     matching = [
         each

@@ -179,7 +179,7 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
-    """The same of a table in Parquet, as pandas writes it; a row's number is that of its line in a CSV file."""
+    """The rows of a table in Parquet, as pandas writes it; a row's number is that of its line in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
     try:
         table = parquet.read_table(file)

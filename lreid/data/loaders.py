@@ -34,9 +34,9 @@ class Batch(NamedTuple):
             (B, H, W, 3) uint8, with ``changes``, and be those of ``rows`` alone.
         labels: (B,) int64 class labels, on the CPU, where they decide shapes without a wait for a GPU; what needs them
             there sends them with ``non_blocking=True``.
-        num_support: the first so many images of each label are its support, the rest its queries; 0 where the
+        num_support: number of support images per label, the first ones; the rest are its queries; 0 where the
             method learns from no episodes.
-        views: the batch is so many views of the same images, one after the other: B = views * n.
+        views: number of views of the same images in the batch, one after the other: B = views * n.
         pixels: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation; for methods that ask for
             them.
         paths: files of the n images.

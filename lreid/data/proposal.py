@@ -45,7 +45,7 @@ class Proposal:
     ratio: float | None
 
     def keys(self) -> dict[str, int]:
-        """The same as keys of the config, for any method."""
+        """The settings as config keys, for any method."""
         return {
             "BENCHMARK.TASKS_PER_DATASET": self.tasks,
             "EPISODE.IDENTITIES": self.identities,
@@ -70,7 +70,7 @@ def propose(
     Args:
         data_sets: with images to train on.
         tasks: that each is cut into.
-        pool: cut all of them into so many together.
+        pool: cut all data sets together into this many tasks.
         height, width: input size of the network that training starts from, which is for upright images.
 
     Raises:

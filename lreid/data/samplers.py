@@ -29,14 +29,14 @@ class Sampler(data.Sampler[list[int]]):
         seed: an integer, or several, for instance that of the run and the number of the task.
         exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
             ``len(labels)``.
-        exemplar_share: share of a batch that are exemplars, in [0, 1), as far as there are so many; 0 is natural
+        exemplar_share: share of a batch that are exemplars, in [0, 1), if there are enough; 0 is natural
             frequency: on average an exemplar is seen as often as an image of the task. There is one at least.
         steps: batches of an epoch; 0 for those of one pass over the task. An epoch of more batches makes several
             passes.
 
     Attributes:
         batches_per_epoch: the same in every epoch.
-        num_support: supports of an identity in a block: the first so many images.
+        num_support: support images per identity in a block, the first ones.
     """
 
     batches_per_epoch: int
@@ -153,7 +153,7 @@ class IdentitySampler(Sampler):
         self.batches_a_look = len(self.images) // identities
         if passes == "images":
             groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # of each identity
-            # One group of an identity a batch at most: so many batches can be filled.
+            # At most one group of an identity per batch; this many batches can be filled.
             fits = [
                 np.minimum(groups, count).sum() >= count * identities
                 for count in range(1, groups.sum() // identities + 1)
@@ -202,7 +202,7 @@ class CameraSampler(IdentitySampler):
     image shows it once and moves all that follow in the batch; here it is shown K times.
 
     Where images come from several places, most pairs of two identities differ by the place alone. With ``neighbours``
-    above 1 identities come in groups of so many of one place, which only what is seen of them tells apart; those left
+    above 1 identities come in groups of this size from one place, so that only their looks differ; those left
     over at a place are dealt at random. A place is a set of cameras: two that saw the same identity belong to one.
 
     Args:

@@ -27,7 +27,7 @@ class Cut:
     Attributes:
         tasks_per_dataset: number of tasks that each data set is cut into.
         pool: merge the data sets into one, with one test set, before cutting.
-        identities: at most so many training identities of each data set, the first ascending; 0 means all.
+        identities: most training identities of each data set, the first ones in order; 0 means all.
         order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
         order_seed: decides the random order. That of a data set does not depend on the others.
         scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
@@ -50,7 +50,7 @@ class Unseen:
         names: names of the data sets.
         galleries: ``"separate"`` for one test set for each data set, ``"merged"`` for one of all their queries and all
             their galleries together, as AKA has it, or ``"both"``.
-        splits: average a data set that has random splits over at most so many; 0 means all of its 10 or 20, 1 its
+        splits: most random splits over which a data set is averaged; 0 means all of its 10 or 20, 1 its
             first one, as AKA does.
     """
 
@@ -222,7 +222,7 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
     if not 1 <= tasks_per_dataset <= len(pids):
         raise ArgumentError(
             "tasks_per_dataset",
-            f"is {tasks_per_dataset}; must be from 1 to {len(pids)}, as {data_set.name} has so many",
+            f"is {tasks_per_dataset}; must be from 1 to {len(pids)}, the number of identities in {data_set.name}",
         )
     if order == "random":
         pids = [pids[i] for i in np.random.default_rng(order_seed).permutation(len(pids))]
@@ -256,7 +256,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """The same benchmark with all tasks in one, for joint training; its tests are seen from that task on."""
+    """The benchmark with all tasks in one, for joint training; its tests are seen from that task on."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)

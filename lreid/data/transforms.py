@@ -227,7 +227,7 @@ def _with_inner(steps: Iterable[Any]) -> Iterator[Any]:
 
 
 def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
-    """An image (H, W, 3) moved by so many pixels, 0 where nothing of it is left."""
+    """An image (H, W, 3) moved by a number of pixels, 0 in the uncovered area."""
     height, width, _ = image.shape
     moved = np.zeros_like(image)
     rows, columns = max(height - abs(down), 0), max(width - abs(right), 0)  # that are left

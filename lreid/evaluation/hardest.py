@@ -53,7 +53,7 @@ def hardest_rankings(
         features: features of its queries and of its gallery images.
         count: rankings wanted, at most.
         depth: ranks wanted.
-        among: rows of the queries that are looked at; None is all.
+        among: rows of the queries to choose from; None takes all.
     """
     split = test.splits[0]
     queries, gallery = features[0][split.rows], features[1][split.columns]

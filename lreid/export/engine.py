@@ -17,7 +17,7 @@ logger = logging.getLogger("lreid")
 
 
 def onnx_model(model: Embedder) -> OnnxEmbedder:
-    """The same model, run by onnxruntime on the processor.
+    """The model, run by onnxruntime on the CPU.
 
     The first call exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of downloads, see
     :func:`lreid.zoo.weights.cache_folder`; later ones load that file.

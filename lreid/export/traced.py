@@ -38,7 +38,7 @@ def write_traced(
 
     Args:
         network: from images to features (n, dim).
-        images: gives so many images, as the network takes them.
+        images: function from a number to that many images, as the network takes them.
         file: to be written.
         convert: gives the content of the file, and what runs it.
 

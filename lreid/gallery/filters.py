@@ -58,7 +58,7 @@ class Filter:
             object.__setattr__(self, each.name, value)
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
-        """The same with integers alone."""
+        """The filter with labels as integers."""
         ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
         return replace(
             self,

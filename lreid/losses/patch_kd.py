@@ -97,7 +97,7 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
         Scalar in the precision of ``features``, at least float32, in [-1, 1].
 
     Raises:
-        ValueError: the rows are not so many patches of each image.
+        ValueError: the number of rows is not a multiple of ``patches``.
     """
     if features.ndim != 2 or patches < 1 or len(features) % patches:
         raise ValueError(f"features must be (n * {patches}, D), got shape {tuple(features.shape)}")

@@ -222,7 +222,7 @@ class ExemplarMemory(ExemplarStore):
 
     Args:
         budget: images in all.
-        least: images of an identity that are worth keeping, as far as it has so many.
+        least: fewest images worth keeping of an identity, if it has enough.
         selection: which images of an identity are kept, see :func:`~lreid.memory.select`.
         fill: use the room that even shares leave.
         seed: seed of all random choices.

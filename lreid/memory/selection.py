@@ -16,7 +16,7 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
 
     Args:
         values: (n, D) features of the identity's images; for ``importance`` (n,) scores.
-        count: images to choose, if there are so many.
+        count: images to choose, if there are enough.
         selection: ``herding`` (:func:`herding`); ``nearest`` to the mean by squared distance, as in ERD's
             official code; ``random``, which is Co²L's uniform choice too; or ``importance``
             (:func:`draw_by_score`), as in CCLIS.
@@ -49,7 +49,7 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
 
     Args:
         scores: (n,), 0 or more.
-        count: images to draw, if there are so many.
+        count: images to draw, if there are enough.
         seed: seed of the draw.
 
     Returns:
@@ -90,7 +90,7 @@ def herding(features: np.ndarray, count: int) -> np.ndarray:
 
     Args:
         features: (n, D), of any length; a row of zeros stays.
-        count: images to choose, if there are so many.
+        count: images to choose, if there are enough.
 
     Returns:
         Rows of ``features`` (min(count, n),) in the order of choice; of equal ones the first.

@@ -107,7 +107,7 @@ class StreamMemory(ExemplarStore):
 
         Args:
             count: images to draw; all are given where there are fewer.
-            each: draw identities, and up to so many images of each one; 0 draws images.
+            each: draw identities, and at most this many images of each; 0 draws images.
             exclude: labels that are left out, for instance those of the current task.
 
         Returns:

@@ -74,7 +74,7 @@ class AKA(LwF):
         return chain(super().parameters(), self.graph.parameters())
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """All terms but the distillation; arguments as in the base."""
+        """All terms but the distillation; arguments as in :class:`BoTFineTuning`."""
         terms = super().softmax_triplet(features, logits, batch)
         labels = batch.labels.to(features.device, non_blocking=True)
         if self.smoothing_classes:

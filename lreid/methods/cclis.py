@@ -27,7 +27,7 @@ CHUNK = 128  # images of a forward pass while they are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in all.
 
-    Built on :class:`Co2L`, with one view. Half of each batch comes from the memory, as far as it holds so many images:
+    Built on :class:`Co2L`, with one view. Half of each batch comes from the memory, if it holds enough images:
     batches are drawn "in equal proportions from both the replay buffer and the current task" (Appendix B). The official
     code keeps the ratio of their sizes, ``exemplar_share=0`` here. Every identity has a prototype, a row that is
     brought to unit length before every step. Sample-NCE finds the images of a prototype in the batch; between past

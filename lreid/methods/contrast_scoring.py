@@ -68,7 +68,7 @@ class ContrastScoring(Method):
         lazy_interval: Annotated[
             int,
             Rule(
-                "T of Equation 5: an image of the buffer is scored again after so many segments; 1 is every time",
+                "T of Equation 5: an image of the buffer is scored again after this many segments; 1 means every time",
                 least=1,
             ),
         ] = 1,

@@ -104,7 +104,7 @@ class DKP(FusedFineTuning):
         return to_device(torch.randn(shape, generator=self.generator), like.device).to(like.dtype)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
-        """As of the base, of unit length."""
+        """As in the base class, with unit length."""
         return F.normalize(super().extract(network, task), dim=1)
 
     def end_task(self, task: Task) -> None:

@@ -45,7 +45,7 @@ class ERMetric(ER):
             int, Rule("supports of dmml, images of an identity in a step that the others are compared with", least=1)
         ] = 2,
         replay_each: Annotated[
-            int, Rule("images of a stored identity that are replayed together, as far as there are so many", least=2)
+            int, Rule("images of a stored identity that are replayed together, if there are enough", least=2)
         ] = 4,
         **er: Any,
     ) -> None:

@@ -148,7 +148,7 @@ class FusedFineTuning(BoTFineTuning):
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))
 
     def frozen_network(self) -> ClassifyingEmbedder:
-        """As of the base."""
+        """As in the base class."""
         return cast(ClassifyingEmbedder, super().frozen_network())
 
     def state_dict(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class LSTKCpp(FusedFineTuning):
         return self.old
 
     def figures(self) -> dict[str, float]:
-        """As of the base, and the share of the older one in the average of both teachers."""
+        """As in the base class, and the share of the older teacher in the average of both."""
         return super().figures() | ({} if self.long_share is None else {"long_share": self.long_share})
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
@@ -96,7 +96,7 @@ class LSTKCpp(FusedFineTuning):
         return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """As of the base, by the overlap of affinities."""
+        """The share of the new network, from the overlap of affinities."""
         return lstkcpp_alpha(new, old)
 
     def end_task(self, task: Task) -> None:

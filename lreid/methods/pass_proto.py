@@ -93,7 +93,7 @@ class PASS(BoTFineTuning):
         return terms
 
     def prototype_loss(self, count: int) -> Tensor:
-        """Cross-entropy of so many prototypes with noise."""
+        """Cross-entropy of prototypes with noise."""
         picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
         noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
         noise = to_device(noise, self.prototypes.device).to(self.prototypes.dtype)

@@ -35,7 +35,7 @@ class GrowingClassifier(nn.Module):
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """As of every module, also within a larger one; takes as many identities as the state has."""
+        """Loads a state, also within a larger module; the classifier grows to the identities of the state."""
         if (rows := state_dict.get(f"{prefix}weight")) is not None:
             room = self.weight.new_empty(len(rows), self.weight.shape[1])
             self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)

@@ -182,10 +182,10 @@ class Embedder(nn.Module):
         return maps.shape[2], maps.shape[3]
 
     def freeze(self, layers: int) -> None:
-        """Leaves the first so many layers of the backbone as they are, with the statistics of their BatchNorms.
+        """Freezes the first layers of the backbone, with the statistics of their BatchNorms.
 
         Raises:
-            ArgumentError: there are not so many, see :func:`~lreid.models.parts.layers_of`.
+            ArgumentError: the backbone has fewer layers, see :func:`~lreid.models.parts.layers_of`.
         """
         groups = layers_of(self.backbone)
         require(layers <= len(groups), "frozen_layers", layers, f"at most {len(groups)}, the layers of {self.name}")
@@ -198,7 +198,7 @@ class Embedder(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """As of every module; what is frozen stays in evaluation mode."""
+        """As in every module; frozen layers stay in evaluation mode."""
         super().train(mode)
         for norm in self.frozen_norms:
             norm.eval()

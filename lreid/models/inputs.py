@@ -112,7 +112,7 @@ def pixels_of(image: Any) -> np.ndarray:
 def parts_of(
     images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
 ) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
-    """Images in parts of so many, each with the position of its first one."""
+    """Images in parts of equal size, each with the position of its first image."""
     if isinstance(images, Iterator):
         first = 0
         while part := list(islice(images, step)):

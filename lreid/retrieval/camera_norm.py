@@ -18,7 +18,7 @@ import numpy as np
 from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
-PRIOR = 20  # a camera is taken to have so many images more, like those of all cameras together
+PRIOR = 20  # images added to each camera, distributed like those of all cameras together
 SMALLEST = 1e-6  # deviation; a number that is the same in all images carries no information
 PREFIX = "norm/features/"  # of arrays in a file
 

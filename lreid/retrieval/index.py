@@ -174,7 +174,7 @@ class FaissIndex:
         """The GPUs that search; none where the CPU does.
 
         Raises:
-            ArgumentError: ``index_device`` or ``depth``: there is no such GPU, or it does not find so many images.
+            ArgumentError: ``index_device`` or ``depth``: there is no such GPU, or it finds fewer images than the depth.
         """
         if self.float16 and self.device == "cpu":
             raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")

@@ -11,7 +11,7 @@ from torch import Tensor
 from lreid.identities import JUNK
 
 # What is fast, measured with numpy's AVX-512; what is found does not depend on it.
-SORT = 17  # a whole gallery is sorted in the time in which so many matches are compared with all of it
+SORT = 17  # sorting a whole gallery takes as long as comparing this many matches with all of it
 FEW = 1 / 64  # share of a gallery up to which the values that are to be sorted are picked out
 SAMPLED = 256  # scores, enough to estimate such shares
 

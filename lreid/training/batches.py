@@ -177,5 +177,5 @@ class Batching:
 
 
 def _is_too_small(images: int, method: Method) -> bool:
-    """Whether a method cannot learn from a batch of so many images; several processes need two for a variance."""
+    """Whether a batch has too few images for a method; several processes need two for a variance."""
     return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

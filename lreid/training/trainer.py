@@ -45,7 +45,7 @@ BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{po
 FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
 TOLD_EVERY = 30.0  # seconds between two lines about the progress where no terminal shows a bar
 SHOWN_EVERY = 10.0  # least seconds between two updates of the progress
-QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after so many seconds and epochs without news
+QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after this many seconds and epochs without updates
 
 
 @dataclass

@@ -197,7 +197,7 @@ class Schedule:
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
     def factor(self, epoch: int, epochs: int) -> float:
-        """The factor of the base rate in an epoch, from 0, of so many epochs: 1 at first, then a decay."""
+        """The factor of the base rate in an epoch, from 0, of all epochs: 1 at first, then a decay."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)

@@ -182,7 +182,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file that refuses to grow beyond so many bytes, and is deleted then."""
+    """An open file with a size limit in bytes; it is deleted when it exceeds the limit."""
 
     file: IO[bytes]
     most: int

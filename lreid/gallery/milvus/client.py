@@ -262,7 +262,7 @@ def require_version(version: str, where: str) -> None:
 
 
 def parts_of(values: Any, size: int) -> Iterator[Any]:
-    """Slices of at most so many values."""
+    """Slices of limited length."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
