@@ -56,7 +56,7 @@ def gallery_growth(
     Args:
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
         query, gallery: their labels.
-        metric, ap, device: of :func:`lreid.retrieval.evaluate`.
+        metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
         false_accept_rate: FPIR of the threshold, in [0, 1); every query is also an impostor in the gallery without its
             identity, see :func:`lreid.retrieval.open_set_rates`.
         draws: number of random parts of each size; the same in every call.

@@ -59,8 +59,8 @@ def build(
 
     Args:
         where: it shall be, see :func:`lreid.gallery.store.place_of`.
-        checkpoint: of the model to search with.
-        images: of :func:`list_images`.
+        checkpoint: checkpoint of the model to search with.
+        images: as in :func:`list_images`.
         layout: how it is stored.
         adapt_norm: standardise features by camera, with statistics of these images, which are kept.
         skip_bad: leave out images that cannot be read.
