@@ -1,0 +1,91 @@
+"""Link tracklets as they end: assign each to an identity that is known by then, or begin a new one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lreid.extras import Extra
+from lreid.link.constraints import possible
+from lreid.link.tracklets import Tracklets
+
+optimize = Extra("scipy.optimize", "link")
+
+
+class OnlineLinker:
+    """Identities as the sums of their tracklets' features, which grow with every batch.
+
+    Args:
+        least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
+        threshold: mean cosine similarity to an identity's tracklets from which a tracklet joins it.
+        known: M tracklets that were linked before.
+        identities: (M,) int64, their identities, from 0 on.
+    """
+
+    def __init__(self, least: np.ndarray, threshold: float, known: Tracklets, identities: np.ndarray) -> None:
+        self.least, self.threshold = least, threshold
+        self.count = int(identities.max()) + 1 if len(identities) else 0  # of identities
+        self._seen = len(known)
+        self._means = np.zeros((0, known.features.shape[1]), np.float32)  # of each identity, with room for more
+        self._weights = np.zeros(0, np.float32)
+        self._tracklets = Tracklets(known.cameras, known.starts, known.ends, np.zeros((len(known), 0), np.float32))
+        self._identities = identities.astype(np.int64)
+        self._reserve()
+        np.add.at(self._means, identities, known.features)
+        self._weights[: self.count] = np.bincount(identities, minlength=self.count)
+        self._means /= self._weights[:, None].clip(1)
+
+    def add(self, batch: Tracklets) -> np.ndarray:
+        """Assigns a batch of tracklets that have ended, by the Hungarian method, one per identity and round.
+
+        Args:
+            batch: n tracklets that ended within the delay that is allowed.
+
+        Returns:
+            (n,) int64: their identities; new ones count on from those that are known.
+        """
+        labels = np.full(len(batch), -1, dtype=np.int64)
+        while (left := np.flatnonzero(labels < 0)).size:
+            scores = self._scores(batch[left])  # (l, I)
+            near = np.flatnonzero((scores >= self.threshold).any(0))  # the identities that can be taken at all
+            rows, columns = optimize.linear_sum_assignment(scores[:, near].clip(-2), maximize=True)
+            taken = [(r, near[c]) for r, c in zip(rows, columns, strict=True) if scores[r, near[c]] >= self.threshold]
+            for row, identity in taken or [(0, self.count)]:
+                labels[left[row]] = identity
+                self._join(batch[left[row] : left[row] + 1], int(identity))
+        return labels
+
+    def _scores(self, batch: Tracklets) -> np.ndarray:
+        """(n, I) float32: mean similarity of tracklets to identities; -inf where time forbids it."""
+        scores = batch.features @ self._means[: self.count].T
+        there = self._tracklets[: self._seen]
+        horizon = max(float(self.least.max(initial=0)), 0.0)
+        recent = np.flatnonzero(there.ends >= batch.starts.min() - horizon)
+        apart, old = np.nonzero(~possible(batch, there[recent], self.least))
+        scores[apart, self._identities[recent[old]]] = -np.inf
+        return scores
+
+    def _join(self, one: Tracklets, identity: int) -> None:
+        self.count = max(self.count, identity + 1)
+        self._reserve()
+        weight = self._weights[identity]
+        self._means[identity] += (one.features[0] - self._means[identity]) / (weight + 1)
+        self._weights[identity] += 1
+        for column, value in (("cameras", one.cameras), ("starts", one.starts), ("ends", one.ends)):
+            getattr(self._tracklets, column)[self._seen] = value[0]
+        self._identities[self._seen] = identity
+        self._seen += 1
+
+    def _reserve(self) -> None:
+        """Makes room for one more tracklet and identity; doubling keeps the mean cost constant."""
+        if len(self._weights) <= self.count:
+            more = len(self._weights) + 256
+            self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])
+            self._weights = np.concatenate([self._weights, np.zeros(more, np.float32)])
+        if len(self._identities) <= self._seen:
+            more = len(self._identities) + 256
+            old = self._tracklets
+            columns = (
+                np.concatenate([each, np.zeros(more, each.dtype)]) for each in (old.cameras, old.starts, old.ends)
+            )
+            self._tracklets = Tracklets(*columns, np.zeros((len(old) + more, 0), np.float32))
+            self._identities = np.concatenate([self._identities, np.zeros(more, np.int64)])
