@@ -2,73 +2,134 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.link.constraints import learn_travel, possible
 from lreid.link.tracklets import Tracklets
 from lreid.retrieval.open_set import threshold_for
 
-BLOCK = 512  # rows of the matrix of similarities that are worked on at once
-MOST = 30_000  # nodes; their similarities take 3.6 GB
+BLOCK = 512  # rows of the matrix of similarities that are in memory at once
+MOST = 30_000  # nodes; the matrix of pairs that time forbids takes 0.9 GB
 FEWEST = 200  # impostor pairs that set a threshold
 STRICT = 0.1  # share of the false accept rate at which tracklets are linked to learn travel times
-NEVER = np.float32(-np.inf)
+ROUNDING = 1e-4  # of float32 similarities; the float64 means decide
 Pairs = Iterable[tuple[int, int]]
 
 
-def agglomerate(similarity: np.ndarray, weights: np.ndarray, threshold: float, must: Pairs = ()) -> np.ndarray:
-    """Average linkage (UPGMA) on similarities, down to a threshold.
+@dataclass
+class Nodes:
+    """What is clustered: known identities and tracklets, each as the sum of its unit vectors.
 
-    The similarity of two clusters is the mean over their pairs, so one pair of ``-inf`` keeps two clusters apart for
-    good. The result is that of ``scipy.cluster.hierarchy.linkage(method="average")``, which takes neither weights nor
-    such pairs.
+    The mean cosine similarity over the pairs of two clusters is the product of their sums over the product of their
+    sizes, so average linkage needs no matrix of similarities.
+
+    Attributes:
+        sums: (n, D) float64.
+        weights: (n,) float64: tracklets in each node.
+        forbidden: (n, n) bool, symmetric: pairs that are never joined.
+    """
+
+    sums: np.ndarray
+    weights: np.ndarray
+    forbidden: np.ndarray
+
+    def copy(self) -> Nodes:
+        return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
+
+
+class _Clusters:
+    """Clusters of nodes, each called after its lowest node."""
+
+    def __init__(self, nodes: Nodes, threshold: float) -> None:
+        self.nodes, self.threshold = nodes, threshold
+        self.labels = np.arange(len(nodes.weights))
+        self.near = _neighbours(nodes, threshold)  # of each cluster: those with a pair that reaches the threshold
+        self.joins = np.zeros(len(self.labels), np.int64)  # how often each cluster has changed
+
+    def join(self, a: int, b: int) -> int:
+        a, b = sorted((a, b))
+        self.nodes.sums[a] += self.nodes.sums[b]
+        self.nodes.weights[a] += self.nodes.weights[b]
+        self.nodes.forbidden[a] |= self.nodes.forbidden[b]
+        self.near[a] = np.concatenate([self.near[a], self.near[b]])
+        self.near[b] = self.near[b][:0]
+        self.labels[self.labels == b] = a
+        self.joins[[a, b]] += 1
+        return a
+
+    def are_apart(self, a: int, b: int) -> bool:
+        return bool((self.labels[self.nodes.forbidden[a]] == b).any())
+
+    def candidate(self, a: int) -> tuple[float, int, int, int, int] | None:
+        """The most similar cluster that may be joined with ``a``, as an entry of the heap."""
+        others = np.zeros(len(self.labels), dtype=bool)
+        others[self.labels[self.near[a]]] = True
+        others[a] = False
+        others[self.labels[self.nodes.forbidden[a]]] = False
+        self.near[a] = np.flatnonzero(others)
+        if not len(self.near[a]):
+            return None
+        scores = self.nodes.sums[self.near[a]] @ self.nodes.sums[a]
+        scores /= self.nodes.weights[self.near[a]] * self.nodes.weights[a]
+        best = int(scores.argmax())
+        b = int(self.near[a][best])
+        if scores[best] < self.threshold:
+            return None
+        return -float(scores[best]), a, b, int(self.joins[a]), int(self.joins[b])
+
+
+def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
+    """Average linkage (UPGMA) on cosine similarities, down to a threshold.
+
+    Without forbidden pairs and weights, which it does not take, ``scipy.cluster.hierarchy.linkage(method="average")``
+    gives the same.
 
     Args:
-        similarity: (n, n) float32, symmetric; it is overwritten.
-        weights: (n,) float64: how many tracklets each node stands for.
-        threshold: clusters are joined while the largest similarity reaches it.
+        nodes: n of them; they are overwritten.
+        threshold: clusters are joined while the largest mean similarity of two that may be joined reaches it.
         must: pairs of nodes that are one cluster, joined first.
 
     Returns:
         (n,) int64: for each node the lowest node of its cluster.
 
     Raises:
-        InputError: ``must`` would join what cannot be.
+        InputError: ``must`` would join what may not be joined.
     """
-    count, weights, labels = len(similarity), weights.astype(np.float64), np.arange(len(similarity))
-    np.fill_diagonal(similarity, NEVER)
-
-    def join(a: int, b: int) -> None:
-        share = np.float32(weights[a] / (weights[a] + weights[b]))
-        row = share * similarity[a] + (1 - share) * similarity[b]
-        row[[a, b]] = NEVER
-        similarity[a], similarity[:, a] = row, row
-        similarity[b], similarity[:, b] = NEVER, NEVER
-        weights[a] += weights[b]
-        labels[labels == b] = a
-
+    clusters = _Clusters(nodes, threshold)
     for one, other in must:
-        a, b = sorted((int(labels[one]), int(labels[other])))
+        a, b = int(clusters.labels[one]), int(clusters.labels[other])
+        if a != b and clusters.are_apart(a, b):
+            raise InputError("two tracklets that must be linked cannot be one person; undo a merge")
         if a != b:
-            if similarity[a, b] == NEVER:
-                raise InputError("two tracklets that must be linked cannot be one person")
-            join(a, b)
-    if not count:
-        return labels
-    nearest = similarity.argmax(1)
-    best = similarity[np.arange(count), nearest]
-    while best[(top := int(best.argmax()))] >= threshold:
-        a, b = sorted((top, int(nearest[top])))
-        join(a, b)
-        stale = np.flatnonzero((nearest == a) | (nearest == b))  # a mean never exceeds both of what it is made of
-        for row in {a, b, *stale.tolist()}:
-            nearest[row] = similarity[row].argmax()
-            best[row] = similarity[row, nearest[row]]
-    return labels
+            clusters.join(a, b)
+    # Of each cluster its best candidate. A mean never exceeds both of what it is made of, so an entry that is out of
+    # date is an upper bound, and is computed again when its turn comes.
+    heap = [entry for a in np.unique(clusters.labels).tolist() if (entry := clusters.candidate(a))]
+    heapq.heapify(heap)
+    while heap:
+        _, a, b, joins_a, joins_b = heapq.heappop(heap)
+        if clusters.labels[a] != a:
+            continue
+        if (joins_a, joins_b) == (clusters.joins[a], clusters.joins[b]):
+            a = clusters.join(a, b)
+        if entry := clusters.candidate(a):
+            heapq.heappush(heap, entry)
+    return clusters.labels
+
+
+def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
+    """For each node those that it may be joined with and whose similarity reaches the threshold."""
+    means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
+    near: list[np.ndarray] = []
+    for rows in _blocks(len(means)):
+        reached = (means[rows] @ means.T >= threshold - ROUNDING) & ~nodes.forbidden[rows]
+        near += [np.flatnonzero(row) for row in reached]
+    return near
 
 
 @dataclass(frozen=True)
@@ -95,7 +156,7 @@ class Links:
         labels: (N,) int64: the known identity that a tracklet joins, from 0 to K - 1, or a new one, from K on, in the
             order of the tracklets.
         least: (C, C) travel times that held, see :func:`lreid.link.constraints.possible`.
-        threshold: that held.
+        threshold: mean cosine similarity that was reached by those that were joined.
     """
 
     labels: np.ndarray
@@ -126,81 +187,76 @@ def link(
     Raises:
         InputError: there are too many nodes, too few pairs to calibrate a threshold, or ``must`` cannot hold.
     """
-    known = known or tracklets[:0]
+    known = tracklets[:0] if known is None else known
     identities = np.zeros(0, np.int64) if identities is None else identities
-    similarity, weights = _similarities(tracklets, known, identities)
-    known_count = len(weights) - len(tracklets)
-    threshold = rule.threshold
+    nodes = _nodes(tracklets, known, identities)
+    count = len(nodes.weights) - len(tracklets)  # of known identities
+    strict = threshold = rule.threshold
     if threshold is None:
-        threshold = calibrate(tracklets, least, rule.false_accept_rate)
-    if rule.learn:
-        strict = threshold
-        if rule.threshold is None:
-            strict = calibrate(tracklets, least, STRICT * rule.false_accept_rate)
-        labels = agglomerate(_allowed(similarity.copy(), tracklets, known, identities, least), weights, strict)
-        least = learn_travel(tracklets, labels[known_count:], least)
-    allowed = _allowed(similarity, tracklets, known, identities, least)
+        impostors = _impostors(tracklets, least)
+        strict, threshold = (threshold_for(impostors, share * rule.false_accept_rate) for share in (STRICT, 1))
+    if rule.learn and strict is not None:
+        _forbid(nodes, tracklets, known, identities, least)
+        least = learn_travel(tracklets, agglomerate(nodes.copy(), strict)[count:], least)
+    _forbid(nodes, tracklets, known, identities, least)
     for one, other in cannot:
-        allowed[known_count + one, known_count + other] = allowed[known_count + other, known_count + one] = NEVER
-    shifted = [(known_count + one, known_count + other) for one, other in must]
-    roots = agglomerate(allowed, weights, threshold, shifted)[known_count:]
-    new = {root: known_count + place for place, root in enumerate(dict.fromkeys(roots[roots >= known_count].tolist()))}
+        nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
+    for one, other in must:  # a person has said so, whatever the clocks say
+        nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = False
+    roots = agglomerate(nodes, threshold, [(count + one, count + other) for one, other in must])[count:]
+    new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
     labels = np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64)
     return Links(labels, least, threshold)
 
 
-def calibrate(tracklets: Tracklets, least: np.ndarray, false_accept_rate: float) -> float:
-    """A threshold from pairs of tracklets that time keeps apart: they are impostors, and nobody has to label them.
-
-    Args:
-        tracklets: N of them.
-        least: (C, C) travel times.
-        false_accept_rate: share of these pairs that may reach the threshold, in [0, 1).
+def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
+    """(P,) similarities of the pairs that time keeps apart: nobody has to label these impostors.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` such pairs.
     """
-    scores = []
+    scores = [np.zeros(0, np.float32)]
     for rows in _blocks(len(tracklets)):
         apart = ~possible(tracklets[rows], tracklets, least)
         apart &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
         scores.append((tracklets.features[rows] @ tracklets.features.T)[apart])
-    impostors = np.concatenate(scores) if scores else np.zeros(0, np.float32)
+    impostors = np.concatenate(scores)
     if len(impostors) < FEWEST:
         raise InputError(
-            f"{len(impostors)} pairs of tracklets are seen at once by one camera, too few to calibrate a threshold on "
-            f"({FEWEST}); give --threshold"
+            f"{counted(len(impostors), 'pair')} of tracklets cannot be one person, too few to calibrate a threshold on "
+            f"({FEWEST}); pass --threshold"
         )
-    return threshold_for(impostors, false_accept_rate)
+    return impostors
 
 
-def _similarities(tracklets: Tracklets, known: Tracklets, identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean similarities (n, n) float32 of nodes, known identities first, and how many tracklets each stands for."""
+def _nodes(tracklets: Tracklets, known: Tracklets, identities: np.ndarray) -> Nodes:
+    """Known identities, then tracklets; nothing is forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
-    if len(weights) + len(tracklets) > MOST:
+    count = len(weights) + len(tracklets)
+    if count > MOST:
         raise InputError(
             f"{len(tracklets)} tracklets and {len(weights)} identities: at most {MOST} at once; link a day at a time, "
             "or pass --online"
         )
-    sums = np.zeros((len(weights), tracklets.features.shape[1]), np.float32)
+    sums = np.zeros((len(weights), tracklets.features.shape[1]))
     np.add.at(sums, identities, known.features)
-    nodes = np.concatenate([sums / weights[:, None].clip(1), tracklets.features]).astype(np.float32)
-    return nodes @ nodes.T, np.concatenate([weights, np.ones(len(tracklets))])
+    sums = np.concatenate([sums, tracklets.features.astype(np.float64)])
+    return Nodes(sums, np.concatenate([weights, np.ones(len(tracklets))]), np.zeros((count, count), dtype=bool))
 
 
-def _allowed(
-    similarity: np.ndarray, tracklets: Tracklets, known: Tracklets, identities: np.ndarray, least: np.ndarray
-) -> np.ndarray:
-    """The similarities with ``NEVER`` where time, or being two known identities, keeps nodes apart."""
-    count = len(similarity) - len(tracklets)
-    similarity[:count, :count] = NEVER
+def _forbid(
+    nodes: Nodes, tracklets: Tracklets, known: Tracklets, identities: np.ndarray, least: np.ndarray
+) -> None:
+    """Forbids pairs that time, or being two known identities, keeps apart."""
+    count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
+    forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):
-        new = similarity[count:][rows]  # a view
-        new[:, count:][~possible(tracklets[rows], tracklets, least)] = NEVER
+        here = forbidden[count:][rows]  # a view
+        here[:, count:] = ~possible(tracklets[rows], tracklets, least)
         apart, old = np.nonzero(~possible(tracklets[rows], known, least))
-        new[apart, identities[old]] = NEVER
-        similarity[:count, count:][:, rows] = new[:, :count].T
-    return similarity
+        here[apart, identities[old]] = True
+        forbidden[:count, count:][:, rows] = here[:, :count].T
+    np.fill_diagonal(forbidden, False)
 
 
 def _blocks(count: int) -> list[slice]:
