@@ -72,6 +72,7 @@ setup(
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
+        "link": ["lreid[opencv]", "scipy"],  # videos and assignment of lreid link
         "plots": ["matplotlib>=3.8"],  # curves and charts of runs
         "tensorboard": ["tensorboard>=2.16"],
         "wandb": ["wandb>=0.16"],

@@ -55,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
         *("build", "checkpoint", "config", "config_keys", "data", "devices", "distributed", "evaluation", "memory"),
         *("methods", "models", "report", "results"),
     },
+    "link": {"data", "gallery", "loading", "models", "report", "retrieval", "search"},
     "serve": {"data", "gallery", "models", "report", "search"},
     "search": {"data", "devices", "gallery", "loading", "models", "report", "retrieval", "zoo"},
 }

@@ -108,7 +108,8 @@ def _relit(domain: Domain, camera: int, day: int) -> Camera:
 def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tuple[list[str], dict[int, int]]:
     """Writes a video with one frame per second; returns the lines of its tracks and who each track is."""
     slots: dict[int, list[tuple[int, Passage, int]]] = {}  # by second: slot, passage, track
-    free, who = [-1] * SLOTS, {}  # last second of each slot
+    free = [-1] * SLOTS  # last second of each slot
+    who: dict[int, int] = {}
     for passage in here:
         slot = next(i for i in range(SLOTS) if free[i] < passage.first)
         free[slot] = passage.last

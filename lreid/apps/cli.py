@@ -24,6 +24,7 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "train": "train a lifelong method task after task, on a benchmark or on your images",
     "test": "test trained models: a table of figures and a page of ranked images",
     "search": "build a gallery of your images and search it",
+    "link": "link tracklets of several cameras to identities",
     "serve": "serve a gallery over HTTP, with a search page",
     "report": "compare runs in a table and write their pages",
     "sweep": "train several methods, benchmarks, seeds and values of keys",

@@ -313,7 +313,7 @@ def _rate_in(folder: Path) -> float | None:
     return rate
 
 
-def _open(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
+def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
     """Frames a second, and the frames (H, W, 3) uint8 RGB, decoded one by one.
 
     Raises:
@@ -367,8 +367,8 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
     """Writes the images of a video; gives path in the folder, identity, camera and second of each."""
     boxes = read_tracks(sequence.tracks, choice.classes)
-    rate, frames = _open(sequence)
-    stretches = _stretches(boxes, choice, rate)
+    rate, frames = open_video(sequence)
+    stretches = stretches_of(boxes, choice, rate)
     waiting = iter(boxes)
     box = next(waiting, None)
     best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, sharpness, frame, pixels
@@ -382,7 +382,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
 
     for number, frame in enumerate(frames, start=1):
         while box is not None and box.frame == number:
-            pixels, stretch = _crop(frame, box), stretches(box)
+            pixels, stretch = crop(frame, box), stretches(box)
             if box.track in best and best[box.track][0] != stretch:
                 yield write(box.track)
             cut += pixels is None
@@ -407,7 +407,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
         yield write(track)
 
 
-def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
+def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
     """Which stretch of its track a box is in, from 0; a track has no more of them than images."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -421,7 +421,7 @@ def _stretches(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[B
     return lambda box: (box.frame - first[box.track]) // length[box.track]
 
 
-def _crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
+def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
     """The part of a frame (H, W, 3) in a box; None if too little of the box is in the frame."""
     height, width, _ = frame.shape
     top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))  # may be infinite

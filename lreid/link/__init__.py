@@ -1,0 +1,1 @@
+"""Link tracklets of several cameras to identities."""

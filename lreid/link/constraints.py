@@ -14,7 +14,7 @@ QUANTILE, SHARE = 0.05, 0.5  # of the transitions' times, and how much of it is 
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Seconds from the end of the earlier tracklet of a pair to the start of the later, (L, R); negative: they overlap."""
+    """Seconds from the end of a pair's earlier tracklet to the start of the later, (L, R); negative: they overlap."""
     starts = np.maximum(left.starts[:, None], right.starts[None])
     starts -= np.minimum(left.ends[:, None], right.ends[None])
     return starts

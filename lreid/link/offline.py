@@ -1,4 +1,4 @@
-"""Link all tracklets at once: agglomerative clustering with average linkage that never joins what cannot be one person."""
+"""Link all tracklets at once, by agglomerative clustering that never joins what cannot be one person."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pairs = Iterable[tuple[int, int]]
 
 @dataclass
 class Nodes:
-    """What is clustered: known identities and tracklets, each as the sum of its unit vectors.
+    """What is clustered: earlier identities and tracklets, each as the sum of its unit vectors.
 
     The mean cosine similarity over the pairs of two clusters is the product of their sums over the product of their
     sizes, so average linkage needs no matrix of similarities.
@@ -39,6 +39,7 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
+        """Another one, for a trial."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
@@ -153,7 +154,7 @@ class Links:
     """What :func:`link` found.
 
     Attributes:
-        labels: (N,) int64: the known identity that a tracklet joins, from 0 to K - 1, or a new one, from K on, in the
+        labels: (N,) int64: the earlier identity that a tracklet joins, from 0 to K - 1, or a new one, from K on, in the
             order of the tracklets.
         least: (C, C) travel times that held, see :func:`lreid.link.constraints.possible`.
         threshold: mean cosine similarity that was reached by those that were joined.
@@ -169,36 +170,36 @@ def link(
     least: np.ndarray,
     rule: Rule = Rule(),
     *,
-    known: Tracklets | None = None,
+    earlier: Tracklets | None = None,
     identities: np.ndarray | None = None,
     must: Pairs = (),
     cannot: Pairs = (),
 ) -> Links:
-    """Links tracklets with each other and with known identities, which are never joined with each other.
+    """Links tracklets with each other and with earlier identities, which are never joined with each other.
 
     Args:
         tracklets: N of them.
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
         rule: see :class:`Rule`.
-        known: M tracklets that were linked before.
+        earlier: M tracklets that were linked before.
         identities: (M,) int64, their identities, each number from 0 to K - 1.
         must, cannot: pairs of ``tracklets`` that are, or are not, of one person.
 
     Raises:
         InputError: there are too many nodes, too few pairs to calibrate a threshold, or ``must`` cannot hold.
     """
-    known = tracklets[:0] if known is None else known
+    earlier = tracklets[:0] if earlier is None else earlier
     identities = np.zeros(0, np.int64) if identities is None else identities
-    nodes = _nodes(tracklets, known, identities)
-    count = len(nodes.weights) - len(tracklets)  # of known identities
+    nodes = _nodes(tracklets, earlier, identities)
+    count = len(nodes.weights) - len(tracklets)  # of earlier identities
     strict = threshold = rule.threshold
     if threshold is None:
         impostors = _impostors(tracklets, least)
         strict, threshold = (threshold_for(impostors, share * rule.false_accept_rate) for share in (STRICT, 1))
     if rule.learn and strict is not None:
-        _forbid(nodes, tracklets, known, identities, least)
+        _forbid(nodes, tracklets, earlier, identities, least)
         least = learn_travel(tracklets, agglomerate(nodes.copy(), strict)[count:], least)
-    _forbid(nodes, tracklets, known, identities, least)
+    _forbid(nodes, tracklets, earlier, identities, least)
     for one, other in cannot:
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
     for one, other in must:  # a person has said so, whatever the clocks say
@@ -229,7 +230,7 @@ def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
     return impostors
 
 
-def _nodes(tracklets: Tracklets, known: Tracklets, identities: np.ndarray) -> Nodes:
+def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:
     """Known identities, then tracklets; nothing is forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
@@ -239,21 +240,19 @@ def _nodes(tracklets: Tracklets, known: Tracklets, identities: np.ndarray) -> No
             "or pass --online"
         )
     sums = np.zeros((len(weights), tracklets.features.shape[1]))
-    np.add.at(sums, identities, known.features)
+    np.add.at(sums, identities, earlier.features)
     sums = np.concatenate([sums, tracklets.features.astype(np.float64)])
     return Nodes(sums, np.concatenate([weights, np.ones(len(tracklets))]), np.zeros((count, count), dtype=bool))
 
 
-def _forbid(
-    nodes: Nodes, tracklets: Tracklets, known: Tracklets, identities: np.ndarray, least: np.ndarray
-) -> None:
-    """Forbids pairs that time, or being two known identities, keeps apart."""
+def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray, least: np.ndarray) -> None:
+    """Forbids pairs that time, or being two earlier identities, keeps apart."""
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):
         here = forbidden[count:][rows]  # a view
         here[:, count:] = ~possible(tracklets[rows], tracklets, least)
-        apart, old = np.nonzero(~possible(tracklets[rows], known, least))
+        apart, old = np.nonzero(~possible(tracklets[rows], earlier, least))
         here[apart, identities[old]] = True
         forbidden[:count, count:][:, rows] = here[:, :count].T
     np.fill_diagonal(forbidden, False)

@@ -1,4 +1,4 @@
-"""Link tracklets as they end: assign each to an identity that is known by then, or begin a new one."""
+"""Link tracklets as they end: assign each to an identity that is earlier by then, or begin a new one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ class OnlineLinker:
     Args:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
         threshold: mean cosine similarity to an identity's tracklets from which a tracklet joins it.
-        known: M tracklets that were linked before.
+        earlier: M tracklets that were linked before.
         identities: (M,) int64, their identities, from 0 on.
     """
 
-    def __init__(self, least: np.ndarray, threshold: float, known: Tracklets, identities: np.ndarray) -> None:
+    def __init__(self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray) -> None:
         self.least, self.threshold = least, threshold
         self.count = int(identities.max()) + 1 if len(identities) else 0  # of identities
-        self._seen = len(known)
-        self._means = np.zeros((0, known.features.shape[1]), np.float32)  # of each identity, with room for more
+        self._seen = len(earlier)
+        self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # of each identity, with room for more
         self._weights = np.zeros(0, np.float32)
-        self._tracklets = Tracklets(known.cameras, known.starts, known.ends, np.zeros((len(known), 0), np.float32))
+        self._tracklets = Tracklets(
+            earlier.cameras, earlier.starts, earlier.ends, np.zeros((len(earlier), 0), np.float32)
+        )
         self._identities = identities.astype(np.int64)
         self._reserve()
-        np.add.at(self._means, identities, known.features)
+        np.add.at(self._means, identities, earlier.features)
         self._weights[: self.count] = np.bincount(identities, minlength=self.count)
         self._means /= self._weights[:, None].clip(1)
 
@@ -41,7 +43,7 @@ class OnlineLinker:
             batch: n tracklets that ended within the delay that is allowed.
 
         Returns:
-            (n,) int64: their identities; new ones count on from those that are known.
+            (n,) int64: their identities; new ones count on from those that are earlier.
         """
         labels = np.full(len(batch), -1, dtype=np.int64)
         while (left := np.flatnonzero(labels < 0)).size:
@@ -84,8 +86,8 @@ class OnlineLinker:
         if len(self._identities) <= self._seen:
             more = len(self._identities) + 256
             old = self._tracklets
-            columns = (
+            cameras, starts, ends = (
                 np.concatenate([each, np.zeros(more, each.dtype)]) for each in (old.cameras, old.starts, old.ends)
             )
-            self._tracklets = Tracklets(*columns, np.zeros((len(old) + more, 0), np.float32))
+            self._tracklets = Tracklets(cameras, starts, ends, np.zeros((len(old) + more, 0), np.float32))
             self._identities = np.concatenate([self._identities, np.zeros(more, np.int64)])

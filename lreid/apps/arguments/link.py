@@ -1,0 +1,88 @@
+"""Link tracklets of several cameras to identities: one number per person, across cameras and days.
+
+lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results, or videos alone
+lreid link add linked day-2.yaml                             # another day; no old identity changes
+lreid link name linked 17 anna
+lreid link merge linked 17 23                                # one person
+lreid link split linked 17 gate/20260302T080000/4            # this tracklet is somebody else
+lreid link apart linked 17 23                                # two people
+lreid link undo linked
+lreid link remove linked --identity 17                       # deletes crops, features and timeline
+
+The YAML file names the cameras:
+
+    cameras:
+      gate: {video: gate.mp4, tracks: gate.txt, start: 2026-03-02T08:00:00}
+      hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
+    travel: [[gate, hall, 10]]    # optional: least seconds from one to the other; otherwise lreid learns them
+
+Tracks have the format of MOT Challenge. Without tracks lreid detects and tracks what moves (a fixed camera only). The
+folder then holds identities.json, index.html, tracks/ with identities, and people.gallery, in which lreid search finds
+people, and enrols those whose names you know: lreid search build linked/people.gallery my/people.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from lreid.apps.arguments.search import DEVICE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the commands of ``lreid link`` and their options."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_linking(commands)
+    for name, what in (("merge", "two identities are one person"), ("apart", "two identities are two people")):
+        sub = _command(commands, name, what)
+        sub.add_argument("identities", nargs=2, metavar="IDENTITY", help="number or name")
+    split = _command(commands, "split", "tracklets of an identity are another person")
+    split.add_argument("identity", metavar="IDENTITY", help="number or name")
+    split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="such as gate/20260302T080000/4")
+    name = _command(commands, "name", "give an identity a name")
+    name.add_argument("identity", metavar="IDENTITY", help="number or name")
+    name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER takes it away")
+    _command(commands, "undo", "take the last change back")
+    remove = _command(commands, "remove", "delete crops, features and timeline for good")
+    which = remove.add_mutually_exclusive_group(required=True)
+    which.add_argument("--identity", metavar="IDENTITY", help="number or name")
+    which.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
+
+
+def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
+    sub = commands.add_parser(name, help=what)
+    sub.set_defaults(action=name)
+    sub.add_argument("folder", type=Path, metavar="DIR", help="folder of lreid link add")
+    return sub
+
+
+def _add_linking(commands: Any) -> None:
+    add = _command(commands, "add", "link recordings with each other and with what the folder holds")
+    add.add_argument("cameras", type=Path, metavar="YAML", help="file that names the cameras")
+    add.add_argument("--checkpoint", type=Path, metavar="FILE", help="model: a checkpoint or zoo:NAME (first time)")
+    add.add_argument("--device", default="auto", help=DEVICE)
+    add.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds between crops (default: 1)")
+    add.add_argument("--most", type=int, default=8, metavar="N", help="most crops per tracklet (default: 8)")
+    add.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
+    add.add_argument("--online", action="store_true", help="decide in the order of time, without what comes later")
+    add.add_argument(
+        "--delay",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="with --online: seconds a decision may wait (default: 10)",
+    )
+    again = _command(commands, "relink", "link everything again; confirmed corrections hold")
+    for sub in (add, again):
+        sub.add_argument(
+            "--threshold", type=float, metavar="T", help="mean cosine similarity of one person (default: calibrated)"
+        )
+        sub.add_argument(
+            "--false-accept-rate",
+            type=float,
+            default=0.002,
+            metavar="RATE",
+            help="share of pairs that cannot be one person which the calibrated threshold accepts (default: 0.002)",
+        )
+        sub.add_argument("--raw", action="store_true", help="do not standardise features per recording")

@@ -1,0 +1,59 @@
+"""Do what the command line of ``lreid link`` says."""
+
+from __future__ import annotations
+
+import argparse
+
+from lreid.data.tracks import Choice
+from lreid.errors import InputError, counted, naming_keys
+from lreid.link import commands
+from lreid.link.cutting import read_cameras
+from lreid.link.offline import Rule
+from lreid.link.record import Record
+from lreid.reading import escaped
+
+
+@naming_keys(device="--device")
+def run(args: argparse.Namespace) -> None:
+    """Does what the chosen command says."""
+    action, folder = args.action, args.folder
+    if action == "add":
+        clips, travel = read_cameras(args.cameras)
+        choice = Choice(args.every, args.most)
+        record = commands.add(
+            *(folder, clips, travel),
+            checkpoint=args.checkpoint,
+            options=_options(args, args.delay if args.online else None),
+            choice=choice,
+            keep_days=args.keep_days,
+            device=args.device,
+        )
+    elif action == "relink":
+        record = commands.relink(folder, _options(args, None))
+    elif action == "remove":
+        count = commands.remove(folder, escaped(args.identity), keep_days=args.keep_days)
+        print(f"{folder}: {counted(count, 'tracklet')} removed")
+        return
+    elif action == "undo":
+        record = commands.correct(folder, "", lambda record: print(f"undone: {record.undo()}"))
+    else:
+        record = _correct(args)
+    print(f"{folder}: {counted(len(record.identities), 'identity')}, {counted(len(record.tracklets), 'tracklet')}")
+    print(f"page: {folder / commands.PAGE}")
+
+
+def _options(args: argparse.Namespace, delay: float | None) -> commands.Options:
+    if args.threshold is not None and not -1 <= args.threshold <= 1:
+        raise InputError(f"--threshold is {args.threshold:g}; a cosine similarity is -1 to 1")
+    if delay is not None and not delay >= 0:
+        raise InputError(f"--delay is {delay:g}; give seconds, 0 or more")
+    return commands.Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)
+
+
+def _correct(args: argparse.Namespace) -> Record:
+    if args.action == "split":
+        identity, words = args.identity, args.tracklets
+        return commands.correct(args.folder, f"split {identity}", lambda record: record.split(identity, words))
+    words = escaped(args.identities if args.action != "name" else [args.identity, args.name])
+    change = {"merge": Record.merge, "apart": Record.apart, "name": Record.name}[args.action]
+    return commands.correct(args.folder, " ".join([args.action, *words]), lambda record: change(record, *words))

@@ -1,0 +1,415 @@
+"""Link recordings into a folder, correct it, and delete from it; every change is committed by ``identities.json``.
+
+A folder holds ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
+``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. What a
+change adds is written before ``identities.json``, what it deletes goes after it, and whatever a killed command left is
+fixed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lreid.data.images import Images
+from lreid.data.records import Record as ImageRecord
+from lreid.data.tracks import Choice
+from lreid.errors import InputError, NotConfirmed, counted
+from lreid.files import files_below, list_folder, make_folder, only_one_process, write_text
+from lreid.gallery import Gallery
+from lreid.gallery.store import place_of
+from lreid.identities import UNKNOWN
+from lreid.link.constraints import OVERLAPPING, least_times
+from lreid.link.cutting import BOXES, Clip, Cut, cut
+from lreid.link.offline import Rule, link
+from lreid.link.online import OnlineLinker
+from lreid.link.page import write_page
+from lreid.link.record import FILE, Json, Record
+from lreid.link.tracklets import Tracklets, robust_mean
+from lreid.loading import load_model
+from lreid.models.fingerprint import fingerprint
+from lreid.search.named_gallery import NamedGallery, extract, flips
+
+logger = logging.getLogger("lreid")
+
+GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.html"
+DAY = 86_400  # seconds
+CROPS_OF_EACH = Choice(every=1.0, most=8)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How recordings are linked.
+
+    Attributes:
+        rule: see :class:`lreid.link.offline.Rule`.
+        standardise: features by recording; online by camera, with the recordings before.
+        delay: None links all tracklets at once; otherwise seconds that a decision may wait after a tracklet's end.
+    """
+
+    rule: Rule = Rule()  # noqa: RUF009 (frozen)
+    standardise: bool = True
+    delay: float | None = None
+
+
+def add(
+    folder: Path,
+    clips: Sequence[Clip],
+    travel: Sequence[tuple[str, str, float]] = (),
+    *,
+    checkpoint: Path | None = None,
+    options: Options = Options(),
+    choice: Choice = CROPS_OF_EACH,
+    keep_days: float | None = None,
+    device: str = "auto",
+) -> Record:
+    """Links the tracklets of recordings with each other and with what the folder holds, which is made if need be.
+
+    Args:
+        folder: see the module. People who were enrolled in its gallery by ``lreid search`` keep their names.
+        clips, travel: of :func:`lreid.link.cutting.read_cameras`.
+        checkpoint: of the model; None takes the gallery's.
+        options: see :class:`Options`.
+        choice: which boxes become crops.
+        keep_days: delete tracklets that ended longer ago.
+        device: of :func:`lreid.load_model`.
+
+    Raises:
+        InputError: anything given does not fit; then what was linked before stays as it was.
+    """
+    if keep_days is not None and any(clip.start == 0 for clip in clips):
+        raise InputError("--keep-days needs the time of each recording; give each camera its start")
+    with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
+        cuts: list[Cut] = []
+        for clip in clips:
+            _require_later(record, clip)
+            cuts += (here := cut(clip, folder / CROPS, choice))
+            end = max(each.end for each in here)
+            row = {"name": clip.name, "camera": clip.camera, "video": str(clip.video), "start": clip.start, "end": end}
+            record.content["clips"].append(row)
+        earlier = len(record.tracklets)
+        for each in sorted(cuts, key=lambda cut: (cut.start, cut.end, cut.key)):
+            camera = each.key.split("/")[0]
+            record.tracklets.append(
+                {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
+                | {"score": None, "why": "", "crops": each.crops}
+            )
+        named = _with_features(folder, record.tracklets[earlier:], checkpoint, device)
+        _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], travel, options)
+        later(named)
+    if keep_days is not None:
+        remove(folder, keep_days=keep_days)
+    return Record.read(folder)
+
+
+def relink(folder: Path, options: Options = Options()) -> Record:
+    """Links everything again, as with another threshold; what people have confirmed holds.
+
+    A new identity takes over the number of the old one from which it has most tracklets.
+
+    Raises:
+        InputError: a threshold cannot be calibrated, or corrections contradict one another.
+    """
+    with _changing(folder, "relink") as (record, later):
+        named = NamedGallery.load(folder / GALLERY)
+        old = {each["key"]: each["identity"] for each in record.tracklets}
+        fresh = record.content["next"]
+        _link(record, named, record.tracklets, [], (), options)
+        counts = Counter((each["identity"], old[each["key"]]) for each in record.tracklets)
+        numbers: dict[int, int] = {}
+        for (new, before), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            if new >= fresh and new not in numbers and before not in numbers.values():
+                numbers[new] = before
+        for each in record.tracklets:
+            each["identity"] = numbers.get(each["identity"], each["identity"])
+        later(named)
+    return record
+
+
+def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Record:
+    """Makes a change of a person, such as :meth:`Record.merge`; ``undo`` takes the last step back."""
+    with _changing(folder, action) as (record, _):
+        change(record)
+    return record
+
+
+def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
+    """Deletes crops, features, boxes and timeline of an identity, or of tracklets that ended before so many days.
+
+    Returns:
+        How many tracklets were deleted. Neither this nor what was done before can be undone.
+
+    Raises:
+        InputError: no such identity.
+    """
+    with _changing(folder, "") as (record, later):
+        named = NamedGallery.load(folder / GALLERY)
+        oldest = -np.inf if keep_days is None else time.time() - keep_days * DAY
+        number = None if identity is None else record.find(identity)
+        doomed = {e["key"] for e in record.tracklets if e["identity"] == number or e["end"] < oldest}
+        enrolled = [] if number is None else [p for p, name in _enrolled(named) if name == record.name_of(number)]
+        if not doomed and not enrolled:
+            return 0
+        if number is not None:
+            record.content["names"].pop(str(number), None)
+        record.drop(doomed)
+        later(named, enrolled)
+    return len(doomed)
+
+
+@contextlib.contextmanager
+def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
+    """The record of a folder, to be changed and then committed; nobody else changes it meanwhile.
+
+    The second value takes an opened gallery and, perhaps, paths of enrolled images to be deleted.
+    """
+    if new:
+        make_folder(folder)
+    elif not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; lreid link add makes one")
+    with only_one_process(folder):
+        record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
+        held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
+        _sweep(folder, record)
+        before = (len(record.content["history"]), str(record.content))
+        yield record, lambda named, enrolled=(): held.append((named, enrolled))
+        if str(record.content) == before[1]:
+            return
+        named, enrolled = held[-1]
+        named = named or NamedGallery.load(folder / GALLERY)
+        if action and len(record.content["history"]) == before[0]:
+            record.remember(action)
+        _label(named, record)
+        _write_tracks(folder, record)
+        write_page(folder / PAGE, record)
+        record.write(folder)
+        try:
+            _sweep(folder, record, enrolled)
+        except (InputError, OSError) as error:
+            raise NotConfirmed(
+                f"{folder / FILE}: done, but not all that it no longer names could be deleted ({error}); run "
+                "lreid link page to try again"
+            ) from None
+
+
+def _require_later(record: Record, clip: Clip) -> None:
+    for other in record.content["clips"]:
+        if other["camera"] == clip.camera and clip.start <= other["end"]:
+            raise InputError(
+                f"{clip.camera}: {clip.name} starts before {other['name']} of the same camera has ended; correct its "
+                "start, and link recordings in the order of time"
+            )
+
+
+def _with_features(folder: Path, rows: Sequence[Json], checkpoint: Path | None, device: str) -> NamedGallery:
+    """The gallery with the features of these tracklets' crops, which are nobody's yet; it is not saved."""
+    paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
+    cameras = [row["camera"] for row in rows for _ in row["crops"]]
+    seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
+    place = place_of(folder / GALLERY)
+    named = NamedGallery.load(place) if place.exists() else None
+    if named is None and checkpoint is None:
+        raise InputError(f"{folder / GALLERY}: no gallery yet; pass --checkpoint, such as zoo:people")
+    if named is not None and named.norm is not None:
+        raise InputError(
+            f"{named.where}: has adapted normalisation; linking standardises by itself, so build it without"
+        )
+    if named is not None:
+        model, flip = named.model(checkpoint, device), named.flip
+    else:
+        assert checkpoint is not None
+        model, flip = load_model(checkpoint, device), flips(checkpoint)
+    records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
+    features = extract(model, Images(records, height=model.height, width=model.width), flip)
+    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has, until _label
+    if named is not None:
+        named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
+        return named
+    assert checkpoint is not None
+    extras = NamedGallery.extras(checkpoint, flip, None)
+    gallery = Gallery.build(features, paths, ids, cameras, seconds, model=fingerprint(model), at=place, extras=extras)
+    return NamedGallery(gallery, str(folder / GALLERY), checkpoint, flip, None)
+
+
+def _link(
+    record: Record,
+    named: NamedGallery,
+    new: Sequence[Json],
+    old: Sequence[Json],
+    travel: Sequence[tuple[str, str, float]],
+    options: Options,
+) -> None:
+    """Gives the new tracklets identities, with the mean similarity to the others of each."""
+    numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
+    numbers |= {name: int(number) for number, name in record.content["names"].items()}
+    enrolled = _enrolled(named)
+    for _, name in enrolled:
+        if name not in numbers:
+            numbers[name] = record.new_identity()
+            record.content["names"][str(numbers[name])] = name
+    names = list(dict.fromkeys(each["camera"] for each in record.content["clips"]))
+    place = {camera: index for index, camera in enumerate(names)}
+    rows = [*old, *new]
+    features, of_enrolled = _features(record, named, rows, [path for path, _ in enrolled], options, len(old))
+    cameras = np.array([place[row["camera"]] for row in rows] + [len(names)] * len(enrolled))
+    times = np.array([[row["start"], row["end"]] for row in rows] + [[-np.inf] * 2] * len(enrolled)).reshape(-1, 2)
+    everything = Tracklets(cameras, times[:, 0], times[:, 1], np.concatenate([features, of_enrolled]))
+    known_rows = np.r_[0 : len(old), len(rows) : len(everything)]
+    earlier, fresh = everything[known_rows], everything[np.arange(len(old), len(rows))]
+    numbered = [row["identity"] for row in old] + [numbers[name] for _, name in enrolled]
+    order = sorted(set(numbered))
+    identities = np.searchsorted(order, numbered).astype(np.int64)
+    given = [*record.content["travel"], *travel]
+    least = least_times(len(names) + 1, [(place[a], place[b], s) for a, b, s in given if {a, b} <= place.keys()])
+    labels, least = _labels(record, fresh, earlier, identities, least, new, options)
+    record.content["travel"] = [
+        [names[a], names[b], round(float(least[a, b]), 3)]
+        for a in range(len(names))
+        for b in range(a + 1, len(names))
+        if least[a, b] > OVERLAPPING
+    ]
+    sums = np.zeros((max([len(order), *(labels + 1).tolist()]), everything.features.shape[1]))
+    np.add.at(sums, np.concatenate([identities, labels]), np.concatenate([earlier.features, fresh.features]))
+    sizes = np.bincount(np.concatenate([identities, labels]), minlength=len(sums))
+    created: dict[int, int] = {}
+    for row, label, feature in zip(new, labels.tolist(), fresh.features, strict=True):
+        others = int(sizes[label]) - 1
+        score = float(sums[label] @ feature - feature @ feature) / others if others else None
+        if label >= len(order) and label not in created:
+            created[label] = record.new_identity()
+        row["identity"] = created[label] if label >= len(order) else order[label]
+        row["score"] = None if score is None else round(score, 4)
+        row["why"] = f"{'new' if label >= len(order) else 'earlier'} identity, {counted(others, 'other tracklet')}"
+
+
+def _labels(
+    record: Record,
+    fresh: Tracklets,
+    earlier: Tracklets,
+    identities: np.ndarray,
+    least: np.ndarray,
+    rows: Sequence[Json],
+    options: Options,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the chosen linker says, and the travel times that held; the record keeps the threshold."""
+    if options.delay is None:
+        index = {row["key"]: number for number, row in enumerate(rows)}
+        groups = ([index[key] for key in group if key in index] for group in record.content["same"])
+        must = [(one, other) for group in groups for one, other in itertools.pairwise(group)]
+        cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
+        links = link(fresh, least, options.rule, earlier=earlier, identities=identities, must=must, cannot=cannot)
+        record.content["threshold"] = links.threshold
+        return links.labels, links.least
+    threshold = options.rule.threshold or record.content["threshold"]
+    if threshold is None:
+        raise InputError("--online decides before there is anything to calibrate on; link a first day, or --threshold")
+    record.content["threshold"] = threshold
+    linker = OnlineLinker(least, threshold, earlier, identities)
+    labels = np.zeros(len(fresh), np.int64)
+    step = np.floor(fresh.ends / options.delay) if options.delay > 0 else fresh.ends
+    for each in np.unique(step):
+        labels[step == each] = linker.add(fresh[np.flatnonzero(step == each)])
+    return labels, least
+
+
+def _features(
+    record: Record, named: NamedGallery, rows: Sequence[Json], enrolled: Sequence[str], options: Options, earlier: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if so wished."""
+    labels = named.gallery.labels()
+    vectors = named.gallery.features(labels.keys)
+    index = {path: number for number, path in enumerate(labels.paths)}
+    crops = [
+        [index[path] for name in row["crops"] if (path := f"{CROPS}/{row['key']}/{name}") in index] for row in rows
+    ]
+    lacking = next((row["key"] for row, of in zip(rows, crops, strict=True) if not of), None)
+    if lacking is not None:
+        raise InputError(f"{named.where}: lacks the crops of {lacking}; remove its identity, or restore the gallery")
+    if options.standardise:
+        from lreid.retrieval.camera_norm import CameraNorm
+
+        online = options.delay is not None and earlier > 0
+        source = {each["name"]: each["camera"] if online else each["name"] for each in record.content["clips"]}
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(source.values()))}
+        of_image = np.full(len(vectors), UNKNOWN)
+        for row, of in zip(rows, crops, strict=True):
+            of_image[of] = numbers[source[row["key"].rpartition("/")[0]]]
+        past = np.concatenate(crops[:earlier] if online else crops).astype(np.int64)
+        vectors = CameraNorm.estimate(vectors[past], of_image[past])(vectors, of_image)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+    means = [
+        robust_mean(vectors[of], np.array([row["crops"][labels.paths[each].rpartition("/")[2]] for each in of]))
+        for row, of in zip(rows, crops, strict=True)
+    ]
+    return np.stack(means), vectors[[index[path] for path in enrolled]]
+
+
+def _enrolled(named: NamedGallery) -> list[tuple[str, str]]:
+    """Path and name of each image that a person has put into the gallery."""
+    images = ((image.path, image.identity) for image in named.images())
+    return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
+
+
+def _label(named: NamedGallery, record: Record) -> None:
+    """Gives every crop in the gallery the name of its identity, and saves the gallery."""
+    names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
+    labels = named.gallery.labels()
+    wanted = [names.get(str(path).rpartition("/")[0]) for path in labels.paths]
+    wrong = [row for row, name in enumerate(wanted) if name is not None and name != labels.ids[row]]
+    if wrong:
+        vectors, paths = named.gallery.features(labels.keys[wrong]), [str(labels.paths[row]) for row in wrong]
+        named.gallery.remove(paths)
+        model = named.gallery.about.model
+        ids = [wanted[row] for row in wrong]
+        named.gallery.add(vectors, paths, ids, labels.cams[wrong], labels.times[wrong], model=model)
+    named.gallery.save()
+
+
+def _write_tracks(folder: Path, record: Record) -> None:
+    """A MOT file per recording, whose numbers are identities."""
+    lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
+    for each in record.tracklets:
+        with contextlib.suppress(FileNotFoundError):
+            for line in (folder / CROPS / each["key"] / BOXES).read_text().splitlines():
+                frame, _, box = line.partition(",")
+                lines[each["key"].rpartition("/")[0]].append((int(frame), each["identity"], box))
+    for name, boxes in lines.items():
+        text = "".join(f"{frame},{identity},{box},1,-1,-1,-1\n" for frame, identity, box in sorted(boxes))
+        write_text(folder / TRACKS / f"{name.replace('/', '-')}.txt", text)
+
+
+def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
+    """Deletes crops, features and MOT files that the record does not name, and enrolled images that shall go."""
+    keys = {each["key"] for each in record.tracklets}
+    place = place_of(folder / GALLERY)
+    for each in [place, *place.others()] if place.exists() else []:
+        named = NamedGallery.load(each, unfinished=True)
+        paths = named.gallery.store.labels().paths.tolist()
+        gone = [
+            path
+            for path in paths
+            if path.startswith(f"{CROPS}/") and path[len(CROPS) + 1 :].rpartition("/")[0] not in keys
+        ]
+        gone += [path for path in enrolled if path in paths]
+        if gone:
+            named.gallery.remove(gone)
+            named.gallery.save()
+    for doomed in {file.parent for file in files_below(folder / CROPS)}:
+        if doomed.relative_to(folder / CROPS).as_posix() not in keys:
+            shutil.rmtree(doomed)
+            with contextlib.suppress(OSError):  # they still hold other tracklets
+                doomed.parent.rmdir()
+                doomed.parent.parent.rmdir()
+    names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}
+    for file in list_folder(folder / TRACKS, "*.txt"):
+        if file.name not in names:
+            file.unlink()

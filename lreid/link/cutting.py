@@ -1,0 +1,202 @@
+"""Cut the best crops of every tracklet out of a camera's recording."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from lreid.data.tracks import Box, Choice, Tracked, crop, open_video, read_tracks, sharpness, stretches_of
+from lreid.errors import InputError, counted
+from lreid.files import write_file
+from lreid.link.detection import detect
+from lreid.link.tracklets import crop_quality
+from lreid.reading import misfit, parse_yaml, read_text
+
+logger = logging.getLogger("lreid")
+
+BOXES = "boxes.csv"  # of a tracklet: frame, left, top, width, height
+FORM = {"cameras": {str: {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}}, "travel?": [list]}
+UTC = datetime.timezone.utc
+
+
+class Clip(NamedTuple):
+    """A recording of a camera.
+
+    Attributes:
+        camera: its name.
+        video: a file, or a folder of frames.
+        tracks: the tracker's file; None detects and tracks what moves.
+        start: of the first frame, seconds since 1970.
+        rate: frames per second; None asks the video.
+    """
+
+    camera: str
+    video: Path
+    tracks: Path | None
+    start: float
+    rate: float | None
+
+    @property
+    def name(self) -> str:
+        """Camera and start, which no other recording has: ``gate/20260302T080000``."""
+        moment = datetime.datetime.fromtimestamp(self.start, UTC)
+        return f"{self.camera}/{moment:%Y%m%dT%H%M%S}" + (f".{moment:%f}" if moment.microsecond else "")
+
+
+class Cut(NamedTuple):
+    """A tracklet that was cut out.
+
+    Attributes:
+        key: its folder below ``tracklets/``, such as ``gate/20260302T080000/4``.
+        start, end: of its first and last box, seconds since 1970.
+        crops: their file names, each with its quality in [0, 1].
+    """
+
+    key: str
+    start: float
+    end: float
+    crops: dict[str, float]
+
+
+def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
+    """The recordings that a YAML file lists, and least travel times between cameras (A, B, seconds).
+
+    Raises:
+        InputError: it cannot be read, a camera stands twice, or a value does not fit.
+    """
+    try:
+        content = parse_yaml(read_text(file))
+        fault = misfit(content, FORM)
+    except (OSError, ValueError) as error:
+        fault = getattr(error, "strerror", None) or str(error)
+    if fault or not content["cameras"]:
+        raise InputError(f"{file}: {fault or 'names no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
+    clips = []
+    for camera, of in content["cameras"].items():
+        if "/" in camera or camera.startswith("."):
+            raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; leave out / and a leading dot")
+        video, tracks = file.parent / of["video"], file.parent / of["tracks"] if "tracks" in of else None
+        if not video.exists():
+            raise InputError(f"{video}: no such video or folder of frames, which {file} names; correct the path")
+        clips.append(Clip(camera, video, tracks, _seconds(f"{file}: {camera}", of.get("start", 0)), of.get("rate")))
+    travel = [_travel(f"{file}: travel", each, content["cameras"]) for each in content.get("travel", [])]
+    return clips, travel
+
+
+def _seconds(where: str, value: Any) -> float:
+    """A moment as seconds since 1970; without a time zone it is UTC."""
+    try:
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value)
+        if isinstance(value, datetime.datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, (int, float)) and 0 <= value < 1e11:
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise InputError(f"{where}: start is {value!r}; write it like 2026-03-02T08:00:00, or as seconds since 1970")
+
+
+def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str, str, float]:
+    fits = len(value) == 3 and all(each in list(cameras) for each in value[:2]) and value[0] != value[1]
+    if fits and isinstance(value[2], (int, float)) and 0 <= value[2] < math.inf:
+        return value[0], value[1], float(value[2])
+    raise InputError(f"{where}: {value!r}; write [CAMERA, OTHER CAMERA, SECONDS]")
+
+
+def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
+    """Writes the best crops and the boxes of every tracklet of a recording into ``folder / key``.
+
+    Of each stretch of a tracklet the crop of the highest quality is kept, so memory holds one per tracklet and a
+    tracklet of any length gives at most ``choice.most``.
+
+    Raises:
+        InputError: the video or the tracks cannot be read, or do not fit.
+    """
+    tracked = Tracked(clip.camera, clip.video, clip.tracks or clip.video, clip.rate)
+    boxes = read_tracks(clip.tracks, choice.classes) if clip.tracks else detect(tracked)
+    rate, frames = open_video(tracked)
+    by_frame, by_track = defaultdict(list), defaultdict(list)
+    for box in boxes:
+        by_frame[box.frame].append(box)
+        by_track[box.track].append(box)
+    crops: dict[int, dict[str, float]] = defaultdict(dict)
+    last = 0
+    ends = {track: of[-1].frame for track, of in by_track.items()}
+    for last, track, name, quality, pixels in _best(by_frame, ends, stretches_of(boxes, choice, rate), frames):  # noqa: B007
+        if track is not None:
+            path = folder / clip.name / str(track) / name
+            write_file(path, lambda file: Image.fromarray(pixels).save(file, "JPEG", quality=95))  # noqa: B023
+            crops[track][name] = round(quality, 4)
+    beyond = sum(box.frame > last for box in boxes)
+    if beyond == len(boxes):
+        raise InputError(f"{tracked.tracks}: all boxes come after frame {last}, where {clip.video} ends or is damaged")
+    if beyond:
+        logger.warning(
+            "%s: %d of %s left out: %s ends, or is damaged, after frame %d",
+            *(tracked.tracks, beyond, counted(len(boxes), "box"), clip.video, last),
+        )
+    cuts = []
+    for track in sorted(crops):
+        seen = [box for box in by_track[track] if box.frame <= last]
+        key, text = (
+            f"{clip.name}/{track}",
+            "".join(f"{box.frame},{','.join(f'{v:g}' for v in box[3:])}\n" for box in seen),
+        )
+        write_file(folder / key / BOXES, lambda file: file.write(text.encode()))  # noqa: B023
+        start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
+        cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
+    if not cuts:
+        raise InputError(f"{tracked.tracks}: not one box shows enough of anybody in {clip.video}; name its tracks")
+    if omitted := len(by_track) - len(cuts):
+        logger.warning("%s: %s left out, of which no frame shows enough", clip.name, counted(omitted, "tracklet"))
+    return cuts
+
+
+def _best(
+    by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
+) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
+    """Per stretch of a track: frames read so far, track, file name, quality and pixels; at the end frames and None."""
+    best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, quality, frame, pixels
+    end, number = max(by_frame, default=0), 0
+
+    def done(track: int) -> tuple[int, int, str, float, np.ndarray]:
+        _, quality, frame_number, pixels = best.pop(track)
+        return number, track, f"{frame_number:06d}.jpg", quality, pixels
+
+    for number, frame in enumerate(frames, start=1):
+        for box in by_frame.get(number, ()):
+            pixels, stretch = crop(frame, box), stretch_of(box)
+            if box.track in best and best[box.track][0] != stretch:
+                yield done(box.track)
+            if pixels is not None:
+                quality = _quality(pixels, box, by_frame[number])
+                if box.track not in best or quality > best[box.track][1]:
+                    best[box.track] = (stretch, quality, number, pixels)
+            if number == ends[box.track] and box.track in best:
+                yield done(box.track)
+        if number >= end:
+            break
+    for track in sorted(best):  # the video ends before they do
+        yield done(track)
+    yield number, None, "", 0.0, np.zeros(0)
+
+
+def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
+    """The :func:`crop_quality` of a box, in front of which stand those whose lower edge is lower in the frame."""
+    area, hidden = box.width * box.height, 0.0
+    for other in others:
+        if other.top + other.height > box.top + box.height and other.track != box.track:
+            width = min(box.left + box.width, other.left + other.width) - max(box.left, other.left)
+            height = min(box.top + box.height, other.top + other.height) - max(box.top, other.top)
+            hidden = max(hidden, max(width, 0) * max(height, 0) / area)
+    visible = min(pixels.shape[0] * pixels.shape[1] / area, 1.0)
+    return crop_quality(box.height, sharpness(pixels), visible, hidden)

@@ -1,0 +1,78 @@
+"""Detect and track what moves in front of a fixed camera, with nothing to download.
+
+Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) gives boxes, which the Hungarian method joins
+into tracks by their overlap. It finds whatever moves, vehicles and shadows too, takes people who touch for one, and
+needs a camera that does not move. Any detector and tracker that writes the format of MOT Challenge does better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lreid.data.tracks import Box, Tracked, open_video
+from lreid.errors import InputError
+from lreid.extras import Extra
+
+cv2 = Extra("cv2", "link")
+optimize = Extra("scipy.optimize", "link")
+
+WORK_WIDTH = 320  # pixels of the frames that are looked at
+LEAST = 0.15  # height of a box, as a share of the frame's
+SLIM, WIDE = 0.15, 1.2  # width of a box over its height
+OVERLAP = 0.2  # intersection over union of two boxes of one track
+PATIENCE, SHORTEST = 1.0, 1.0  # seconds: a track waits for its next box; a track is kept
+
+
+def detect(tracked: Tracked) -> list[Box]:
+    """The boxes of what moves, by frame, with numbers of tracks.
+
+    Raises:
+        InputError: the video cannot be read, or nothing moves.
+    """
+    rate, frames = open_video(tracked)
+    subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=25, detectShadows=True)
+    tracks: list[list[Box]] = []
+    for number, frame in enumerate(frames, start=1):
+        live = [track for track in tracks if number - track[-1].frame <= PATIENCE * rate]
+        boxes = _moving(subtractor, frame)
+        rows, columns = optimize.linear_sum_assignment(_overlaps([each[-1] for each in live], boxes), maximize=True)
+        pairs = {
+            c: r for r, c in zip(rows, columns, strict=True) if _overlaps([live[r][-1]], [boxes[c]])[0, 0] > OVERLAP
+        }
+        for column, box in enumerate(boxes):
+            track = live[pairs[column]] if column in pairs else []
+            track.append(box._replace(frame=number))
+            if column not in pairs:
+                tracks.append(track)
+    tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
+    if not tracks_shown:
+        raise InputError(
+            f"{tracked.frames}: nothing moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
+        )
+    boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
+    return sorted(boxes, key=lambda box: (box.frame, box.track))
+
+
+def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
+    """Boxes of the moving regions of a frame (H, W, 3) that are about as slim as people."""
+    scale = min(1.0, WORK_WIDTH / frame.shape[1])
+    small = cv2.resize(np.ascontiguousarray(frame), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    moving = (subtractor.apply(small) == 255).astype(np.uint8)  # shadows are 127
+    moving = cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    moving = cv2.morphologyEx(moving, cv2.MORPH_CLOSE, np.ones((15, 7), np.uint8))
+    _, _, regions, _ = cv2.connectedComponentsWithStats(moving)
+    boxes = [Box(0, 0, 0, *(float(value) / scale for value in region[:4])) for region in regions[1:]]
+    tall = (box for box in boxes if box.height >= LEAST * frame.shape[0])
+    return [box for box in tall if SLIM <= box.width / box.height <= WIDE]
+
+
+def _overlaps(left: Sequence[Box], right: Sequence[Box]) -> np.ndarray:
+    """Intersection over union of boxes, (L, R) float64."""
+    one, other = (np.array([box[3:] for box in each]).reshape(-1, 4) for each in (left, right))
+    low = np.maximum(one[:, None, :2], other[None, :, :2])
+    high = np.minimum((one[:, :2] + one[:, 2:])[:, None], (other[:, :2] + other[:, 2:])[None])
+    both = (high - low).clip(0).prod(2)
+    return both / (one[:, 2:].prod(1)[:, None] + other[:, 2:].prod(1)[None] - both)

@@ -1,0 +1,123 @@
+"""A page of identities: where each was seen when, with crops, and how people move between cameras."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+from urllib.parse import quote
+
+from lreid.errors import counted
+from lreid.files import write_text
+from lreid.link.record import Json, Record
+from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+
+MOST = 6  # crops of an identity that are shown
+COLOURS = 10  # of report/static/style.css
+UTC = datetime.timezone.utc
+
+
+class Bar(NamedTuple):
+    """A tracklet on a timeline: left edge and width in per cent of the page's time, colour, and what it says."""
+
+    left: float
+    width: float
+    colour: int
+    title: str
+
+
+class Line(NamedTuple):
+    """An identity: its number, name, a line about it, its bars and the addresses and titles of its crops."""
+
+    identity: int
+    name: str
+    note: str
+    bars: list[Bar]
+    crops: list[tuple[str, str]]
+
+
+def write_page(path: Path, record: Record) -> None:
+    """Writes the page, which needs no network; the crops stay files beside it.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    cameras = list(dict.fromkeys(clip["camera"] for clip in record.content["clips"]))
+    spans = _spans(record.content["clips"])
+    identities = record.identities
+    lines = [_line(record, number, of, cameras, spans) for number, of in identities.items()]
+    people = counted(len(lines), "identity")
+    intro = [
+        f"{people} in {counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}; times are "
+        "UTC. Hours without a recording are left out of the timelines.",
+        "Correct with lreid link merge, split, apart and name; lreid link undo takes the last change back.",
+    ]
+    legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
+    panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
+    if rows := _transitions(identities.values()):
+        heads = ("from", "to", "people", "median seconds")
+        panels.append(panel("table.html", "Transitions", "", table=Table("Transitions", heads, rows)))
+    write_text(path, render("ranked.html", title="Identities", intro=intro, links=[], panels=anchored(panels)))
+
+
+def _spans(clips: list[Json]) -> list[tuple[float, float]]:
+    """The times that are covered by recordings, without gaps inside."""
+    spans: list[tuple[float, float]] = []
+    for start, end in sorted((clip["start"], clip["end"]) for clip in clips):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _line(record: Record, number: int, of: list[Json], cameras: list[str], spans: list[tuple[float, float]]) -> Line:
+    total = sum(end - start for start, end in spans) or 1.0
+
+    def place(moment: float) -> float:
+        return 100 * sum(min(max(moment - start, 0), end - start) for start, end in spans) / total
+
+    of = sorted(of, key=lambda each: (each["start"], each["key"]))
+    bars = [
+        Bar(
+            round(place(each["start"]), 2),
+            round(place(each["end"]) - place(each["start"]), 2),
+            cameras.index(each["camera"]) % COLOURS,
+            f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {each['why']}"
+            + (f", similarity {each['score']:.2f}" if each["score"] is not None else ""),
+        )
+        for each in of
+    ]
+    shown = of if len(of) <= MOST else [of[place * (len(of) - 1) // (MOST - 1)] for place in range(MOST)]
+    crops = [
+        (quote(f"tracklets/{each['key']}/{max(each['crops'], key=each['crops'].__getitem__)}"), each["key"])
+        for each in shown
+    ]
+    seen = counted(len({each["camera"] for each in of}), "camera")
+    note = f"{counted(len(of), 'tracklet')}, {seen}, {_clock(of[0]['start'])} to {_clock(of[-1]['end'])}"
+    return Line(number, record.name_of(number), note, bars, crops)
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
+    """From camera to camera: how many people, and the median time between two tracklets."""
+    moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for of in identities:
+        in_time = sorted(of, key=lambda each: (each["start"], each["key"]))
+        for here, after in pairwise(in_time):
+            if here["camera"] != after["camera"]:
+                gap = after["start"] - here["end"]
+                moves.setdefault((here["camera"], after["camera"]), []).append((here["identity"], gap))
+    return [
+        Row(
+            "",
+            (a, b, Cell(str(n := len({who for who, _ in of})), n), Cell(f"{(m := median(s for _, s in of)):.0f}", m)),
+        )
+        for (a, b), of in sorted(moves.items())
+    ]

@@ -1,0 +1,230 @@
+"""``identities.json``: which tracklet is of which identity, what people have corrected, and how to undo it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lreid.errors import InputError
+from lreid.files import write_text
+from lreid.reading import misfit, read_json, require_not_newer
+
+FILE = "identities.json"
+SCHEMA = 1
+NUMBER = (int, float)
+Json = dict[str, Any]
+TRACKLET = {"key": str, "camera": str, "start": NUMBER, "end": NUMBER, "identity": int, "score": object, "why": str}
+FORM: Json = {
+    "schema": int,
+    "threshold": object,
+    "travel": [list],
+    "next": int,
+    "names": {str: str},
+    "clips": [{"name": str, "camera": str, "video": str, "start": NUMBER, "end": NUMBER}],
+    "tracklets": [{**TRACKLET, "crops": {str: NUMBER}}],
+    "same": [[str]],
+    "apart": [[str]],
+    "history": [dict],
+}
+SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # what the history keeps whole
+DECIDED = ("identity", "score", "why")  # of a tracklet
+
+
+class Record:
+    """The content of ``identities.json``.
+
+    An identity is a number that is never used again; its name is a label. The history holds what each change replaced.
+
+    Attributes:
+        content: plain data: ``threshold``; ``travel``, least seconds between cameras; ``next``, the number of the next
+            identity; ``names`` by number; ``clips``, the recordings; ``tracklets``, each with its key (a folder below
+            ``tracklets/``), time, identity, mean similarity to the identity's other tracklets, why, and crops with
+            their qualities; ``same`` and ``apart``, groups and pairs of keys that people have confirmed; ``history``.
+    """
+
+    def __init__(self, content: Json | None = None) -> None:
+        empty: Json = {"schema": SCHEMA, "threshold": None, "travel": [], "next": 1, "names": {}, "clips": []}
+        self.content = content or empty | {"tracklets": [], "same": [], "apart": [], "history": []}
+        self._before = copy.deepcopy(self.content)
+
+    @classmethod
+    def read(cls, folder: Path) -> Record:
+        """That of a folder.
+
+        Raises:
+            InputError: there is none, or it is damaged or of a later version.
+        """
+        path = folder / FILE
+        try:
+            content = read_json(path)
+            fault = misfit(content, FORM)
+        except (OSError, ValueError) as error:
+            fault = getattr(error, "strerror", None) or str(error)
+        if fault:
+            raise InputError(f"{path}: {fault}; name a folder that lreid link add has made")
+        require_not_newer(path, content["schema"], SCHEMA, "cannot be read")
+        return cls(content)
+
+    def write(self, folder: Path) -> None:
+        """Writes the file, atomically."""
+        write_text(folder / FILE, json.dumps(self.content, indent=1) + "\n")
+
+    @property
+    def tracklets(self) -> list[Json]:
+        """Of all recordings, in the order in which they were linked."""
+        return self.content["tracklets"]
+
+    @property
+    def identities(self) -> dict[int, list[Json]]:
+        """The tracklets of each identity, by number."""
+        by_number: dict[int, list[Json]] = {}
+        for each in self.tracklets:
+            by_number.setdefault(each["identity"], []).append(each)
+        return dict(sorted(by_number.items()))
+
+    def name_of(self, identity: int) -> str:
+        """The name that a person gave it, or ``unknown-NUMBER``."""
+        return self.content["names"].get(str(identity), f"unknown-{identity}")
+
+    def find(self, word: str) -> int:
+        """The identity that a number or a name means.
+
+        Raises:
+            InputError: there is none.
+        """
+        numbers = {self.name_of(number): number for number in [*self.identities, *map(int, self.content["names"])]}
+        number = numbers.get(word, numbers.get(f"unknown-{word}", int(word) if word.isdecimal() else -1))
+        if number not in numbers.values():
+            raise InputError(f"{word}: no such identity; {FILE} lists them, for instance {', '.join([*numbers][:5])}")
+        return number
+
+    def new_identity(self) -> int:
+        """A number that no identity has had."""
+        self.content["next"] += 1
+        return self.content["next"] - 1
+
+    def remember(self, action: str) -> None:
+        """Appends to the history what has been replaced since this was read."""
+        before, count = self._before, len(self._before["tracklets"])
+        changed = {
+            old["key"]: {name: old[name] for name in DECIDED}
+            for old, new in zip(before["tracklets"], self.tracklets[:count], strict=True)
+            if any(old[name] != new[name] for name in DECIDED)
+        }
+        small = {name: before[name] for name in SMALL if before[name] != self.content[name]}
+        step = {
+            "action": action,
+            "clips": len(before["clips"]),
+            "count": count,
+            "tracklets": changed,
+            "replaced": small,
+        }
+        self.content["history"].append(step)
+
+    def undo(self) -> str:
+        """Restores what was before the last change, and returns which that was.
+
+        Raises:
+            InputError: there is none; a removal leaves nothing to be undone.
+        """
+        if not self.content["history"]:
+            raise InputError(f"{FILE}: nothing to undo; a removal cannot be undone, nor what was done before it")
+        step = self.content["history"].pop()
+        self.content |= step["replaced"]
+        del self.content["clips"][step["clips"] :], self.tracklets[step["count"] :]
+        for each in self.tracklets:
+            each |= step["tracklets"].get(each["key"], {})
+        return step["action"]
+
+    def merge(self, first: str, second: str) -> None:
+        """One person has two identities: the lower number stays, or that of a person with a name.
+
+        Raises:
+            InputError: it is the same identity, both have names, or they were marked as two people.
+        """
+        one, other = self._two(first, second)
+        names, of = self.content["names"], self.identities
+        keys = {each["key"] for each in of.get(one, []) + of.get(other, [])}
+        if any(keys.issuperset(pair) for pair in self.content["apart"]):
+            raise InputError(f"{first} and {second} were marked as two people; undo that first")
+        if str(one) in names and str(other) in names:
+            raise InputError(f"{first} and {second} both have a name; name one of them like unknown-{other} first")
+        if str(other) in names:
+            one, other = other, one
+        for each in of.get(other, []):
+            each |= {"identity": one, "score": None, "why": f"merged from unknown-{other}"}
+        self.content["same"].append(sorted(keys))
+
+    def apart(self, first: str, second: str) -> None:
+        """Two identities are two people, which a later ``relink`` respects.
+
+        Raises:
+            InputError: it is the same identity, or one has no tracklets.
+        """
+        one, other = (self.identities.get(each, []) for each in self._two(first, second))
+        if not one or not other:
+            raise InputError(f"{first if not one else second}: has no tracklets, so there is nothing to mark")
+        self._confirm_apart(one, other)
+
+    def split(self, identity: str, keys: Iterable[str]) -> int:
+        """Tracklets of an identity become a new one, whose number is returned.
+
+        Raises:
+            InputError: one of them is not of the identity, or none would be left.
+        """
+        of, keys = self.identities.get(self.find(identity), []), set(keys)
+        moved, rest = ([each for each in of if (each["key"] in keys) == here] for here in (True, False))
+        if strange := sorted(keys - {each["key"] for each in moved}):
+            raise InputError(f"{strange[0]}: is no tracklet of {identity}, such as {of[0]['key'] if of else 'none'}")
+        if not rest:
+            raise InputError(f"{identity}: all of its tracklets are named; leave at least one to it")
+        number = self.new_identity()
+        for each in moved:
+            each |= {"identity": number, "score": None, "why": f"split from {self.name_of(self.find(identity))}"}
+        keep = [group for group in self.content["same"] if not ({*group} & keys and {*group} - keys)]
+        self.content["same"] = keep
+        self._confirm_apart(moved, rest)
+        return number
+
+    def name(self, identity: str, name: str) -> None:
+        """Gives an identity a name, or takes it away by ``unknown-NUMBER``.
+
+        Raises:
+            InputError: another identity has it, or it is empty or looks like a number of another one.
+        """
+        number = self.find(identity)
+        taken = {self.name_of(each) for each in [*self.identities, *map(int, self.content["names"])] if each != number}
+        if name in taken:
+            raise InputError(f"{name}: another identity has that name; merge the two if they are one person")
+        if name == f"unknown-{number}":
+            self.content["names"].pop(str(number), None)
+        elif not name.strip() or name.startswith("unknown-") or name.isdecimal():
+            raise InputError(f"{name!r}: is no name; give one that is neither a number nor like unknown-17")
+        else:
+            self.content["names"][str(number)] = name
+
+    def drop(self, keys: set[str]) -> None:
+        """Forgets tracklets for good: with them goes the history, which would still tell of them."""
+        self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
+        numbers = {str(number) for number in self.identities}
+        self.content["names"] = {number: name for number, name in self.content["names"].items() if number in numbers}
+        groups = ([key for key in group if key not in keys] for group in self.content["same"])
+        self.content["same"] = [group for group in groups if len(group) > 1]
+        self.content["apart"] = [pair for pair in self.content["apart"] if not keys & {*pair}]
+        self.content["history"] = []
+
+    def _two(self, first: str, second: str) -> tuple[int, int]:
+        one, other = sorted((self.find(first), self.find(second)))
+        if one == other:
+            raise InputError(f"{first} and {second} are the same identity; name two")
+        return one, other
+
+    def _confirm_apart(self, one: list[Json], other: list[Json]) -> None:
+        """A correction confirms the identities that it names: what is in each is together, and the two are apart."""
+        for each in (one, other):
+            if len(each) > 1:
+                self.content["same"].append(sorted(row["key"] for row in each))
+        self.content["apart"].append([one[0]["key"], other[0]["key"]])

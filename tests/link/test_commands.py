@@ -1,0 +1,179 @@
+"""``lreid link`` from videos to identities: what stays, what is corrected and undone, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from checkpoints import write_checkpoint
+
+from lreid.apps.cli import run_command
+from lreid.search.named_gallery import NamedGallery
+
+COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
+WIDTH, HEIGHT, SECONDS = 40, 80, 4
+
+
+def film(folder: Path, camera: str, day: int, start: str, people: tuple[int, ...] = (0, 1, 2)) -> dict[str, str]:
+    """Writes a video of one frame per second on which people, each of one colour, come one after another."""
+    dice, stem, lines = np.random.default_rng(day), f"{camera}-{day}", []
+    video = cv2.VideoWriter(str(folder / f"{stem}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 1, (2 * WIDTH, HEIGHT))
+    for number in range(len(people) * SECONDS):
+        person, track = people[number // SECONDS], number // SECONDS + 1
+        frame = dice.integers(0, 40, (HEIGHT, 2 * WIDTH, 3)).astype(np.uint8)
+        frame[:, :WIDTH] += np.array(COLOURS[person], np.uint8)
+        video.write(np.ascontiguousarray(frame[..., ::-1]))
+        lines.append(f"{number + 1},{track},0,0,{WIDTH},{HEIGHT},1,-1,-1,-1")
+    video.release()
+    (folder / f"{stem}.txt").write_text("\n".join(lines))
+    return {"video": f"{stem}.avi", "tracks": f"{stem}.txt", "start": start}
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("films")
+    write_checkpoint(folder / "model.pt", MODEL__BACKBONE="few")
+    for day in (1, 2):
+        cameras = {
+            name: film(folder, name, day, f"2026-03-0{day}T0{hour}:00:00") for name, hour in (("a", 8), ("b", 9))
+        }
+        (folder / f"day-{day}.yaml").write_text(yaml.safe_dump({"cameras": cameras}))
+    return folder
+
+
+def lreid(*words: object) -> int:
+    return run_command("link", list(map(str, words)), prog="lreid link")
+
+
+def add(films: Path, linked: Path, day: int = 1, *more: object) -> int:
+    model = () if linked.exists() else ("--checkpoint", films / "model.pt")
+    return lreid(
+        "add", linked, films / f"day-{day}.yaml", *model, "--device", "cpu", "--threshold", 0.99, "--raw", *more
+    )
+
+
+def content(linked: Path) -> dict:
+    return json.loads((linked / "identities.json").read_text())
+
+
+def identities(linked: Path) -> dict[str, int]:
+    return {each["key"]: each["identity"] for each in content(linked)["tracklets"]}
+
+
+def gallery(linked: Path) -> dict[str, str]:
+    images = NamedGallery.load(linked / "people.gallery").images()
+    return {image.path: str(image.identity) for image in images}
+
+
+def test_days_are_linked_corrected_undone_and_removed(films: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    assert add(films, linked) == 0
+    first = identities(linked)
+    assert first == {
+        f"{c}/20260302T0{h}0000/{t}".replace("0302", "0301"): t for c, h in (("a", 8), ("b", 9)) for t in (1, 2, 3)
+    }
+    whole = (linked / "identities.json").read_bytes()
+    assert add(films, linked, 2) == 0
+    second = identities(linked)
+    assert first.items() <= second.items() and {*second.values()} == {1, 2, 3} and len(second) == 12
+    lines = (linked / "tracks" / "b-20260302T090000.txt").read_text().splitlines()
+    assert [int(line.split(",")[1]) for line in lines] == [1] * SECONDS + [2] * SECONDS + [3] * SECONDS
+    both = (linked / "identities.json").read_bytes()
+
+    key = "b/20260302T090000/3"
+    for words in (("merge", 1, 2), ("split", 3, key), ("apart", 1, 3), ("name", 2, "anna")):
+        assert lreid(words[0], linked, *words[1:]) == 0
+        assert (linked / "identities.json").read_bytes() != both
+        named = gallery(linked)
+        for each in content(linked)["tracklets"]:
+            name = content(linked)["names"].get(str(each["identity"]), f"unknown-{each['identity']}")
+            assert {named[f"tracklets/{each['key']}/{crop}"] for crop in each["crops"]} == {name}
+        assert lreid("undo", linked) == 0
+        assert (linked / "identities.json").read_bytes() == both
+    assert lreid("undo", linked) == 0 and (linked / "identities.json").read_bytes() == whole
+    assert not (linked / "tracklets" / "a" / "20260302T080000").exists() and len(gallery(linked)) == 24
+
+    assert lreid("name", linked, 2, "anna") == 0 and lreid("remove", linked, "--identity", "anna") == 0
+    assert {*identities(linked).values()} == {1, 3} and {*gallery(linked).values()} == {"unknown-1", "unknown-3"}
+    left = [path for path in linked.rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
+    assert not left and not (linked / "tracklets" / "a" / "20260301T080000" / "2").exists()
+    assert add(films, linked, 2) == 0 and {*identities(linked).values()} == {1, 3, 4}  # 2 is never used again
+    assert lreid("remove", linked, "--keep-days", 0.001) == 0 and not content(linked)["tracklets"]
+    assert not list((linked / "tracklets").rglob("*.jpg")) and not gallery(linked)
+
+
+def test_relink_keeps_numbers_and_corrections(films: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    assert add(films, linked) == 0 and lreid("merge", linked, 1, 2) == 0 and lreid("apart", linked, 1, 3) == 0
+    before = identities(linked)
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0 and identities(linked) == before
+    assert lreid("relink", linked, "--threshold", -1, "--raw") == 0 and identities(linked) == before
+
+
+def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    assert add(films, linked) == 0 and add(films, linked, 2, "--online", "--delay", 2) == 0
+    assert {*identities(linked).values()} == {1, 2, 3}
+
+
+def no_tracks(films: Path, cameras: dict) -> None:
+    (films / "empty.txt").write_text("")
+    cameras["a"]["tracks"] = "empty.txt"
+
+
+def cut_off(films: Path, cameras: dict) -> None:
+    text = "\n".join(f"{frame},1,0,0,{WIDTH},{HEIGHT},1" for frame in range(500, 510))
+    (films / "late.txt").write_text(text)
+    cameras["a"]["tracks"] = "late.txt"
+
+
+BAD = {
+    "a clock that goes backwards": (
+        lambda films, cameras: cameras["a"].update(start="2026-03-01T07:00:00"),
+        "order of time",
+    ),
+    "clocks that overlap": (lambda films, cameras: cameras["a"].update(start="2026-03-01T08:00:03"), "order of time"),
+    "a start that is none": (lambda films, cameras: cameras["a"].update(start="soon"), "start is 'soon'"),
+    "no video": (lambda films, cameras: cameras["a"].update(video="none.avi"), "none.avi: no such video"),
+    "zero tracklets": (no_tracks, "empty.txt: holds no tracks"),
+    "a video that ends before the tracks": (cut_off, "after frame 12"),
+    "a camera that is a path": (lambda films, cameras: cameras.update({"../a": cameras.pop("a")}), "folder"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_line_and_changes_nothing(films: Path, tmp_path: Path, capsys, what: str) -> None:
+    linked, (change, message) = tmp_path / "linked", BAD[what]
+    assert add(films, linked) == 0
+    before = (linked / "identities.json").read_bytes(), gallery(linked)
+    cameras = yaml.safe_load((films / "day-2.yaml").read_text())["cameras"]
+    change(films, cameras)
+    (films / "day-3.yaml").write_text(yaml.safe_dump({"cameras": cameras}))
+    capsys.readouterr()
+    assert add(films, linked, 3) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert ((linked / "identities.json").read_bytes(), gallery(linked)) == before
+
+
+def test_corrections_that_contradict_are_refused(films: Path, tmp_path: Path, capsys) -> None:
+    linked = tmp_path / "linked"
+    assert add(films, linked) == 0 and lreid("apart", linked, 1, 2) == 0
+    for words, message in (
+        (("merge", linked, 1, 2), "two people"),
+        (("merge", linked, 1, 1), "same identity"),
+        (("merge", linked, 1, 99), "no such identity"),
+        (("split", linked, 1, "b/x/1"), "no tracklet"),
+        (("name", linked, 1, "unknown-2"), "another identity"),
+        (("undo", tmp_path / "nowhere"), "no such folder"),
+    ):
+        capsys.readouterr()
+        assert lreid(*words) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    (films / "twice.yaml").write_text("cameras:\n  a: {video: a-1.avi}\n  a: {video: a-1.avi}\n")
+    assert lreid("add", linked, films / "twice.yaml") == 2 and "stands in line 2" in capsys.readouterr().err

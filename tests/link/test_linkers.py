@@ -1,0 +1,128 @@
+"""Clustering against nested loops in float64, what it never does, and the online linker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lreid.errors import InputError
+from lreid.link.constraints import learn_travel, least_times, possible
+from lreid.link.offline import Nodes, Rule, agglomerate, link
+from lreid.link.online import OnlineLinker
+from lreid.link.tracklets import Tracklets, robust_mean
+
+
+def unit(array: np.ndarray) -> np.ndarray:
+    return array / np.linalg.norm(array, axis=-1, keepdims=True)
+
+
+def people(seed: int, count: int, who: int = 4, spread: float = 0.6) -> tuple[Tracklets, np.ndarray]:
+    dice = np.random.default_rng(seed)
+    truth = dice.integers(who, size=count)
+    features = unit(dice.normal(size=(who, 16))[truth] + spread * dice.normal(size=(count, 16))).astype(np.float32)
+    starts = dice.uniform(0, 40 * count, size=count)
+    cameras, lengths = dice.integers(3, size=count), dice.uniform(1, 30, size=count)
+    return Tracklets(cameras, starts, starts + lengths, features), truth
+
+
+def slowly(features: np.ndarray, forbidden: np.ndarray, threshold: float) -> list[frozenset[int]]:
+    """Average linkage by nested loops."""
+    clusters = [frozenset([number]) for number in range(len(features))]
+    similarity = features.astype(np.float64) @ features.astype(np.float64).T
+    while True:
+        best, pair = threshold, None
+        for i, one in enumerate(clusters):
+            for other in clusters[:i]:
+                if not any(forbidden[a, b] for a in one for b in other):
+                    mean = sum(similarity[a, b] for a in one for b in other) / (len(one) * len(other))
+                    if mean >= best:
+                        best, pair = mean, (one, other)
+        if pair is None:
+            return clusters
+        clusters = [each for each in clusters if each not in pair] + [pair[0] | pair[1]]
+
+
+def partition(labels: np.ndarray) -> set[frozenset[int]]:
+    return {frozenset(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 24), st.floats(-0.2, 0.9))
+def test_clusters_are_those_of_nested_loops(seed: int, count: int, threshold: float) -> None:
+    tracklets, _ = people(seed, count)
+    forbidden = np.triu(np.random.default_rng(seed).random((count, count)) < 0.1, 1)
+    forbidden |= forbidden.T
+    nodes = Nodes(tracklets.features.astype(np.float64), np.ones(count), forbidden.copy())
+    assert partition(agglomerate(nodes, threshold)) == set(slowly(tracklets.features, forbidden, threshold))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 40), st.integers(0, 12))
+def test_links_respect_time_people_and_what_is_known(seed: int, count: int, known_count: int) -> None:
+    tracklets, _ = people(seed, count + known_count)
+    known, new = tracklets[:known_count], tracklets[known_count:]
+    identities = np.unique(np.random.default_rng(seed).integers(3, size=known_count), return_inverse=True)[1]
+    least, rule = least_times(3), Rule(0.3, learn=False)
+    apart = ~possible(new, new, least)
+    must = [(0, 1)] if count > 3 else []
+    cannot = [(0, 2)] if count > 3 else []
+    labels = link(new, least, rule, earlier=known, identities=identities, must=must, cannot=cannot).labels
+    for a, b in [*must]:
+        assert labels[a] == labels[b]
+    for a, b in cannot:
+        assert labels[a] != labels[b]
+    same = labels[:, None] == labels[None]
+    broken = np.argwhere(same & apart & ~np.eye(count, dtype=bool))
+    assert all({a, b} == {0, 1} and must for a, b in broken.tolist())  # a person's word is above the clock
+    old = identities[None] == labels[:, None]
+    assert not (old & ~possible(new, known, least)).any()
+    again = link(new, least, rule, earlier=known, identities=identities, must=must, cannot=cannot).labels
+    assert (again == labels).all()
+    order = np.random.default_rng(seed).permutation(count)
+    place = np.argsort(order)
+    moved = link(
+        *(new[order], least, rule),
+        earlier=known,
+        identities=identities,
+        must=[(place[a], place[b]) for a, b in must],
+        cannot=[(place[a], place[b]) for a, b in cannot],
+    ).labels
+    assert partition(moved[place]) == partition(labels)
+
+
+def test_what_must_be_and_may_not_be_one_person_is_refused() -> None:
+    tracklets, _ = people(0, 3)
+    with pytest.raises(InputError, match="must be linked"):
+        link(tracklets, least_times(3), Rule(0.3), must=[(0, 1), (1, 2)], cannot=[(0, 2)])
+    with pytest.raises(InputError, match="threshold"):
+        link(tracklets, least_times(3))
+
+
+def test_a_calibrated_threshold_finds_the_people() -> None:
+    dice = np.random.default_rng(3)
+    features = unit(np.repeat(np.eye(20), 10, 0) + 0.1 * dice.normal(size=(200, 20))).astype(np.float32)
+    starts = np.tile(np.arange(10) * 100.0, 20) + dice.uniform(0, 5, 200)  # everybody at about the same time
+    tracklets = Tracklets(np.tile(np.arange(10) % 3, 20), starts, starts + 10, features)
+    found = link(tracklets, least_times(3))
+    assert partition(found.labels) == {frozenset(range(10 * i, 10 * i + 10)) for i in range(20)}
+    linker = OnlineLinker(least_times(3), found.threshold, tracklets[:0], np.zeros(0, np.int64))
+    order = np.argsort(tracklets.ends, kind="stable")
+    online = np.concatenate([linker.add(tracklets[order[i : i + 7]]) for i in range(0, 200, 7)])
+    assert partition(online[np.argsort(order)]) == partition(found.labels)
+
+
+def test_travel_times_are_learnt_from_many_and_given_ones_stay() -> None:
+    starts = np.arange(40) * 50.0
+    tracklets = Tracklets(np.arange(40) % 2, starts, starts + 10, np.zeros((40, 1), np.float32))
+    learnt = learn_travel(tracklets, np.zeros(40, np.int64), least_times(3))
+    assert learnt[0, 1] == learnt[1, 0] == 20 and np.isneginf(learnt[0, 2])  # half of 40 seconds
+    assert learn_travel(tracklets, np.zeros(40, np.int64), least_times(3, [(0, 1, 7)]))[0, 1] == 7
+
+
+def test_one_wrong_crop_moves_the_robust_mean_little() -> None:
+    crops = np.stack([np.eye(4)[0]] * 6 + [np.eye(4)[1]])
+    plain = unit(crops.mean(0))
+    assert robust_mean(crops, np.zeros(7))[0] > 0.999 > plain[0]
+    np.testing.assert_allclose(robust_mean(crops, np.array([0] * 6 + [1])), np.eye(4)[1], atol=1e-6)
