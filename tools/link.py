@@ -1,0 +1,12 @@
+#!/usr/bin/env python
+"""Run ``lreid link`` of this source tree: lreid/apps/arguments/link.py says what it takes."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lreid.apps.cli import run_command
+
+if __name__ == "__main__":
+    sys.exit(run_command("link"))
