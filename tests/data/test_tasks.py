@@ -344,8 +344,8 @@ def test_merge_tasks(build):
     ("changes", "message"),
     [
         ({"train": []}, "train is empty"),
-        ({"tasks_per_dataset": 6}, "tasks_per_dataset is 6; must be from 1 to 5, as small has"),
-        ({"tasks_per_dataset": 3, "identities": 2}, "tasks_per_dataset is 3; must be from 1 to 2, as small has"),
+        ({"tasks_per_dataset": 6}, "tasks_per_dataset is 6; must be from 1 to 5"),
+        ({"tasks_per_dataset": 3, "identities": 2}, "tasks_per_dataset is 3; must be from 1 to 2"),
         ({"tasks_per_dataset": 0}, "tasks_per_dataset is 0"),
         ({"identities": -1}, "identities is -1"),
         ({"splits": -1}, "splits is -1"),

@@ -268,7 +268,7 @@ def test_index_table() -> None:
     cost |= {"name": "hnsw", "build_seconds": 0.44}
     found = scored("task-01", "index hnsw", False, [40.0, 10, 50.5, 75, 100], []) | {"index": cost}
     head, _, *lines = index_table(RESULTS | {"rows": [*RESULTS["rows"], found]}).splitlines()
-    assert head == "per cent; figures of the 100 images that a query finds, all others behind them"
+    assert head == "per cent; figures of the 100 images that a query finds, all others rank after them"
     heads = ["checkpoint", "test set", "index", "mAP", "beside exact", "R1", "beside exact", "recall@1", "@10", "@100"]
     assert [re.split(r"\s{2,}", line) for line in lines if not line.startswith("-")] == [
         [*heads, "queries/s", "MB", "build, s"],

@@ -171,7 +171,7 @@ def test_an_address_that_gives_something_else(
 def test_a_file_without_tensors_by_name_is_told_with_the_page_of_its_authors(served: Path) -> None:
     torch.save({"epoch": 3}, served / "w.pth")
     told = refused(entry_at(served, "w.pth"))
-    assert "holds no tensors by name" in told and told.endswith("look at http://127.0.0.1/page")
+    assert "holds no tensors by name" in told and told.endswith("http://127.0.0.1/page")
 
 
 def test_a_drive_is_asked_by_gdown(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
