@@ -196,8 +196,8 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
             _sweep(folder, record, enrolled)
         except (InputError, OSError) as error:
             raise NotConfirmed(
-                f"{folder / FILE}: done, but not all that it no longer names could be deleted ({error}); run "
-                "lreid link page to try again"
+                f"{folder / FILE}: done, but not all that it no longer names could be deleted ({error}); the next "
+                "lreid link command for this folder tries again"
             ) from None
 
 

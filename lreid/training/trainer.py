@@ -41,7 +41,7 @@ logger = logging.getLogger("lreid")
 
 ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
 
-BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
+BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
 FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
 TOLD_EVERY = 30.0  # seconds between two lines about the progress where no terminal shows a bar
 SHOWN_EVERY = 10.0  # least seconds between two updates of the progress
