@@ -31,7 +31,7 @@ INDEX, IMAGES = "index.csv", "images/"  # what an archive holds
 
 
 def read_rendered(address: str) -> bytes:
-    """The JPEG file at an address.
+    """Return the bytes of the JPEG image with this address (``rendered:…``).
 
     Raises:
         InputError: there is none, or the archive is missing or damaged.

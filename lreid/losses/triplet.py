@@ -22,9 +22,9 @@ def batch_hard_triplet_loss(
     """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
 
     Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019.
-    Values are those of BoT's official code where that is right. It takes for granted that all identities
-    have the same number of images: other batches give a wrong value or an error, and so does a batch of one
-    identity. Here any batch is right. Everything is computed in float64.
+    Values are those of BoT's official code where that is right. The official code assumes
+    that every identity has the same number of images. Other batches, or a batch of one identity, give it a wrong
+    value or an error. Here any batch is right. Everything is computed in float64.
 
     Args:
         features: ``(B, D)`` float; BoT takes those before its BatchNorm neck.

@@ -31,9 +31,9 @@ class FusedFineTuning(BoTFineTuning):
     * One softmax over all identities so far, without label smoothing, though no image of past ones is shown. The rows
       of new identities begin as the directions of their mean features before the neck.
     * The batch-hard triplet loss with a soft margin, before the neck; retrieval compares these features, too.
-    * After the last update of every task but the first, the network becomes ``alpha * new + (1 - alpha) * old`` in all
-      its weights and BatchNorm statistics, neck and classifier among them, where the old one is that which the task
-      began with. The fused network is evaluated, and the next task starts from it.
+    * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
+      network at the start of the task. This covers all weights and BatchNorm statistics, with neck and classifier; the
+      rows of new identities stay. The fused network is evaluated, and the next task starts from it.
 
     With ``fusion`` at 1 it is their fine-tuning; ``configs/methods/lstkc_ft.yaml`` and ``lstkc_joint.yaml`` are the
     rows of their tables. With a fusion of 0.5, a lower ``later_rate``, or re-estimated BatchNorm statistics, and

@@ -28,8 +28,9 @@ class ICaRL(LwF):
 
     * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
     * Sums over identities, as in the paper; the code of mammoth takes the mean.
-    * Of K identities ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for both models, so that ``z = 0`` stands for 1 / K. The
-      paper's layer has a bias. BoT's has none and features of mean 0, so its logits could not be mostly negative.
+    * With K identities, the sigmoid is shifted to ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for the current and the previous
+      model, so that ``z = 0`` gives 1 / K. The paper's layer has a bias. BoT's has none and features of mean 0, so its
+      logits could not be mostly negative.
     * Retrieval compares embeddings, as for every other method. The paper's nearest-mean classifier classifies the
       identities of the training set apart, and none of them is in a test set.
 

@@ -80,8 +80,8 @@ class CosineClassifier(GrowingClassifier):
     """Logits that are ``scale`` times the cosine of features and rows, so no identity wins by its length.
 
     Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2: lengths count as
-    ``|x| + 1e-5``. The length of a row does not change the logits but divides its gradient, so new rows get the
-    spread of ``torch.nn.Linear``, as there.
+    ``|x| + 1e-5``. The length of a row does not change the logits, but its gradient is divided by it. So new
+    rows are initialised with the standard deviation of ``torch.nn.Linear``, as in the official code.
 
     Args:
         dim: width of the features.

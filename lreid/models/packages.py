@@ -66,7 +66,7 @@ def package_of(weights: str) -> Package:
     """The package that ``package:NAME`` means.
 
     Raises:
-        InputError: none is known by that name.
+        InputError: no package or zoo entry has this name.
     """
     name = weights.removeprefix(PREFIX)
     if name not in PACKAGES:
@@ -81,7 +81,7 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
     """Means and deviations of RGB in [0, 1] of a package or an entry of the zoo; None for other weights.
 
     Raises:
-        InputError: none is known by that name.
+        InputError: no package or zoo entry has this name.
     """
     if weights.startswith(zoo.PREFIX):
         entry = zoo.find(weights.removeprefix(zoo.PREFIX))

@@ -131,7 +131,7 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
     """The prefix of a network's names in a state dict, such as ``model.`` or ``student.backbone.``; else empty.
 
-    Kernels and matrices decide, whose names are the same with every kind of norm.
+    Only tensors of two or more dimensions are compared: their names do not depend on the kind of normalisation layer.
 
     Raises:
         InputError: several networks in it fit.

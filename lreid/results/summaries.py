@@ -29,7 +29,7 @@ def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more) of changes; None of none."""
+    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None if there are no changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())

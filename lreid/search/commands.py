@@ -182,9 +182,9 @@ def calibrate(
     """Sets a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
     Args:
-        where: place of the gallery, which has identities.
-        images: as of :func:`list_images`; images without identity are left out. People who are not enrolled may be
-            among them.
+        where: place of a gallery whose images have identities.
+        images: those that :func:`list_images` returns; images without an identity are skipped. People who are not
+            enrolled may be among them.
         false_accept_rate: in [0, 1).
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 

@@ -133,7 +133,7 @@ def require_some(pixels: Images) -> None:
     """Refuses images of which none can be read, where a gallery or a threshold needs one at least.
 
     Raises:
-        InputError: there is none.
+        InputError: none of the images can be read.
     """
     if not len(pixels):
         raise InputError(

@@ -14,7 +14,7 @@ The YAML file names the cameras:
     cameras:
       gate: {video: gate.mp4, tracks: gate.txt, start: 2026-03-02T08:00:00}
       hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
-    travel: [[gate, hall, 10]]    # optional: least seconds from one to the other; otherwise lreid learns them
+    travel: [[gate, hall, 10]]    # optional: minimum travel time in seconds; learned from 8 trips on
 
 Tracks have the format of MOT Challenge. Without tracks lreid detects and tracks what moves (a fixed camera only). The
 folder then holds identities.json, index.html, tracks/ with identities, and people.gallery, in which lreid search finds
@@ -34,10 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the commands of ``lreid link`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_linking(commands)
-    for name, what in (("merge", "two identities are one person"), ("apart", "two identities are two people")):
+    for name, what in (
+        ("merge", "say that two identities are one person"),
+        ("apart", "say that two identities are two people"),
+    ):
         sub = _command(commands, name, what)
         sub.add_argument("identities", nargs=2, metavar="IDENTITY", help="number or name")
-    split = _command(commands, "split", "tracklets of an identity are another person")
+    split = _command(commands, "split", "say that tracklets of an identity show another person")
     split.add_argument("identity", metavar="IDENTITY", help="number or name")
     split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="such as gate/20260302T080000/4")
     name = _command(commands, "name", "give an identity a name")
@@ -58,7 +61,7 @@ def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
 
 
 def _add_linking(commands: Any) -> None:
-    add = _command(commands, "add", "link recordings with each other and with what the folder holds")
+    add = _command(commands, "add", "link new recordings with each other and with the earlier ones in the folder")
     add.add_argument("cameras", type=Path, metavar="YAML", help="file that names the cameras")
     add.add_argument("--checkpoint", type=Path, metavar="FILE", help="model: a checkpoint or zoo:NAME (first time)")
     add.add_argument("--device", default="auto", help=DEVICE)

@@ -12,8 +12,9 @@ lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
 A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME); all commands take both.
 lreid reads identity and camera from names like 0002_c1s1_000451_03.jpg. Otherwise the first folder below the given one
-is the identity, or the second if the first are cameras (cam1/anna/07.jpg). A CSV file has the columns path,pid and
-optionally camid,split,time; if it has splits, build takes the gallery images, and calibrate and query take the queries.
+is the identity, or the second if the first are cameras (cam1/anna/07.jpg). A CSV file has the columns path and pid,
+and optionally camid, split and time. With a split column, build reads only its gallery rows. The commands calibrate and
+query read only its query rows.
 """
 
 from __future__ import annotations
@@ -139,7 +140,10 @@ def _add_compare(commands: Any) -> None:
 def _add_versions(commands: Any) -> None:
     """Other models and places: reindex, rollback, migrate."""
     reindex = _command(
-        commands, "reindex", "extract all images with another model into a new version", model="required"
+        commands,
+        "reindex",
+        "recompute all features with another model, as a new version of the gallery",
+        model="required",
     )
     reindex.add_argument("--restart", action="store_true", help="discard an unfinished reindexing for another model")
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lreid.apps.cli import add_config
 
-EPILOG = """The ablations of DwoPP (BMVC 2022) on the built-in benchmark; --config chooses another one:
+EPILOG = """The ablations of DwoPP (BMVC 2022) run with these commands; add --config for another benchmark:
 
   Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the text names:
     lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight

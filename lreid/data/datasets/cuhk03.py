@@ -10,8 +10,9 @@
     └── classic_test_sets.json
 
 Everything below the line is written by `lreid data prepare cuhk03_detected`; images prepared by torchreid
-are taken as they are. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. Both kinds of
-MATLAB files can be read, 7.3 and older (an older one is read as a whole: some GiB of memory).
+are taken as they are. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. lreid
+reads MATLAB files of version 7.3 and of older versions. An older file is loaded whole, which needs several GiB of
+memory.
 
 A file name has the pair of cameras, the person, the view (the camera number used here) and the number of the image.
 `detected` boxes are a detector's, `labeled` ones annotated manually. The classic test sets take all images of 100

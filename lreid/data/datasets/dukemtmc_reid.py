@@ -7,8 +7,8 @@
 
 The number before `_c` is the person, the number after it the camera. The university withdrew DukeMTMC, and with it this
 part, in 2019: its people were filmed on a campus without being asked. lreid neither links to copies nor asks for one.
-It reads the set where it still lies, so that published tables of the lifelong orders can be checked; new work should
-take an order without it (`lreid-order1-noduke`, `lreid-order2-noduke`, `lpw-order1`).
+If you still have a copy, lreid reads it, so that you can check published tables. For new work, choose a task order
+without this set: `lreid-order1-noduke`, `lreid-order2-noduke` or `lpw-order1`.
 """
 
 from __future__ import annotations
