@@ -16,12 +16,29 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[level]) for level in (0, 1)]
+from lreid.apps.cli import run_tool
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    made = argparse.ArgumentParser(prog="tools/link_walks.py", description=__doc__, formatter_class=raw)
+    made.add_argument("out", type=Path, metavar="DIR", help="folder to make")
+    made.add_argument("--people", type=int, default=60, metavar="N", help="(default: 60)")
+    made.add_argument(
+        "--seed", type=int, default=2026, metavar="N", help="of people, walks and cameras (default: 2026)"
+    )
+    made.add_argument("--assets", type=Path, default=Path("datasets/makehuman"), metavar="DIR", help="of MakeHuman")
+    return made
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+
 import numpy as np
 import yaml
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[level]) for level in (0, 1)]
-
-from lreid.apps.cli import run_tool
 from lreid.extras import Extra
 from lreid.files import folder_at_once, write_text
 from render.assets import Assets
@@ -138,23 +155,10 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
     return lines, who
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    raw = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(prog="tools/link_walks.py", description=__doc__, formatter_class=raw)
-    made.add_argument("out", type=Path, metavar="DIR", help="folder to make")
-    made.add_argument("--people", type=int, default=60, metavar="N", help="(default: 60)")
-    made.add_argument(
-        "--seed", type=int, default=2026, metavar="N", help="of people, walks and cameras (default: 2026)"
-    )
-    made.add_argument("--assets", type=Path, default=Path("datasets/makehuman"), metavar="DIR", help="of MakeHuman")
-    return made
-
-
 def run(args: argparse.Namespace) -> None:
     """Renders the walks and prints how to link them."""
     tracks = walks(args.out, args.assets, args.people, args.seed)
-    print(f"{args.out}: {tracks} tracks of {args.people} people; lreid link {args.out}/day-1.yaml --out linked")
+    print(f"{args.out}: {tracks} tracks of {args.people} people; lreid link add linked {args.out}/day-1.yaml")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ from lreid.report import ranked
 from lreid.report.rendering import Panel
 from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.results import figures_of
-from lreid.retrieval.growth import gallery_growth
 from lreid.retrieval.protocols import average_evaluations
 from lreid.zoo import PREFIX
 
@@ -346,6 +345,8 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
     Raises:
         InputError: the test set has splits, tracks or a single image per identity.
     """
+    from lreid.retrieval.growth import gallery_growth
+
     if test.test.splits or test.test.tracks or test.test.single_shot:
         raise InputError(f"--growth: {test.name} is tested by its own splits or tracks; leave the option out")
     points = []

@@ -19,8 +19,7 @@ from lreid.gallery.faiss.gallery_file import (
     unchanged,
     write_gallery,
 )
-from lreid.gallery.faiss.index import measure_recall
-from lreid.gallery.faiss.shards import Shards
+from lreid.gallery.faiss.index import Shards, measure_recall
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.store import About, Paths, Rows, require_keys
 from lreid.identities import UNKNOWN
