@@ -14,7 +14,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.images import Model, features_of, named, origin
+from lreid.gallery.images import Model, features_of, model_of, named, origin
 from lreid.gallery.store import About, Place, Rows, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 from lreid.retrieval.arrays import as_features, unit_rows
@@ -198,11 +198,11 @@ class Gallery:
             InputError: unusable input, an unknown kind, or the engine is not installed or not there.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
-        vectors, made_by, network = features_of(images, model, {})
+        made_by, network = model_of(images, model, {})
         description = About(made_by, **about)
         if network is not None:
             description.extras = origin(network) | description.extras
-        vectors = _unit_vectors(vectors, "gallery features")
+        vectors = _unit_vectors(features_of(images, network, {}), "gallery features")
         labels, description.names = _check_labels(len(vectors), ids, cams, times, _names(paths), description.names)
         if at is None:
             return cls(FaissStore.build(vectors, labels, description), network)._on(device)
@@ -287,12 +287,12 @@ class Gallery:
         """
         if k < 1:
             raise ArgumentError("k", f"is {k}; ask for at least one image")
+        if exclude_same_camera and query_cams is None:
+            raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         where = where.numbered(self.number_of)
         vectors = self._vectors(images, model, "query features", cross_model=cross_model)
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where))
-        if query_cams is None:
-            raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
         if query_ids is None:
             filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
@@ -451,12 +451,12 @@ class Gallery:
 
     def _vectors(self, images: Any, model: Model | None, name: str, *, cross_model: bool = False) -> np.ndarray:
         """``(N, D)`` unit vectors of images or features, as of :meth:`search`."""
-        vectors, made_by, network = features_of(images, self.network if model is None else model, self.about.extras)
+        made_by, network = model_of(images, self.network if model is None else model, self.about.extras)
         if model is None:
             self.network = network
         if not cross_model:
             self._check_model(made_by)
-        return self._check_width(_unit_vectors(vectors, name))
+        return self._check_width(_unit_vectors(features_of(images, network, self.about.extras), name))
 
     def _check_model(self, model: str) -> None:
         if model != self.about.model:

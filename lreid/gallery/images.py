@@ -70,8 +70,8 @@ def are_features(images: Any) -> bool:
     return getattr(images, "ndim", 0) == 2 and "float" in str(images.dtype)
 
 
-def features_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[Any, str, Embedder | None]:
-    """Features (n, D) of images, the fingerprint of the model that made them, and the network if there is one.
+def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
+    """The fingerprint of the model of images or features, and its network if one is given or needed.
 
     Args:
         images: of :func:`named`.
@@ -83,7 +83,7 @@ def features_of(images: Any, model: Model | None, extras: dict[str, np.ndarray])
         InputError: as :func:`lreid.load_model`, or the gallery's features are standardised by camera.
     """
     if are_features(images) and isinstance(model, str):
-        return images, model, None
+        return model, None
     if model is None and "checkpoint" in extras and not are_features(images):
         model = str(extras["checkpoint"][0])
     if model is None:
@@ -92,11 +92,16 @@ def features_of(images: Any, model: Model | None, extras: dict[str, np.ndarray])
     from lreid.models.fingerprint import fingerprint
 
     network = load_model(model) if isinstance(model, str) else model
-    if not are_features(images):
-        if any(name.startswith("norm/") for name in extras):
-            raise InputError("the gallery's features are standardised by camera; use lreid search query")
-        images = network.extract(images, flip=bool(extras.get("flip", [False])[0]))
-    return images, fingerprint(network), network
+    if not are_features(images) and any(name.startswith("norm/") for name in extras):
+        raise InputError("the gallery's features are standardised by camera; use lreid search query")
+    return fingerprint(network), network
+
+
+def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndarray]) -> Any:
+    """Features (n, D) of images by the network of :func:`model_of`; those that are features already stay."""
+    if network is None or are_features(images):
+        return images
+    return network.extract(images, flip=bool(extras.get("flip", [False])[0]))
 
 
 def origin(network: Embedder) -> dict[str, np.ndarray]:
