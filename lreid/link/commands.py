@@ -36,6 +36,7 @@ from lreid.link.page import write_page
 from lreid.link.record import FILE, Json, Record
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.loading import load_model
+from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.search.named_gallery import NamedGallery, extract, flips
 
@@ -90,6 +91,7 @@ def add(
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
         cuts: list[Cut] = []
+        named, model, flip = _opened(folder, checkpoint, device)  # before the videos are read
         for clip in clips:
             _require_later(record, clip)
             cuts += (here := cut(clip, folder / CROPS, choice))
@@ -103,7 +105,7 @@ def add(
                 {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
                 | {"score": None, "why": "", "crops": each.crops}
             )
-        named = _with_features(folder, record.tracklets[earlier:], checkpoint, device)
+        named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
         _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], travel, options)
         later(named)
     if keep_days is not None:
@@ -180,13 +182,12 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
         record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
         held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
         _sweep(folder, record)
-        before = (len(record.content["history"]), str(record.content))
         yield record, lambda named, enrolled=(): held.append((named, enrolled))
-        if str(record.content) == before[1]:
+        if not record.changed:
             return
         named, enrolled = held[-1]
         named = named or NamedGallery.load(folder / GALLERY)
-        if action and len(record.content["history"]) == before[0]:
+        if action and not record.remembered:
             record.remember(action)
         _label(named, record)
         _write_tracks(folder, record)
@@ -210,24 +211,28 @@ def _require_later(record: Record, clip: Clip) -> None:
             )
 
 
-def _with_features(folder: Path, rows: Sequence[Json], checkpoint: Path | None, device: str) -> NamedGallery:
+def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGallery | None, Embedder, bool]:
+    """The gallery of a folder, None if there is none yet, its model, and whether flipped images are added."""
+    place = place_of(folder / GALLERY)
+    if not place.exists():
+        if checkpoint is None:
+            raise InputError(f"{folder / GALLERY}: no gallery yet; pass --checkpoint, such as zoo:people")
+        return None, load_model(checkpoint, device), flips(checkpoint)
+    named = NamedGallery.load(place)
+    if named.norm is not None:
+        raise InputError(
+            f"{named.where}: has adapted normalisation; linking standardises by itself, so build it without"
+        )
+    return named, named.model(checkpoint, device), named.flip
+
+
+def _with_features(
+    folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
+) -> NamedGallery:
     """The gallery with the features of these tracklets' crops, which are nobody's yet; it is not saved."""
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
-    place = place_of(folder / GALLERY)
-    named = NamedGallery.load(place) if place.exists() else None
-    if named is None and checkpoint is None:
-        raise InputError(f"{folder / GALLERY}: no gallery yet; pass --checkpoint, such as zoo:people")
-    if named is not None and named.norm is not None:
-        raise InputError(
-            f"{named.where}: has adapted normalisation; linking standardises by itself, so build it without"
-        )
-    if named is not None:
-        model, flip = named.model(checkpoint, device), named.flip
-    else:
-        assert checkpoint is not None
-        model, flip = load_model(checkpoint, device), flips(checkpoint)
     records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extract(model, Images(records, height=model.height, width=model.width), flip)
     ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has, until _label
@@ -235,6 +240,7 @@ def _with_features(folder: Path, rows: Sequence[Json], checkpoint: Path | None, 
         named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
         return named
     assert checkpoint is not None
+    place = place_of(folder / GALLERY)
     extras = NamedGallery.extras(checkpoint, flip, None)
     gallery = Gallery.build(features, paths, ids, cameras, seconds, model=fingerprint(model), at=place, extras=extras)
     return NamedGallery(gallery, str(folder / GALLERY), checkpoint, flip, None)

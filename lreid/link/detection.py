@@ -35,18 +35,21 @@ def detect(tracked: Tracked) -> list[Box]:
     rate, frames = open_video(tracked)
     subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=25, detectShadows=True)
     tracks: list[list[Box]] = []
+    live: list[list[Box]] = []
     for number, frame in enumerate(frames, start=1):
-        live = [track for track in tracks if number - track[-1].frame <= PATIENCE * rate]
+        live = [track for track in live if number - track[-1].frame <= PATIENCE * rate]
         boxes = _moving(subtractor, frame)
-        rows, columns = optimize.linear_sum_assignment(_overlaps([each[-1] for each in live], boxes), maximize=True)
-        pairs = {
-            c: r for r, c in zip(rows, columns, strict=True) if _overlaps([live[r][-1]], [boxes[c]])[0, 0] > OVERLAP
-        }
+        overlaps = _overlaps([track[-1] for track in live], boxes)
+        rows, columns = optimize.linear_sum_assignment(overlaps, maximize=True)
+        pairs = {c: r for r, c in zip(rows, columns, strict=True) if overlaps[r, c] > OVERLAP}
+        new = []
         for column, box in enumerate(boxes):
             track = live[pairs[column]] if column in pairs else []
             track.append(box._replace(frame=number))
             if column not in pairs:
-                tracks.append(track)
+                new.append(track)
+        live += new
+        tracks += new
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
     if not tracks_shown:
         raise InputError(

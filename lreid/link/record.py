@@ -106,6 +106,16 @@ class Record:
         self.content["next"] += 1
         return self.content["next"] - 1
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything differs from what was read."""
+        return self.content != self._before
+
+    @property
+    def remembered(self) -> bool:
+        """Whether the history differs from what was read."""
+        return self.content["history"] != self._before["history"]
+
     def remember(self, action: str) -> None:
         """Appends to the history what has been replaced since this was read."""
         before, count = self._before, len(self._before["tracklets"])
