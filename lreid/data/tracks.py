@@ -368,28 +368,27 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
     """Writes the images of a video; gives path in the folder, identity, camera and second of each."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
-    stretches = stretches_of(boxes, choice, rate)
+    best = BestCrops(stretches_of(boxes, choice, rate))
     waiting = iter(boxes)
     box = next(waiting, None)
-    best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, sharpness, frame, pixels
     number = cut = 0
 
     def write(track: int) -> tuple[str, str, str, int]:
-        _, _, frame, pixels = best.pop(track)
-        path = Path("images", sequence.name, str(track), f"{frame:06d}.jpg")
-        write_file(folder / path, lambda file: Image.fromarray(pixels).save(file, "JPEG", quality=95))
-        return path.as_posix(), str(track), sequence.name, int((frame - 1) / rate)
+        held = best.take(track)
+        path = Path("images", sequence.name, str(track), f"{held.frame:06d}.jpg")
+        write_file(folder / path, lambda file: Image.fromarray(held.pixels).save(file, "JPEG", quality=95))
+        return path.as_posix(), str(track), sequence.name, int((held.frame - 1) / rate)
 
     for number, frame in enumerate(frames, start=1):
         while box is not None and box.frame == number:
-            pixels, stretch = crop(frame, box), stretches(box)
-            if box.track in best and best[box.track][0] != stretch:
+            pixels = crop(frame, box)
+            if best.is_complete(box):
                 yield write(box.track)
             cut += pixels is None
             if pixels is not None and box.height >= choice.height:
                 sharp = sharpness(pixels)
-                if sharp >= choice.sharpness and (box.track not in best or sharp > best[box.track][1]):
-                    best[box.track] = (stretch, sharp, number, pixels)
+                if sharp >= choice.sharpness:
+                    best.offer(box, sharp, pixels)
             box = next(waiting, None)
         if box is None:
             break
@@ -403,8 +402,42 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
         logger.warning("%s: %s", sequence.tracks, fault)
     if cut:
         logger.info("%s: %d boxes left out, of which less than half is in the frame", sequence.tracks, cut)
-    for track in sorted(best):
+    for track in sorted(best.held):
         yield write(track)
+
+
+class HeldCrop(NamedTuple):
+    """The best crop so far of a stretch of a track, with its quality and the number of its frame."""
+
+    stretch: int
+    quality: float
+    frame: int
+    pixels: np.ndarray
+
+
+class BestCrops:
+    """The best crop of each track in its current stretch, so that memory holds one crop per track.
+
+    Args:
+        stretch_of: of :func:`stretches_of`.
+    """
+
+    def __init__(self, stretch_of: Callable[[Box], int]) -> None:
+        self.stretch_of = stretch_of
+        self.held: dict[int, HeldCrop] = {}  # by track
+
+    def is_complete(self, box: Box) -> bool:
+        """Whether a crop is held whose stretch ended before this box of its track."""
+        return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
+
+    def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
+        """Keeps a crop if it is the best of its stretch; the first of equal ones stays."""
+        if box.track not in self.held or quality > self.held[box.track].quality:
+            self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
+
+    def take(self, track: int) -> HeldCrop:
+        """The crop held for a track, which is then no longer held."""
+        return self.held.pop(track)
 
 
 def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.tracks import Box, Choice, Tracked, crop, open_video, read_tracks, sharpness, stretches_of
+from lreid.data.tracks import BestCrops, Box, Choice, Tracked, crop, open_video, read_tracks, sharpness, stretches_of
 from lreid.errors import InputError, counted
 from lreid.files import write_file
 from lreid.link.detection import detect
@@ -165,27 +165,25 @@ def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
     """Per stretch of a track: frames read so far, track, file name, quality and pixels; at the end frames and None."""
-    best: dict[int, tuple[int, float, int, np.ndarray]] = {}  # of each track: stretch, quality, frame, pixels
+    best = BestCrops(stretch_of)
     end, number = max(by_frame, default=0), 0
 
     def done(track: int) -> tuple[int, int, str, float, np.ndarray]:
-        _, quality, frame_number, pixels = best.pop(track)
-        return number, track, f"{frame_number:06d}.jpg", quality, pixels
+        held = best.take(track)
+        return number, track, f"{held.frame:06d}.jpg", held.quality, held.pixels
 
     for number, frame in enumerate(frames, start=1):
         for box in by_frame.get(number, ()):
-            pixels, stretch = crop(frame, box), stretch_of(box)
-            if box.track in best and best[box.track][0] != stretch:
+            pixels = crop(frame, box)
+            if best.is_complete(box):
                 yield done(box.track)
             if pixels is not None:
-                quality = _quality(pixels, box, by_frame[number])
-                if box.track not in best or quality > best[box.track][1]:
-                    best[box.track] = (stretch, quality, number, pixels)
-            if number == ends[box.track] and box.track in best:
+                best.offer(box, _quality(pixels, box, by_frame[number]), pixels)
+            if number == ends[box.track] and box.track in best.held:
                 yield done(box.track)
         if number >= end:
             break
-    for track in sorted(best):  # the video ends before they do
+    for track in sorted(best.held):  # the video ends before they do
         yield done(track)
     yield number, None, "", 0.0, np.zeros(0)
 
