@@ -118,7 +118,7 @@ def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypat
 
 
 def test_faiss_own_shards_return_what_is_forbidden():
-    """The reason for ours. If this fails, faiss is mended and :mod:`lreid.gallery.faiss.index` may be replaced."""
+    """The reason for ours. If this fails, faiss is fixed and its shards may replace ours."""
     features, allowed = vectors(100), np.arange(100) < 10
     theirs = faiss.IndexShards(WIDTH, True, True)
     theirs.own_indices = False

@@ -1,7 +1,7 @@
 """Every reader on a small tree of its published layout, in every place where it looks, and on trees with a fault.
 
 A data set that is read without conversion is a row of ``TREES`` and, where no seed decides, of ``RECORDS``. Its faults
-are rows of ``FAULTS``; what a layout lacks is told of every row.
+are rows of ``FAULTS``; the parts that a layout lacks are checked for every row.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def test_tracks_of_veri_are_the_lines_of_their_file(planted) -> None:
         spec_of("veri776_tracks").load(root)
 
 
-# A data set, its files that are written anew (None: removed, a folder is emptied), and what is said of them.
+# A data set, its files that are written again (None: removed, a folder is emptied), and the message about them.
 FAULTS: list[tuple[str, dict[str, str | bytes | None], str]] = [
     *((name, {odd: b""}, f"{Path(odd).name}: unexpected name; expected {wanted}") for name, odd, wanted in (
         ("cuhk01", "campus/1.png", "one like 0001001.png"),
