@@ -83,7 +83,7 @@ from lreid.config import check_values, load_config
 from lreid.config_keys import Config
 from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
-from lreid.devices import keep_freed_memory, pick_device
+from lreid.devices import computing, keep_freed_memory, pick_device
 from lreid.errors import InputError
 from lreid.methods import method_names
 from lreid.report.tables import text_table
@@ -342,7 +342,9 @@ def main(args: argparse.Namespace) -> None:
     if min(args.rounds, args.steps) < 1:
         raise InputError("--rounds and --steps: must be 1 or more")
     logging.getLogger("lreid").setLevel(logging.WARNING)
-    {"step": step, "methods": methods, "growth": growth, "memory": memory}[args.action](args)
+    with computing(rounded=configured(args).TRAIN.PRECISION == "tf32", deterministic=False):
+        torch.backends.cudnn.benchmark = True  # as in a run
+        {"step": step, "methods": methods, "growth": growth, "memory": memory}[args.action](args)
 
 
 if __name__ == "__main__":

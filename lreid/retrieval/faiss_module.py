@@ -11,6 +11,7 @@ from lreid.errors import ArgumentError
 from lreid.extras import Extra
 
 MOST_ON_GPU = 2048  # images that a GPU finds per query: GpuIndex.cu of faiss selects no more
+TABLE_BYTES = 48 * 2**10  # of the tables that a GPU computes for a query with codes: the shared memory of a block
 
 
 def import_faiss() -> Any:
@@ -74,25 +75,30 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
         indexes: indexes of faiss.
         gpus: numbers of the GPUs.
         argument: what an error names.
-        float16: store whole vectors, and the tables of codes, in 16 bits: half the memory, three digits.
+        float16: store whole vectors, and the tables of codes, in 16 bits: half the memory, three digits. Tables that
+            would not fit into a GPU's shared memory otherwise are always stored so.
 
     Raises:
         ArgumentError: faiss has no such index on a GPU, or the memory of a GPU does not suffice.
     """
     faiss = import_faiss()
     resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one each: it holds up to 1.5 GB for its searches
-    options = []
-    if float16:
-        options = [faiss.GpuClonerOptions()]
-        options[0].useFloat16 = True
+    options = faiss.GpuClonerOptions()
+    options.useFloat16 = float16 or any(map(_has_large_tables, indexes))
     try:
         return [
-            faiss.index_cpu_to_gpu(resources[gpu], gpu, index, *options)
+            faiss.index_cpu_to_gpu(resources[gpu], gpu, index, options)
             for number, index in enumerate(indexes)
             for gpu in [gpus[number % len(gpus)]]
         ]
     except RuntimeError as error:  # codes of some lengths, or too little memory
         raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
+
+
+def _has_large_tables(index: Any) -> bool:
+    """Whether an index keeps codes whose tables of float32 exceed ``TABLE_BYTES``."""
+    codes = getattr(index, "pq", None)
+    return codes is not None and 4 * codes.M * codes.ksub > TABLE_BYTES
 
 
 def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool = False) -> Any:
@@ -103,7 +109,7 @@ def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool
     """
     faiss = import_faiss()
     options = faiss.GpuMultipleClonerOptions()
-    options.shard, options.useFloat16 = True, float16
+    options.shard, options.useFloat16 = True, float16 or _has_large_tables(index)
     try:
         resources = [faiss.StandardGpuResources() for _ in gpus]
         return faiss.index_cpu_to_gpu_multiple_py(resources, index, options, gpus)

@@ -9,6 +9,8 @@ import faiss
 import numpy as np
 
 MOST = 2048  # images that a GPU finds for a query
+CODES = {1, 2, 3, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96}  # of an image, as GpuIndexIVFPQ.cu has them
+SHARED = 48 * 2**10  # bytes of tables that a block of threads holds, as on an H200
 
 
 class OnGpu:
@@ -17,6 +19,11 @@ class OnGpu:
     searches = 0
 
     def __init__(self, index: Any, *, float16: bool = False) -> None:
+        codes = getattr(index, "pq", None)
+        if codes is not None:
+            table = codes.M * codes.ksub * (2 if float16 else 4)
+            if codes.nbits != 8 or codes.M not in CODES or table > SHARED:
+                raise RuntimeError(f"Error in copy at GpuIndexIVFPQ.cu:1: Error: 'ok' failed: no {codes.M} x {table}")
         self.index, self.ntotal = faiss.clone_index(index), index.ntotal
         if float16 and isinstance(index, faiss.IndexFlat):
             vectors = index.reconstruct_n(0, index.ntotal).astype(np.float16).astype(np.float32)
@@ -41,9 +48,10 @@ def pretend_gpus(patch: Any, count: int) -> list[int]:
     """
     copied: list[int] = []
 
-    def copy(resources: Any, gpu: int, index: Any, options: Any = None) -> OnGpu:
+    def copy(resources: Any, gpu: int, index: Any, options: Any) -> OnGpu:
+        made = OnGpu(index, float16=options.useFloat16)
         copied.append(gpu)
-        return OnGpu(index, float16=bool(options and options.useFloat16))
+        return made
 
     def share(resources: Any, index: Any, options: Any, gpus: list[int]) -> OnGpu:
         assert options.shard and len(resources) == len(gpus)

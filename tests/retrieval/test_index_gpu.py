@@ -55,12 +55,14 @@ def test_a_flat_index_on_gpus_gives_the_exact_figures(
 
 
 def test_other_indexes_are_copied_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One GPU gets the index, several get shards; a graph stays where it is, as does too great a depth."""
-    images = problem(600)
+    """One GPU gets the index, several get shards; what GPUs do not have stays, as does too great a depth."""
+    images = problem(600, 64)
     for index, device, depth, gpus in [
         ("IVF4,Flat;nprobe=4", "cuda:1", 600, [1]),
         ("IVF4,Flat;nprobe=4", "cuda", 600, [0, 1]),
         ("IVF4,Flat;nprobe=4", "auto", 2049, []),
+        ("IVF4,PQ64np;nprobe=4", "cuda:1", 600, [1]),  # with tables of 16 bits
+        ("IVF4,PQ32x6np;nprobe=4", "auto", 600, []),
         ("hnsw", "auto", 600, []),
         ("flat", "cpu", 600, []),
     ]:
@@ -97,6 +99,7 @@ def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) 
         (2, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is GPU 3, but faiss sees 2 GPUs"),
         (2, {"INDEX_DEVICE": "gpu"}, "EVAL.INDEX_DEVICE is 'gpu'; use auto, cpu, cuda or cuda:1"),
         (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat is searched by"),
+        (2, {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,PQ4x4np"}, "EVAL.INDEX_DEVICE is a GPU, to which faiss cannot"),
         (
             2,
             {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049"},
