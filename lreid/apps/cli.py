@@ -115,25 +115,27 @@ def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
 
 
 def run_tool(
-    parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None], words: Sequence[str] | None = None
+    parser: argparse.ArgumentParser,
+    tool: Callable[[argparse.Namespace], int | None],
+    words: Sequence[str] | None = None,
 ) -> int:
     """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
 
     Args:
         parser: parser of the tool; ``--debug`` is added to it.
-        tool: called with the parsed arguments.
+        tool: called with the parsed arguments; gives the exit status, None for 0.
         words: the arguments; None takes those of ``sys.argv``.
 
     Returns:
-        Exit status: 0, 2 for bad input (where a change was made all the same the line says "done, but"), 130 when
-        interrupted (143 by SIGTERM, 129 by SIGHUP), 141 when the output pipe is closed.
+        Exit status: what the tool gives, 2 for bad input (where a change was made all the same the line says "done,
+        but"), 130 when interrupted (143 by SIGTERM, 129 by SIGHUP), 141 when the output pipe is closed.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
 
 
 def _run_tool(
-    parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], None], words: Sequence[str] | None
+    parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], int | None], words: Sequence[str] | None
 ) -> int:
     try:
         args = parser.parse_intermixed_args(words)  # KEY VALUE pairs may stand between options
@@ -148,7 +150,7 @@ def _run_tool(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which of its builds it loads
     try:
         try:
-            tool(args)
+            return tool(args) or 0
         except Exception as error:
             if not args.debug:
                 refuse_out_of_memory(error)
@@ -168,7 +170,6 @@ def _run_tool(
         advice = "; pass --resume to continue from the last checkpoint" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
-    return 0
 
 
 def _refuse_file(error: BaseException) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable
 
 from lreid.data.schemes import Sources
-from lreid.errors import counted, naming_keys
+from lreid.errors import InputError, counted, naming_keys
 from lreid.files import require_writable
 from lreid.gallery import Filter
 from lreid.reading import escaped
@@ -14,27 +16,29 @@ from lreid.search.findings import summary, too_few, verdict, write_findings
 from lreid.search.image_list import list_images, who
 
 FEW = 3  # queries that get a line each
+OVER_LIMIT = 3  # exit status
 ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # a query has no such option
 
 
 @naming_keys(**OPTIONS)
-def run(args: argparse.Namespace) -> None:
-    """Does what the chosen command says."""
-    actions = {
+def run(args: argparse.Namespace) -> int | None:
+    """Does what the chosen command says, and gives the exit status if it is not 0."""
+    actions: dict[str, Callable[[argparse.Namespace], int | None]] = {
         "build": _build,
         "add": _add,
         "remove": _remove,
         "calibrate": _calibrate,
         "query": _query,
         "compare": _compare,
+        "check": _check,
         "reindex": _reindex,
         "rollback": _rollback,
         "migrate": _migrate,
         "info": _info,
     }
-    actions[args.action](args)
+    return actions[args.action](args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -144,6 +148,37 @@ def _compare(args: argparse.Namespace) -> None:
 def _info(args: argparse.Namespace) -> None:
     for name, value in commands.describe(args.gallery).items():
         print(f"{name:22} {value}")
+
+
+def _check(args: argparse.Namespace) -> int | None:
+    from lreid.search import release_check, release_page
+
+    limits = release_check.Limits(_per_cent("--max-lost", args.max_lost), _per_cent("--max-fpir", args.max_fpir))
+    require_writable(args.out / release_page.PAGE)
+    comparison = release_check.check(
+        args.gallery,
+        args.new,
+        list_images(args.images, "query", _sources(args)),
+        limits,
+        out=args.out,
+        checkpoint=args.checkpoint,
+        skip_bad=args.skip_bad,
+        device=args.device,
+        engine=args.engine,
+    )
+    print(release_page.write_check(comparison, args.out, blur=args.blur))
+    print(f"page: {args.out / release_page.PAGE}, figures: {release_page.FIGURES}")
+    return None if comparison.results["passed"] else OVER_LIMIT
+
+
+def _per_cent(option: str, text: str | None) -> float | None:
+    """A limit such as ``1%``."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise InputError(f"{option} is {text!r}; give a percentage from 0% to 100%, such as 1%")
+    return float(match[1])
 
 
 def _reindex(args: argparse.Namespace) -> None:

@@ -81,6 +81,28 @@ def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndar
     return ranked & own, ranked & ~own & (query.ids != JUNK)
 
 
+def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """The best score of each query among the gallery images of its identity, and among those of all others.
+
+    Args:
+        score, query, gallery: as in :func:`open_set_rates`.
+
+    Returns:
+        ``(Q,)`` float32 each; -inf where there is no such image.
+
+    Raises:
+        InputError: unusable labels.
+    """
+    query, gallery = comparable(query, gallery, score.shape)
+    own, others = np.full((2, len(query)), -np.inf, dtype=np.float32)
+    for here in blocks(*score.shape):
+        scores = score(here)  # (B, G)
+        for best, wanted in zip((own, others), _own_and_others(query[here], gallery), strict=True):
+            masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
+            best[here] = masked.amax(1).cpu().numpy()
+    return own, others
+
+
 def open_set_rates(
     score: BlockScores, query: Labels, gallery: Labels, *, false_accept_rates: Sequence[float] = FALSE_ACCEPT_RATES
 ) -> list[OpenSetRate]:
@@ -100,15 +122,7 @@ def open_set_rates(
     Raises:
         InputError: unusable labels, no query with a match, or no image of another identity in the gallery.
     """
-    query, gallery = comparable(query, gallery, score.shape)
-    own = np.full(len(query), -np.inf, dtype=np.float32)  # best score among the query's identity
-    others = np.full(len(query), -np.inf, dtype=np.float32)  # best score among all other identities
-    for here in blocks(*score.shape):
-        scores = score(here)  # (B, G)
-        for best, wanted in zip((own, others), _own_and_others(query[here], gallery), strict=True):
-            masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
-            best[here] = masked.amax(1).cpu().numpy()
-
+    own, others = best_scores(score, query, gallery)
     enrolled = np.isfinite(own)
     if not enrolled.any():
         raise InputError("open-set rates need queries with a match in the gallery; not one has one")

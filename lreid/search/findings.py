@@ -151,7 +151,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
     queries = results["queries"]
     names = dict(zip(map(id, queries), short_names([each["image"] for each in queries]), strict=True))
-    tiles = _Tiles(blur)
+    tiles = Tiles(blur)
     pages: list[dict[str, list[ranked.RankedQuery]]] = [{}]
     room = PAGE_BYTES
     for finding in sorted(queries, key=lambda each: list(OUTCOMES).index(_outcome(each))):
@@ -198,7 +198,7 @@ def _note(results: dict[str, Any]) -> str:
     return f"{below} {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
 
 
-class _Tiles:
+class Tiles:
     """Makes the rankings of a page.
 
     Attributes:
@@ -210,6 +210,7 @@ class _Tiles:
 
     @property
     def wide(self) -> bool:
+        """Whether the page is laid out for such images."""
         return 2 * self._wide > self._all
 
     def ranked_query(

@@ -79,6 +79,17 @@ def reindex(
         ) from None
 
 
+def extract_beside(
+    old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
+) -> NamedGallery:
+    """Extracts all images of a gallery into a new one at a place of its own, as :func:`reindex` does."""
+    work = _Reindexing(model, skip_bad)
+    new = work.begin(place, old, checkpoint)
+    work.catch_up(old, new, new.images())
+    new.gallery.finish()
+    return new
+
+
 class _Reindexing:
     """The settings that all batches of images share."""
 

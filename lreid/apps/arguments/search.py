@@ -7,6 +7,7 @@ lreid search compare a.jpg b.jpg                                       # the sam
 lreid search add people.gallery my/images                              # adds only the new ones
 lreid search remove people.gallery --identity alice
 lreid search info people.gallery
+lreid search check people.gallery --new newer.pt --images my/labelled --max-lost 1%
 lreid search reindex people.gallery --checkpoint newer.pt              # search rollback undoes it
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
@@ -47,21 +48,25 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
     sub.add_argument("gallery", metavar="GALLERY", help="gallery file, milvus:FILE.db or milvus:http://host:port/NAME")
     if images:
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
-        sub.add_argument(
-            "--pattern", default="", metavar="P", help="pattern of the image paths, such as {pid}/{camid}_{n}.png"
-        )
-        sub.add_argument(
-            "--root",
-            type=Path,
-            default=Path("datasets"),
-            metavar="DIR",
-            help="folder where image paths in a CSV file may start as well (default: datasets)",
-        )
+        _add_sources(sub)
     if model:
         own = "model: a checkpoint or zoo:NAME" if model == "required" else "the gallery's model, if its file has moved"
         sub.add_argument("--checkpoint", type=Path, required=model == "required", metavar="FILE", help=own)
         _add_device(sub)
     return sub
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pattern", default="", metavar="P", help="pattern of the image paths, such as {pid}/{camid}_{n}.png"
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path("datasets"),
+        metavar="DIR",
+        help="folder where image paths in a CSV file may start as well (default: datasets)",
+    )
 
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +143,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _add_versions(commands: Any) -> None:
-    """Other models and places: reindex, rollback, migrate."""
+    """Other models and places: check, reindex, rollback, migrate."""
     reindex = _command(
         commands,
         "reindex",
@@ -147,6 +152,24 @@ def _add_versions(commands: Any) -> None:
     )
     reindex.add_argument("--restart", action="store_true", help="discard an unfinished reindexing for another model")
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    check = _command(commands, "check", "measure what a new model would change, before it is used", model="optional")
+    check.add_argument("--new", type=Path, required=True, metavar="MODEL", help="new model: a checkpoint or zoo:NAME")
+    check.add_argument(
+        "--images",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR|CSV",
+        help="images of known people, enrolled or not",
+    )
+    _add_sources(check)
+    check.add_argument("--max-lost", metavar="P%", help="people no longer found; above it the exit status is 3")
+    check.add_argument("--max-fpir", metavar="P%", help="unknown people let in; above it the exit status is 3")
+    check.add_argument(
+        "--out", type=Path, default=Path("check"), metavar="DIR", help="folder to write (default: check)"
+    )
+    check.add_argument("--blur", action="store_true", help="blur the images on the page")
+    check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _command(commands, "rollback", "return to the previous version")
     migrate = _command(commands, "migrate", "copy the gallery to another place")
     migrate.add_argument("to", metavar="TO", help="new place, where no gallery exists yet")

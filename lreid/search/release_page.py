@@ -1,0 +1,213 @@
+"""Write what a new model would change as a page, as JSON and in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lreid.errors import counted
+from lreid.files import write_text
+from lreid.gallery import Matches
+from lreid.report.ranked import RankedQuery, Section, ranked_panel
+from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+from lreid.report.tables import duration, number
+from lreid.retrieval.ranking import ranking_of
+from lreid.search.findings import Tiles, findings, too_few
+from lreid.search.release_check import Comparison, Json, Ranked
+
+PAGE, FIGURES = "check.html", "check.json"
+EXAMPLES = 12  # people of each section with images
+MATCHES = 5  # gallery images of each
+CLOCK = 10**8  # seconds: times from here on are taken for dates since 1970
+SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
+
+
+def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str:
+    """Writes ``check.html`` and ``check.json``.
+
+    Args:
+        comparison: what :func:`lreid.search.release_check.check` gives.
+        out: folder to write to.
+        blur: blur the images of the page.
+
+    Returns:
+        The verdict, one line.
+    """
+    results = comparison.results
+    verdict = verdict_of(results)
+    write_text(out / FIGURES, json.dumps(results | {"verdict": verdict}, indent=1) + "\n")
+    chosen = _chosen(results)
+    tiles = Tiles(blur)
+    panels = [_ways(results)]
+    for title, people, rule, other in (
+        ("No longer found", chosen["lost"], comparison.today.found, comparison.new.found),
+        ("Newly found", chosen["gained"], comparison.new.found, comparison.today.found),
+    ):
+        if people:
+            rankings = _examples(comparison, tiles, people[:EXAMPLES], rule & ~other)
+            count = f"{EXAMPLES} of them" if len(people) > EXAMPLES else "Each"
+            note = f"{count} by one query, today and by the new model ({chosen['way']}); all are listed under People."
+            panels.append(ranked_panel(Section(f"{title}: {len(people)}", note, rankings, tiles.wide)))
+    panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
+    title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
+    page = render("ranked.html", title=title, intro=_intro(results, verdict), links=[], panels=anchored(panels))
+    write_text(out / PAGE, page)
+    return verdict
+
+
+def verdict_of(results: Json) -> str:
+    """What to decide on, in one line."""
+    chosen, limits = _chosen(results), results["limits"]
+    lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
+    parts = [
+        f"{lost} no longer found ({number(chosen['lost_share'])} %{_limit(limits['lost'])}), "
+        f"{len(chosen['gained'])} newly found",
+        f"threshold {results['today']['threshold']:.3f} to {chosen['threshold']:.3f}",
+    ]
+    if chosen["fpir"] is not None:
+        today = number(results["today"]["fpir"])
+        parts.append(f"unknown people let in {today} % to {number(chosen['fpir'])} %{_limit(limits['fpir'])}")
+    return f"{_word(results)}: {results['new_model']}, gallery {chosen['way']}: {'; '.join(parts)}"
+
+
+def _word(results: Json) -> str:
+    if all(limit is None for limit in results["limits"].values()):
+        return "no limit set"
+    return "pass" if results["passed"] else "fail"
+
+
+def _limit(limit: float | None) -> str:
+    return "" if limit is None else f", limit {limit:g} %"
+
+
+def _chosen(results: Json) -> Json:
+    return next(way for way in results["ways"] if way["way"] == results["chosen"])
+
+
+def _intro(results: Json, verdict: str) -> list[str]:
+    rate, today = results["false_accept_rate"], results["today"]["threshold"]
+    lines = [
+        verdict,
+        f"{counted(results['queries'], 'query')} of {len(results['people'])} people of the gallery "
+        f"({counted(results['images'], 'image')}), {results['unknown_queries']} of unknown people, "
+        f"{results['skipped']} left out. From {results['old_model']} to {results['new_model']}.",
+        f"Found: the best image with a name is right and reaches the threshold; of a person, for half of the queries "
+        f"or more. Thresholds are set on the known people's queries at a false accept rate of {rate:g} %: {today:.3f} "
+        f"today (the gallery's own is {results['stored_threshold']:.3f}). " + too_few(results["queries"], rate / 100),
+        "Left out of each ranking: images of the query's identity and camera."
+        if results["camera_filter"]
+        else "Not all cameras are known: only the query itself is left out of its ranking.",
+    ]
+    if not results["unknown_queries"]:
+        lines.append("FPIR not measured: no query shows a person who is not in the gallery.")
+    return lines
+
+
+def _ways(results: Json) -> Panel:
+    """Three ways to continue, and the gallery as it is today."""
+    heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
+    rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
+    notes = [
+        "The new model searches the gallery as it is; its copy by lreid search migrate, which has the same features; "
+        "and the gallery re-extracted, as by lreid search reindex. TPIR is the share of queries "
+        "found, FPIR that of unknown people's queries let in. Figures in per cent; time and disk on this machine."
+    ]
+    for way in results["ways"]:
+        name = way["way"] + (" (chosen)" if way["way"] == results["chosen"] else "")
+        if way["reason"] is not None:
+            rows.append(Row("", [name, *["–"] * (len(heads) - 1)]))
+            notes.append(f"Not possible, {way['way']}: {way['reason']}.")
+            continue
+        counts = (len(way[key]) for key in ("lost", "lost_rank1", "gained"))
+        rows.append(
+            Row(
+                "",
+                [
+                    name,
+                    _threshold(way),
+                    *_cells(way),
+                    *(Cell(str(count), count) for count in counts),
+                    duration(way["seconds"]),
+                    f"{way['bytes'] / 1e6:.1f} MB",
+                ],
+            )
+        )
+    return panel("table.html", "Ways to continue", " ".join(notes), table=Table("Ways to continue", heads, rows))
+
+
+def _threshold(figures: Json) -> Cell:
+    return Cell(f"{figures['threshold']:.3f}", figures["threshold"])
+
+
+def _cells(figures: Json) -> list[str | Cell]:
+    return ["–" if figures[key] is None else Cell(number(figures[key]), figures[key]) for key in SHOWN]
+
+
+def _groups(results: Json, by: str, title: str) -> list[Panel]:
+    """Figures of groups of queries, today and by the new model."""
+    groups = results[f"by_{by}"]
+    if not groups:
+        return []
+    shown = {key: head for key, head in SHOWN.items() if any(each["new"][key] is not None for each in groups.values())}
+    heads = [by, "queries", *(f"{head} {when}" for head in shown.values() for when in ("today", "new"))]
+    rows = []
+    for name, group in groups.items():
+        values = [group[when][key] for key in shown for when in ("today", "new")]
+        cells = ["–" if value is None else Cell(number(value), value) for value in values]
+        label = f"from {_moment(int(name))}" if by == "enrolment" else name
+        rows.append(Row("", [label, Cell(str(group["queries"]), group["queries"]), *cells]))
+    note = "Figures in per cent, of queries by the camera that took them."
+    if by == "enrolment":
+        note = "Figures in per cent, of people by the earliest time of their gallery images."
+    return [panel("table.html", title, note, table=Table(title, heads, rows))]
+
+
+def _moment(seconds: int) -> str:
+    """A date where the number can be one, else seconds."""
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
+
+
+def _people(results: Json) -> list[Panel]:
+    """Everybody with a change."""
+    keys = ("found_today", "found_new", "rank1_today", "rank1_new")
+    changed = [
+        each
+        for each in results["people"]
+        if each["found_today"] != each["found_new"] or each["rank1_today"] != each["rank1_new"]
+    ]
+    if not changed:
+        return []
+    heads = ["person", "queries", "found today", "found new", "Rank-1 today", "Rank-1 new"]
+    rows = [
+        Row("", [each["name"], *(Cell(str(each[key]), each[key]) for key in ("queries", *keys))]) for each in changed
+    ]
+    note = "Everybody for whom a query changed: the numbers of queries found, and ranked first whatever the score."
+    return [panel("table.html", "People", note, table=Table("People", heads, rows))]
+
+
+def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
+    """Of each person the first query that changed, in both rankings."""
+    rankings = []
+    for name in people:
+        rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
+        row = next(rows)
+        for when, ranked in (("today", comparison.today), ("new model", comparison.new)):
+            finding = _finding(ranked, row, comparison.queries[row].path, name)
+            rule = {"threshold": ranked.threshold, "false_accept_rate": comparison.results["false_accept_rate"] / 100}
+            query, _ = tiles.ranked_query(finding, Path(finding["image"]).name, rule)
+            rankings.append(replace(query, headline=f"{when}: {query.headline}"))
+    return rankings
+
+
+def _finding(ranked: Ranked, row: int, path: str, name: str) -> dict[str, Any]:
+    """The nearest images with a name to a query, as :func:`lreid.search.findings.findings` has them."""
+    columns = ranking_of(ranked.score, ranked.query, ranked.gallery, row)[:MATCHES]
+    scores = ranked.score(slice(row, row + 1))[:, columns].cpu().numpy()  # (1, k)
+    labels = {key: column[None] for key, column in vars(ranked.rows[columns]).items()}
+    return findings(Matches(scores, **labels, known=scores >= ranked.threshold), [path], [name], calibrated=True)[0]
