@@ -191,12 +191,12 @@ def check(
         else:
             ways.append(_way(MIGRATED, migrated, searched, Path(folder, "copy.gallery")))
         ways.append(_way(EXTRACTED, extracted, searched, Path(folder, "new.gallery")))
-    known = np.isfinite(today.own)
+    enrolled = np.isfinite(today.own)
     names = np.array([image.identity for image in queries])
     unknown = ~np.isin(names, sorted(people))
     for figures, ranked in ways:
         if ranked is not None:
-            figures |= _figures(ranked, known, unknown) | _changes(today, ranked, names, known)
+            figures |= _figures(ranked, enrolled, unknown) | _changes(today, ranked, names, enrolled)
     possible = [way for way in ways if way[1] is not None]
     if not possible:
         raise InputError(f"{new}: cannot replace the model of {where}: {ways[0][0]['reason']}; {ways[-1][0]['reason']}")
@@ -211,20 +211,20 @@ def check(
         "images": len(named.gallery),
         "old_model": str(checkpoint or named.checkpoint),
         "new_model": str(new),
-        "queries": int(known.sum()),
+        "queries": int(enrolled.sum()),
         "unknown_queries": int(unknown.sum()),
-        "skipped": len(images) - int((known | unknown).sum()),
+        "skipped": len(images) - int((enrolled | unknown).sum()),
         "camera_filter": _has_cameras(queries, today.rows),
         "false_accept_rate": 100 * about.false_accept_rate,
         "stored_threshold": about.threshold,
         "limits": limits._asdict(),
-        "today": _figures(today, known, unknown),
+        "today": _figures(today, enrolled, unknown),
         "ways": [figures for figures, _ in ways],
         "chosen": chosen["way"],
         "passed": bool(within),
-        "people": _people(both, names, known),
-        "by_camera": _by(both, {each: cameras == each for each in sorted({*cameras} - {""})}, known, unknown),
-        "by_enrolment": _by(both, _enrolment(today.rows, names), known, unknown),
+        "people": _people(both, names, enrolled),
+        "by_camera": _by(both, {each: cameras == each for each in sorted({*cameras} - {""})}, enrolled, unknown),
+        "by_enrolment": _by(both, _enrolment(today.rows, names), enrolled, unknown),
     }
     named.gallery.close()
     return Comparison(results, queries, today, ranked)
@@ -272,7 +272,7 @@ def _way(
     return {"way": name, "reason": None, "seconds": seconds, "bytes": file.stat().st_size if file else 0}, ranked
 
 
-def _figures(ranked: Ranked, known: np.ndarray, unknown: np.ndarray) -> Json:
+def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
     """Figures of some queries, in per cent; None where there are none."""
 
     def share(values: np.ndarray) -> float | None:
@@ -280,33 +280,33 @@ def _figures(ranked: Ranked, known: np.ndarray, unknown: np.ndarray) -> Json:
 
     return {
         "threshold": ranked.threshold,
-        "mAP": share(np.nan_to_num(ranked.ap)[known]),
-        "rank1": share(ranked.first[known]),
-        "true_positive_rate": share(ranked.found[known]),
+        "mAP": share(np.nan_to_num(ranked.ap)[enrolled]),
+        "rank1": share(ranked.first[enrolled]),
+        "true_positive_rate": share(ranked.found[enrolled]),
         "fpir": share(ranked.let_in[unknown]),
     }
 
 
-def _changes(today: Ranked, new: Ranked, names: np.ndarray, known: np.ndarray) -> Json:
+def _changes(today: Ranked, new: Ranked, names: np.ndarray, enrolled: np.ndarray) -> Json:
     """Who is no longer found, and who newly is."""
     changes: Json = {}
     for end, rule in (("", "found"), ("_rank1", "first")):
-        before, after = (_of_people(getattr(each, rule), names, known) for each in (today, new))
+        before, after = (_of_people(getattr(each, rule), names, enrolled) for each in (today, new))
         held, holds = ({name for name, (hits, count) in each.items() if 2 * hits >= count} for each in (before, after))
         changes |= {f"lost{end}": sorted(held - holds), f"gained{end}": sorted(holds - held)}
     return changes | {"lost_share": 100 * len(changes["lost"]) / len(before)}
 
 
-def _of_people(hits: np.ndarray, names: np.ndarray, known: np.ndarray) -> dict[str, tuple[int, int]]:
+def _of_people(hits: np.ndarray, names: np.ndarray, enrolled: np.ndarray) -> dict[str, tuple[int, int]]:
     """Of each person with matches the number of hits and of queries."""
-    people, which, counts = np.unique(names[known], return_inverse=True, return_counts=True)
-    sums = np.bincount(which, hits[known], len(people)).astype(int)
+    people, which, counts = np.unique(names[enrolled], return_inverse=True, return_counts=True)
+    sums = np.bincount(which, hits[enrolled], len(people)).astype(int)
     return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
 
 
-def _people(both: tuple[Ranked, Ranked], names: np.ndarray, known: np.ndarray) -> list[Json]:
+def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray) -> list[Json]:
     """Each person: how many queries, and how many are found and ranked first, today and by the new model."""
-    counts = [_of_people(getattr(each, rule), names, known) for rule in ("found", "first") for each in both]
+    counts = [_of_people(getattr(each, rule), names, enrolled) for rule in ("found", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
         {"name": name, "queries": count} | dict(zip(heads, (each[name][0] for each in counts), strict=True))
@@ -314,15 +314,15 @@ def _people(both: tuple[Ranked, Ranked], names: np.ndarray, known: np.ndarray) -
     ]
 
 
-def _by(both: tuple[Ranked, Ranked], groups: dict[str, np.ndarray], known: np.ndarray, unknown: np.ndarray) -> Json:
+def _by(both: tuple[Ranked, Ranked], groups: dict[str, np.ndarray], enrolled: np.ndarray, unknown: np.ndarray) -> Json:
     """Figures of groups of queries, today and by the new model; nothing where there is one group."""
     if len(groups) < 2:
         return {}
     return {
         name: {
-            "queries": int((known & group).sum()),
-            "today": _figures(both[0], known & group, unknown & group),
-            "new": _figures(both[1], known & group, unknown & group),
+            "queries": int((enrolled & group).sum()),
+            "today": _figures(both[0], enrolled & group, unknown & group),
+            "new": _figures(both[1], enrolled & group, unknown & group),
         }
         for name, group in groups.items()
     }
