@@ -79,7 +79,7 @@ class Ranked:
         return self.own > self.others
 
     @property
-    def found(self) -> np.ndarray:
+    def recognised(self) -> np.ndarray:
         """``(Q,)`` bool: it also reaches the threshold."""
         return self.first & (self.own >= self.threshold)
 
@@ -282,7 +282,7 @@ def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
         "threshold": ranked.threshold,
         "mAP": share(np.nan_to_num(ranked.ap)[enrolled]),
         "rank1": share(ranked.first[enrolled]),
-        "true_positive_rate": share(ranked.found[enrolled]),
+        "true_positive_rate": share(ranked.recognised[enrolled]),
         "fpir": share(ranked.let_in[unknown]),
     }
 
@@ -290,7 +290,7 @@ def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
 def _changes(today: Ranked, new: Ranked, names: np.ndarray, enrolled: np.ndarray) -> Json:
     """Who is no longer found, and who newly is."""
     changes: Json = {}
-    for end, rule in (("", "found"), ("_rank1", "first")):
+    for end, rule in (("", "recognised"), ("_rank1", "first")):
         before, after = (_of_people(getattr(each, rule), names, enrolled) for each in (today, new))
         held, holds = ({name for name, (hits, count) in each.items() if 2 * hits >= count} for each in (before, after))
         changes |= {f"lost{end}": sorted(held - holds), f"gained{end}": sorted(holds - held)}
@@ -306,7 +306,7 @@ def _of_people(hits: np.ndarray, names: np.ndarray, enrolled: np.ndarray) -> dic
 
 def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray) -> list[Json]:
     """Each person: how many queries, and how many are found and ranked first, today and by the new model."""
-    counts = [_of_people(getattr(each, rule), names, enrolled) for rule in ("found", "first") for each in both]
+    counts = [_of_people(getattr(each, rule), names, enrolled) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
         {"name": name, "queries": count} | dict(zip(heads, (each[name][0] for each in counts), strict=True))

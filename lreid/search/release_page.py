@@ -46,8 +46,8 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     tiles = Tiles(blur)
     panels = [_ways(results)]
     for title, people, rule, other in (
-        ("No longer found", chosen["lost"], comparison.today.found, comparison.new.found),
-        ("Newly found", chosen["gained"], comparison.new.found, comparison.today.found),
+        ("No longer found", chosen["lost"], comparison.today.recognised, comparison.new.recognised),
+        ("Newly found", chosen["gained"], comparison.new.recognised, comparison.today.recognised),
     ):
         if people:
             rankings = _examples(comparison, tiles, people[:EXAMPLES], rule & ~other)
