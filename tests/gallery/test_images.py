@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from PIL import Image
 
 import lreid
+from lreid.apps.cli import run_command
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Gallery
@@ -66,11 +65,13 @@ def test_a_folder_becomes_a_gallery_that_needs_no_other_object(people: Path, mod
         gallery.search(new, model="zoo:people")
 
 
-def test_the_commands_search_a_gallery_that_python_built(people: Path, model: Embedder, tmp_path: Path) -> None:
-    Gallery.build(people / "known", model=model, at=tmp_path / "people.gallery").save()
-    command = [sys.executable, "-m", "lreid", "search", "query", "people.gallery", str(people / "new")]
-    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=False)
-    assert done.returncode == 0 and (tmp_path / "matches" / "matches.html").exists(), done.stderr
+def test_the_commands_search_a_gallery_that_python_built(
+    people: Path, model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Gallery.build(people / "known", model=model, at="people.gallery").save()
+    assert run_command("search", ["query", "people.gallery", str(people / "new")]) == 0
+    assert (tmp_path / "matches" / "matches.html").exists()
 
 
 GREY = np.zeros((4, 4), np.uint8)
