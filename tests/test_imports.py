@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import MakeImages
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
@@ -135,49 +133,12 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
-def test_a_gallery_in_a_file_needs_nothing_of_milvus() -> None:
-    code = "import sys, lreid.search; from lreid.gallery.store import place_of; place_of('people.gallery').exists()"
-    code += "; print('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
-    loaded = done.stdout.split()
-    assert "lreid.gallery.faiss.faiss_store" in loaded and not [name for name in loaded if "milvus" in name]
-
-
 def test_matplotlib_is_imported_when_the_first_chart_is_drawn() -> None:
     """Training reports at the end of a task; ``lreid report --images`` draws at once."""
     for file in PACKAGE.rglob("*.py"):
         top = ast.Module([node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.If)], [])
         imports = [ast.unparse(node) for node in top.body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert file.name == "visual.py" or not [each for each in imports if "matplotlib" in each], file
-
-
-REID = """
-import sys
-from pathlib import Path
-from lreid.config import load_config
-from lreid.training.run import train
-import lreid.apps.test, lreid.search
-from tiny import FEW, TINY
-root = Path(sys.argv[1])
-keys = TINY | FEW | {"BENCHMARK.TRAIN": ["market1501"], "BENCHMARK.UNSEEN": ["synthetic:plaza"], "DATA.ROOT": root}
-keys |= {"BENCHMARK.TASKS_PER_DATASET": 1, "EPISODE.SUPPORT": 1, "TRAIN.EPOCHS": 1}
-train(load_config([], [str(part) for pair in keys.items() for part in pair]), root / "run")
-print("\\n".join(sys.modules))
-"""
-
-
-def test_re_identification_imports_nothing_of_classification(make_images: MakeImages, tmp_path: Path) -> None:
-    people = [f"{pid:04d}_c{camera}s1_000001_00.jpg" for pid in range(1, 5) for camera in (1, 2)]
-    make_images(tmp_path / "market1501" / "bounding_box_train", people)
-    make_images(tmp_path / "market1501" / "query", ["0007_c1s1_000001_00.jpg"])
-    make_images(tmp_path / "market1501" / "bounding_box_test", ["0007_c2s1_000001_00.jpg"])
-    command = [sys.executable, "-c", REID, str(tmp_path)]
-    path = {"PYTHONPATH": f"{PACKAGE.parent}:{PACKAGE.parent / 'tests'}"}
-    done = subprocess.run(command, env=os.environ | path, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
-    assert {"lreid.methods.dwopp", "lreid.search", "lreid.data.synthetic"} <= loaded
-    assert not {name for name in loaded if name.startswith("lreid.classification")}
 
 
 def test_losses_need_torch_alone() -> None:
