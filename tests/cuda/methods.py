@@ -5,13 +5,15 @@ A line of JSON for each method: which figures are not the CPU's, and the waits o
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from simulated import SimulatedCUDA
 from tiny import FEW, broken_off, tiny_config
 from torch.optim import Adam
 
+from lreid import config
 from lreid.methods import dask
 from lreid.training import run_folder
 from lreid.training.run import train
@@ -70,10 +73,13 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
 
 logging.getLogger("lreid").setLevel(logging.ERROR)
 RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # drawing takes longer than the run
+os.fsync = os.fstat  # as in conftest.py, and the next
+parse = functools.cache(config.parse_yaml)
+config.parse_yaml = lambda text: copy.deepcopy(parse(text))
 run_folder.write_page = lambda *args, **more: None  # type: ignore[assignment]
 
 if __name__ == "__main__":
     out, *names = sys.argv[1:]
-    dask.Adam = partial(Adam, foreach=False)  # type: ignore[misc]  # which is torch's choice for CUDA, and rounds otherwise
+    dask.Adam = functools.partial(Adam, foreach=False)  # type: ignore[misc]  # which is torch's choice for CUDA, and rounds otherwise
     for name in names:
         print(json.dumps(compare(name, Path(out) / name)), flush=True)

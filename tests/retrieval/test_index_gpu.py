@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import simulated
 import torch
-from processes import PATIENCE
 
 from lreid.build import index_of, naming_index_keys
 from lreid.config import load_config
@@ -129,17 +124,3 @@ def test_what_faiss_cannot_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
     with pytest.raises(InputError, match="^index_device is a GPU, to which faiss cannot copy the index: out of memory"):
         FaissIndex(device="cuda:1").over(problem(50)[1], "cosine")
-
-
-@pytest.mark.slow
-def test_features_on_a_gpu_are_ranked_through_the_index(tmp_path: Path) -> None:
-    """On the simulated device of torch, where tensors on a wrong device are errors."""
-    try:
-        environment = simulated.environment(tmp_path)
-    except LookupError as missing:
-        pytest.skip(f"no simulated device: {missing}")
-    script = Path(simulated.__file__).with_name("index.py")
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr[-3000:]

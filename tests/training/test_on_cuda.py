@@ -25,15 +25,16 @@ GROUPS = 2
 
 @pytest.fixture
 def on_cuda(tmp_path: Path) -> Callable[..., str]:
-    """Runs a script of ``tests/cuda`` with some arguments and gives what it prints."""
+    """Runs scripts of ``tests/cuda`` in one process, as a start takes seconds, and gives what they print."""
     try:
         environment = simulated.environment(tmp_path)
     except LookupError as missing:
         pytest.skip(f"no simulated device: {missing}")
 
-    def run(script: str, *arguments: str) -> str:
-        command = [sys.executable, str(CUDA / script), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    def run(scripts: list[str], *arguments: str) -> str:
+        program = f"import runpy; [runpy.run_path(each, run_name='__main__') for each in {scripts}]"
+        command = [sys.executable, "-c", program, *arguments]
+        done = subprocess.run(command, cwd=CUDA, env=environment, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -41,19 +42,16 @@ def on_cuda(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_the_simulated_device_sees_what_it_is_for(on_cuda: Callable[..., str]) -> None:
-    on_cuda("rules.py")
-
-
-@pytest.mark.slow
-def test_options_and_the_random_state(on_cuda: Callable[..., str], tmp_path: Path) -> None:
-    on_cuda("options.py", str(tmp_path))
+def test_what_the_device_sees_an_index_options_and_the_random_state(
+    on_cuda: Callable[..., str], tmp_path: Path
+) -> None:
+    on_cuda(["rules.py", "index.py", "options.py"], str(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_method(on_cuda: Callable[..., str], group: int, tmp_path: Path) -> None:
-    for line in on_cuda("methods.py", str(tmp_path), *method_names()[group::GROUPS]).splitlines():
+    for line in on_cuda(["methods.py"], str(tmp_path), *method_names()[group::GROUPS]).splitlines():
         found: dict[str, Any] = json.loads(line)
         name = found["method"]
         assert found["different"] == [], name
