@@ -17,7 +17,7 @@ from lreid.models import Embedder
 
 
 def operations(name: str, task: int, backbone: str = "resnet50", height: int = 64, **options: Any) -> float:
-    """Convolutions and products of a forward and backward pass within a task, per pixel; the tasks before have 64 x 32."""
+    """Of convolutions and products in a forward and backward pass, per pixel; tasks before have 64 x 32 pixels."""
     network = Embedder(backbone, height=64, width=32, pooling="gem", neck=name == "patch_kd")
     method = build_method(name, network, **options)
     for index in range(task):

@@ -65,7 +65,7 @@ def figures(call: Any) -> Any:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     problem=problems(),
     metric=st.sampled_from(["cosine", "euclidean"]),

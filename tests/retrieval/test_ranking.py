@@ -40,7 +40,7 @@ def problems(draw):
 
 
 @pytest.mark.fuzz
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     problem=problems(),
     metric=st.sampled_from(["cosine", "euclidean", "sqeuclidean"]),

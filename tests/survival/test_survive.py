@@ -52,7 +52,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path: 
 
 @pytest.mark.fuzz
 def test_input_of_any_kind_is_read_or_told(world: World, tmp_path: Path) -> None:
-    nothing_wrong(read_any(world, tmp_path / "inputs", 3000))
+    nothing_wrong(read_any(world, tmp_path / "inputs", 1500))
 
 
 def test_of_several_processes_each_does_its_work_or_is_told(world: World, tmp_path: Path) -> None:
