@@ -70,18 +70,12 @@ def test_a_step_is_split_into_its_parts(run: Run, method: str) -> None:
 
 
 def test_growth_compares_tasks(run: Run) -> None:
-    methods = ["dwopp", "bot_ft"]
-    command = ["growth", "--methods", *methods, "--rounds", "1", "--steps", "1", "--tasks", "3"]
-    out = run("bench_train.py", *command)
-    for expected, line in zip(methods, out[-2:], strict=True):
-        name, *figures = line.split()
-        assert name == expected and len(figures) == 6 and all(float(each) > 0 for each in figures)
+    out = run("bench_train.py", "growth", "--methods", "dwopp", "--rounds", "1", "--steps", "1", "--tasks", "3")
+    name, *figures = out[-1].split()
+    assert name == "dwopp" and len(figures) == 6 and all(float(each) > 0 for each in figures)
 
 
 def test_the_plain_way_learns_from_the_same_losses(run: Run) -> None:
-    for name in ("plain", "bf16"):
-        (seconds,) = run("bench_plain.py", "--steps", "1", "--variant", name)
-        assert float(seconds) > 0
-    command = ["--variants", "plain", "fp32", "--rounds", "1", "--steps", "1"]
-    out = run("bench_plain.py", *command)
-    assert [line.split()[0] for line in out[-2:]] == ["plain", "fp32"] and out[-2].split()[2] == "1.00"
+    out = run("bench_plain.py", "--variants", "plain", "bf16", "--rounds", "1", "--steps", "1")
+    assert [line.split()[0] for line in out[-2:]] == ["plain", "bf16"] and out[-2].split()[2] == "1.00"
+    assert float(out[-1].split()[2]) > 0
