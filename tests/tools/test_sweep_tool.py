@@ -60,31 +60,15 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
 
 
 @pytest.mark.slow
-def test_sigterm_goes_on_to_the_runs(repository: Path, tmp_path: Path) -> None:
-    """So that the same command finds their folders free."""
-    many = [*ARGUMENTS, "TRAIN.EPOCHS", "100000", "TRAIN.CHECKPOINT_STEPS", "1"]
-    words = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path), *many]
-    command = [sys.executable, str(repository / "tools" / "sweep.py"), *words]
-    run = tmp_path / "dmml_ft-seed0"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        until((run / "checkpoints" / "last.pt").exists)
-        process.terminate()
-        _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143 and "stopped by SIGTERM; all is saved" in told
-    RunFolder(run).close()  # nobody holds it any more
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_sweep_that_is_killed_end_and_the_next_one_goes_on_with_them(
+def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folders(
     repository: Path, tmp_path: Path
 ) -> None:
-    def command(epochs: int) -> list[str]:
-        words = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path), *ARGUMENTS]
-        more = ["TRAIN.EPOCHS", str(epochs), "TRAIN.CHECKPOINT_STEPS", "1"]
-        return [sys.executable, str(repository / "tools" / "sweep.py"), *words, *more]
-
+    """Whether the sweep is killed or told to stop."""
+    keys = words(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
+    options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path)]
+    command = [sys.executable, str(repository / "tools" / "sweep.py"), *options, *keys]
     run = tmp_path / "dmml_ft-seed0"
-    with subprocess.Popen(command(100_000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until((run / "checkpoints" / "last.pt").exists)
         assert is_busy(run)
         process.kill()
@@ -93,12 +77,15 @@ def test_the_runs_of_a_sweep_that_is_killed_end_and_the_next_one_goes_on_with_th
 
     shutil.rmtree(run)
     at_work = RunFolder(run)
-    with subprocess.Popen(command(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert f"{run}: another process is at work in this folder; waiting" in process.stdout.readline()
         assert process.poll() is None
         at_work.close()
+        until((run / "checkpoints" / "last.pt").exists)
+        process.terminate()
         told, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
+    assert process.returncode == 143 and "stopped by SIGTERM; all is saved" in told
+    RunFolder(run).close()  # nobody holds it any more
 
 
 def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
