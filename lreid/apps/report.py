@@ -10,6 +10,7 @@ from lreid.apps.sweep import read_run
 from lreid.apps.visual import image_sections, pictures_of
 from lreid.errors import InputError
 from lreid.report.groups import grouped, require_one_run_a_seed
+from lreid.report.growth import growth_in, growth_panels
 from lreid.report.identity_forgetting import Pictures
 from lreid.report.page import links_in, write_page, write_report
 from lreid.report.rendering import Panel, inside
@@ -30,10 +31,11 @@ def run(args: argparse.Namespace) -> None:
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
     for folder in folders:
-        write_report(folder)
+        write_report(folder, growth_panels(growth_in([folder])))
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
         sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
+        sections = [*growth_panels(growth_in(folders)), *sections]
         links = links_in(path.parent) if len(runs) == 1 else ()
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
 

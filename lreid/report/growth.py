@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from lreid.errors import InputError
+from lreid.files import files_below
+from lreid.reading import read_json
 from lreid.report.chart_sections import Chart
 from lreid.report.plots import Axis, Line, line_keys
 from lreid.report.rendering import Panel, panel
@@ -34,6 +38,29 @@ def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
     ]
     head = "growth of the gallery: mean ± standard deviation over random parts; threshold and TPIR at FPIR 1 %"
     return "\n".join([head, "", text_table(heads, rows, left=2)])
+
+
+def growth_in(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """What ``lreid test --growth`` has measured of runs, from each ``test.json`` in their folders.
+
+    Of several runs, the names of checkpoints begin with that of the folder.
+
+    Raises:
+        InputError: such a file cannot be read.
+    """
+    growth = []
+    for folder in folders:
+        for file in files_below(folder / "test"):
+            if file.name != "test.json":
+                continue
+            try:
+                entries = [dict(each) for each in read_json(file).get("growth", [])]
+                for each in entries:
+                    each["checkpoint"] = f"{folder.name} {each['checkpoint']}" if folders[1:] else each["checkpoint"]
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{file}: is no result of lreid test ({error}); test again, or move it away") from None
+            growth += entries
+    return growth
 
 
 def growth_panels(growth: Sequence[Mapping[str, Any]]) -> list[Panel]:

@@ -94,14 +94,18 @@ class Progress(NamedTuple):
         return f"{done}, {duration(self.left)} left"
 
 
-def write_report(run_dir: str | Path) -> Path:
+def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
     """Writes ``report.html`` into a run folder, also of an unfinished run, and gives its path.
+
+    Args:
+        run_dir: the folder.
+        more: as in :func:`write_page`.
 
     Raises:
         InputError: there are no results to read, or the page cannot be written.
     """
     path = Path(run_dir) / "report.html"
-    write_page(path, [read_results(Path(run_dir) / "results.json")], links=links_in(path.parent))
+    write_page(path, [read_results(Path(run_dir) / "results.json")], more=more, links=links_in(path.parent))
     return path
 
 
@@ -135,7 +139,7 @@ def write_page(
     Args:
         path, runs: path of the page, and contents of each ``results.json``.
         folders: run folders to link to, one per run, or none.
-        pictures, more, links: images of identities, sections with images, and links to other files.
+        pictures, more, links: images of identities, further sections, and links to other files.
         progress: progress of an unfinished run; the page then reloads itself, and says when no updates arrive.
 
     Raises:

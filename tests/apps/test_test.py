@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkpoints import write_checkpoint, write_images
 
+from lreid.apps.cli import run_command
 from lreid.apps.test import Extras, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
@@ -17,6 +20,7 @@ from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
+from lreid.report.growth import growth_in
 from lreid.report.page import links_in
 from lreid.retrieval import CameraNorm, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
@@ -75,6 +79,21 @@ def test_the_growth_of_the_gallery_ends_with_the_figures_of_all_of_it(run: Path,
         assert each["checkpoint"] == task and whole["identities"] > each["points"][0]["identities"]
         assert (whole["mAP"][0], whole["rank1"][0]) == pytest.approx((plain["mAP"], plain["rank1"]))
         assert whole["threshold"][0] == plain["open_set"][0]["threshold"]
+
+
+def test_a_report_shows_the_growth_that_was_measured(
+    run: Path, everything: dict, run_folder: Callable, results: Callable
+) -> None:
+    other = run_folder(results())
+    assert growth_in([run]) == json.loads(json.dumps(everything["growth"]))
+    shutil.copytree(run / "test", other / "test")
+    names = [f"{folder.name} {each['checkpoint']}" for folder in (run, other) for each in everything["growth"]]
+    assert [each["checkpoint"] for each in growth_in([run, other])] == names
+    assert run_command("report", [str(other)]) == 0
+    assert "Growth of the gallery, plaza" in (other / "report.html").read_text()
+    next(other.rglob("test.json")).write_text('{"growth": [1]}')
+    with pytest.raises(InputError, match=r"test\.json"):
+        growth_in([other])
 
 
 def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
