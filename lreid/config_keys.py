@@ -419,9 +419,13 @@ def _loggers(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
 
 
 def _teacher(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    if (value := values["TRAIN.TEACHER_PRECISION"]) != "fp32":
+    value, precision = values["TRAIN.TEACHER_PRECISION"], keys.get("TRAIN.PRECISION", "fp32")
+    if value != precision:
         logger.warning(
-            "config of the run: TRAIN.TEACHER_PRECISION %s was removed; previous models now compute in fp32", value
+            "config of the run: TRAIN.TEACHER_PRECISION %s was removed; previous models now compute in "
+            "TRAIN.PRECISION, here %s",
+            value,
+            precision,
         )
     return {}
 
@@ -453,7 +457,7 @@ def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, A
 
 REMOVED = (
     Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
-    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION (previous models compute in fp32)", _teacher),
+    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION, which holds for previous models, too", _teacher),
     Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
     Removed(
         (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline

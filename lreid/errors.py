@@ -50,7 +50,9 @@ def refuse_out_of_memory(
         raise error
     words = " ".join(str(error).split())
     if isinstance(error, MemoryError) or NO_MEMORY.search(words):
-        beginning, reason = f"{where}: " if where else "", words[:MOST_WORDS] or type(error).__name__
+        if len(words) > MOST_WORDS:
+            words = words[:MOST_WORDS].rpartition(". ")[0] or words[:MOST_WORDS]  # whole sentences
+        beginning, reason = f"{where}: " if where else "", words or type(error).__name__
         raise OutOfMemory(f"{beginning}memory ran out ({reason}); {remedy}") from None
 
 

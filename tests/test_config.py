@@ -381,6 +381,7 @@ def test_renamed_keys_still_work(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_another_precision_of_the_teacher_is_reported_when_a_run_is_read(caplog: pytest.LogCaptureFixture) -> None:
     config_from_text("TRAIN: {TEACHER_PRECISION: fp32}", "config.yaml")
+    config_from_text("TRAIN: {TEACHER_PRECISION: bf16, PRECISION: bf16}", "config.yaml")
     assert not caplog.messages
     config_from_text("TRAIN: {TEACHER_PRECISION: bf16}", "config.yaml")
     assert len(caplog.messages) == 1 and "bf16" in caplog.messages[0]

@@ -339,9 +339,5 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
 
 
 def frozen_copy(model: Network) -> Network:
-    """The model as it is now, in evaluation mode, without gradients and in float32."""
-    teacher = copy.deepcopy(model).eval().requires_grad_(False)
-    for module in teacher.modules():
-        if isinstance(module, Embedder):
-            module.precision = None
-    return teacher
+    """The model as it is now, in evaluation mode, without gradients and in the precision of the model."""
+    return copy.deepcopy(model).eval().requires_grad_(False)

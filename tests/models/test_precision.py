@@ -1,4 +1,4 @@
-"""Half precision: losses and teachers stay in float32."""
+"""Half precision: losses and weights stay in float32."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_features_for_retrieval_are_exact() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_teacher_computes_in_float32(wrapped: bool) -> None:
+def test_a_teacher_computes_in_the_precision_of_its_student(wrapped: bool) -> None:
     model = embedder("fp16")
     teacher = frozen_copy(ProjectedEmbedder(model) if wrapped else model)
     (copied,) = [each for each in teacher.modules() if isinstance(each, Embedder)]
-    assert copied.precision is None and model.precision == torch.float16
+    assert copied is not model and copied.precision == torch.float16
 
 
 @pytest.mark.slow
