@@ -52,7 +52,8 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
 
     Returns:
         (C, C): half of the 5 % quantile of the times from one camera to another where there are ``SOME``; it stays
-        ``OVERLAPPING`` where that is not above 0.
+        ``OVERLAPPING`` where that is not above 0. No learnt time is longer than a route of learnt times through other
+        cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     here, after = order[:-1], order[1:]
@@ -66,4 +67,7 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         low = SHARE * np.quantile(times, QUANTILE)
         if len(times) >= SOME and low > 0 and np.isneginf(least[one, other]):
             learnt[one, other] = learnt[other, one] = low
-    return learnt
+    routes = np.where(np.isneginf(learnt), np.inf, learnt)
+    for camera in range(len(routes)):  # Floyd and Warshall
+        routes = np.minimum(routes, routes[:, [camera]] + routes[[camera]])
+    return np.where(np.isinf(learnt) | np.isfinite(least), learnt, routes)

@@ -80,7 +80,7 @@ class OnlineLinker:
     def _reserve(self) -> None:
         """Makes room for one more tracklet and identity; doubling keeps the mean cost constant."""
         if len(self._weights) <= self.count:
-            more = len(self._weights) + 256
+            more = self.count + 256
             self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])
             self._weights = np.concatenate([self._weights, np.zeros(more, np.float32)])
         if len(self._identities) <= self._seen:

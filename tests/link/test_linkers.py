@@ -121,6 +121,23 @@ def test_travel_times_are_learnt_from_many_and_given_ones_stay() -> None:
     assert learn_travel(tracklets, np.zeros(40, np.int64), least_times(3, [(0, 1, 7)]))[0, 1] == 7
 
 
+def test_learnt_travel_times_allow_the_way_through_a_third_camera() -> None:
+    """20 people go 0, 1, 2 within a minute; 20 others are at 0 and, an hour later, at 2."""
+    quick = [(0, 0), (1, 30), (2, 60)]
+    visits = [(who, *each) for who in range(40) for each in (quick if who < 20 else [(0, 0), (2, 3600)])]
+    labels, cameras, starts = np.array(visits).T
+    tracklets = Tracklets(cameras, starts.astype(float), starts + 10.0, np.zeros((len(visits), 1), np.float32))
+    learnt = learn_travel(tracklets, labels, least_times(3))
+    assert learnt[0, 2] == learnt[2, 0] == learnt[0, 1] + learnt[1, 2] == 20
+    assert learn_travel(tracklets, labels, least_times(3, [(0, 2, 100)]))[0, 2] == 100
+
+
+def test_online_takes_more_known_identities_than_it_has_room_for_at_first() -> None:
+    known, _ = people(0, 1000)
+    linker = OnlineLinker(least_times(3), 2.0, known, np.arange(1000))
+    assert linker.add(known[:1]) == [1000]  # no similarity reaches 2
+
+
 def test_one_wrong_crop_moves_the_robust_mean_little() -> None:
     crops = np.stack([np.eye(4)[0]] * 6 + [np.eye(4)[1]])
     plain = unit(crops.mean(0))
