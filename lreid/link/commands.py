@@ -174,11 +174,12 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
 
     The second value takes an opened gallery and, perhaps, paths of enrolled images to be deleted.
     """
-    if new:
-        make_folder(folder)
-    elif not folder.is_dir():
+    if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; lreid link add makes one")
-    with only_one_process(folder):
+    with _refusing(folder), contextlib.ExitStack() as stack:
+        if new:
+            make_folder(folder)
+        stack.enter_context(only_one_process(folder))
         record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
         held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
         _sweep(folder, record)
@@ -200,6 +201,22 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
                 f"{folder / FILE}: done, but not all that it no longer names could be deleted ({error}); the next "
                 "lreid link command for this folder tries again"
             ) from None
+
+
+@contextlib.contextmanager
+def _refusing(folder: Path) -> Iterator[None]:
+    """Turns what the system says about files into one line.
+
+    Raises:
+        InputError: the disk is full, for instance.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or folder}: {error.strerror or error}; what was linked before is whole: free some space "
+            "or correct the permissions, then give the command again"
+        ) from None
 
 
 def _require_later(record: Record, clip: Clip) -> None:

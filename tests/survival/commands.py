@@ -21,6 +21,7 @@ import safetensors.torch
 from checkpoints import write_checkpoint, write_images, write_world
 from entries import write_card
 from faults import Faults
+from PIL import Image
 from processes import start, wait
 from tiny import FEW, TINY, tiny_config
 
@@ -86,6 +87,12 @@ class World:
             "station", train_identities=1, test_identities=2, images_per_identity=3, distractors=1, seed=0
         )
         write_images(folder / "more", drawn.gallery, "p{pid}/{number}.png")
+        frames = write_images(folder / "frames", drawn.query[:1] + drawn.gallery[:1], "{number}.png")
+        for hour in (8, 9):  # two tracklets, of one frame each
+            width, height = Image.open(frames[0]).size
+            (folder / "tracks.txt").write_text("".join(f"{i},{i},0,0,{width},{height},1\n" for i in (1, 2)))
+            clip = f"{{video: frames, tracks: tracks.txt, start: 2026-03-02T0{hour}:00:00, rate: 1}}"
+            (folder / f"{hour}.yaml").write_text(f"cameras: {{gate: {clip}}}\n")
         train(tiny_config(KEYS), folder / "run")
         state = load_checkpoint(folder / "model.pt")
         (folder / "model.safetensors").write_bytes(safetensors.torch.save(state["model"]))
@@ -151,6 +158,25 @@ def rewritten(folder: Path) -> None:
         named.gallery.save()
 
 
+def linked(folder: Path) -> Any:
+    """What ``identities.json`` says, and the names that its crops have in the gallery."""
+    with contextlib.suppress(FileNotFoundError):
+        record = read_json(folder / "linked" / "identities.json")
+        keys = {f"tracklets/{each['key']}" for each in record["tracklets"]}
+        images = NamedGallery.load(folder / "linked" / "people.gallery").images()
+        names = sorted((image.path, image.identity) for image in images if image.path.rpartition("/")[0] in keys)
+        return {"identities.json": record, "people.gallery": names}
+    return {"identities.json": None, "people.gallery": None}
+
+
+def swept(folder: Path) -> None:
+    """Any command for a folder of ``lreid link`` deletes what its record does not name."""
+    assert call(["link", "remove", "linked", "--keep-days", "1e6"], folder) == (0, "")
+    assert len(NamedGallery.load(folder / "linked" / "people.gallery").images()) == len(
+        linked(folder)["people.gallery"]
+    )
+
+
 def trained(folder: Path) -> Any:
     """The outcome of a run that is finished, None before; one checkpoint at least is whole, if there is any."""
     load_newest(folder / "run" / "checkpoints")
@@ -201,12 +227,24 @@ class Command:
 
 def commands(world: World) -> dict[str, Command]:
     """All commands that write, small enough to be done a thousand times."""
-    there = world.folder
+    there, device = world.folder, ("--device", "cpu")
 
     def with_versions() -> None:
         world.build("people.gallery", "more")
         world.build("people.gallery.next", "more", "other.pt")
         world.build("people.gallery.previous", "more", "other.pt")
+
+    def link(hour: int) -> list[str]:
+        model = ("--checkpoint", there / "model.pt") if hour == 8 else ()
+        words = ("link", "add", "linked", there / f"{hour}.yaml", *model, "--threshold", 0.9999, "--raw", *device)
+        return [str(word) for word in words]
+
+    def with_days(*hours: int) -> None:
+        for hour in hours:
+            assert call(link(hour), Path()) == (0, "")
+
+    def link_command(words: list[str], *hours: int) -> Command:
+        return Command(words, lambda: with_days(*hours), linked, parts=True, rewrite=swept)
 
     def reindexed() -> None:
         world.build("people.gallery")
@@ -226,7 +264,6 @@ def commands(world: World) -> dict[str, Command]:
         shutil.copytree(there / "run", "run")
         Path("run/report.html").unlink()
 
-    device = ("--device", "cpu")
     somebody = min(path.name for path in (there / "more").iterdir())
     keys = [str(part) for pair in (TINY | KEYS).items() for part in pair]
     queried = files("matches/matches.json", "matches/matches.html")
@@ -291,6 +328,11 @@ def commands(world: World) -> dict[str, Command]:
             files("run/report.html", "compared.html"),
             parts=True,
         ),
+        "link-first": link_command(link(8)),
+        "link-add": link_command(link(9), 8),
+        "link-merge": link_command(["link", "merge", "linked", "1", "2"], 8),
+        "link-undo": link_command(["link", "undo", "linked"], 8, 9),
+        "link-remove": link_command(["link", "remove", "linked", "--identity", "1"], 8, 9),
         "train": Command(["train", "--resume", "--out", "run", *keys], lambda: None, trained, resumes=True),
     }
 
@@ -319,7 +361,9 @@ class Trial:
         self.template.mkdir(parents=True)
         with within(self.template):
             self.command.prepare()
-        for folder, name in itertools.product((self.template, self.template / "zoo"), STRANGERS):
+        for folder, name in itertools.product(
+            (self.template, *(self.template / each for each in ("zoo", "linked"))), STRANGERS
+        ):
             if folder.is_dir():
                 (folder / name).write_text(f"what a user calls {name}")
         done = self._copy("after")
