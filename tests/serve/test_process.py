@@ -83,7 +83,7 @@ def test_it_finishes_what_it_answers_and_stops(
     assert len(Gallery.load(gallery)) == count + done
 
 
-def test_other_addresses_need_a_token(
+def test_other_addresses_need_a_token_and_bytes_that_are_no_http_harm_nothing(
     gallery: Path, serve: Serve, refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "LREID_TOKEN" in refusal(gallery, "--host", "0.0.0.0", "--port", "0")
@@ -91,10 +91,19 @@ def test_other_addresses_need_a_token(
         patch.setenv("LREID_TOKEN", "short")
         assert "LREID_TOKEN" in refusal(gallery)
     token = "a-token-of-the-test"
-    _, address = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
+    process, address = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
     address = address.replace("0.0.0.0", "127.0.0.1")
     assert httpx.get(f"{address}info").status_code == 401
     assert httpx.get(f"{address}info", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    port = int(address.rpartition(":")[2].rstrip("/"))
+    for garbage in (
+        b"\x16\x03\x01\x02",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\n" * 900,
+    ):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(garbage)
+    assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
 
 
 def test_what_cannot_be_served_is_refused_in_one_line(
@@ -111,16 +120,3 @@ def test_what_cannot_be_served_is_refused_in_one_line(
         }
         for told, words in wrong.items():
             assert told in refusal(*words)
-
-
-def test_bytes_that_are_no_http_harm_nothing(gallery: Path, serve: Serve) -> None:
-    process, address = serve(gallery)
-    port = int(address.rpartition(":")[2].rstrip("/"))
-    for garbage in (
-        b"\x16\x03\x01\x02",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\n" * 900,
-    ):
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(garbage)
-    assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
