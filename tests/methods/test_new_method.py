@@ -92,12 +92,6 @@ def test_one_file_and_one_yaml_are_a_method(cfg: Config, tmp_path: Path) -> None
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "broken")
     assert all(torch.equal(one[name], other[name]) for name in one)
 
-
-@pytest.mark.slow
-def test_its_model_loads_without_it(cfg: Config, tmp_path: Path) -> None:
-    with added(tmp_path):
-        train(cfg, tmp_path / "run")
-    assert "stay_close" not in method_names()
-    model = lreid.load_model(tmp_path / "run" / "checkpoints" / "task-03.pt")
-    kept = weights(tmp_path / "run")
-    assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+    assert "stay_close" not in method_names()  # its model loads without it
+    model = lreid.load_model(tmp_path / "whole" / "checkpoints" / "task-03.pt")
+    assert all(torch.equal(value, one[name]) for name, value in model.state_dict().items())
