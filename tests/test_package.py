@@ -44,8 +44,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(REPOSITORY / name, source / name, symlinks=True, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
-    call(sys.executable, "setup.py", "-q", "sdist", cwd=source)
-    (archive,) = (source / "dist").glob("*.tar.gz")
+    call(sys.executable, "setup.py", "-q", "sdist", "--formats", "tar", cwd=source)
+    (archive,) = (source / "dist").glob("*.tar")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     call(*pip, "--wheel-dir", top, archive, cwd=top)
     (made,) = top.glob("lreid-*.whl")
@@ -80,7 +80,17 @@ def packages(wheel: Path) -> Path:
     """Those of a new environment: what the wheel asks for are links to this one's, and there are no others."""
     top = wheel.parent / "fresh"
     venv.create(top, with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", top / "bin" / "python", "install", "--quiet", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        top / "bin" / "python",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+    ]
     call(*pip, wheel, cwd=wheel.parent)
     packages = top / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (own,) = metadata.distributions(name="lreid", path=[str(packages)])
