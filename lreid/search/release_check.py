@@ -173,7 +173,7 @@ def check(
 
     def searched(of: NamedGallery) -> Ranked:
         if model.dim != of.gallery.width:
-            raise InputError(f"its features have {model.dim} numbers, those in the gallery {of.gallery.width}")
+            raise InputError(f"{new}: its features have {model.dim} numbers, those in the gallery {of.gallery.width}")
         return rank(of, of.norm(features, pixels.camids) if of.norm else features)
 
     def migrated(to: Path) -> NamedGallery:
@@ -199,7 +199,7 @@ def check(
             figures |= _figures(ranked, enrolled, unknown) | _changes(today, ranked, names, enrolled)
     possible = [way for way in ways if way[1] is not None]
     if not possible:
-        raise InputError(f"{new}: cannot replace the model of {where}: {ways[0][0]['reason']}; {ways[-1][0]['reason']}")
+        raise InputError(f"{ways[0][0]['reason']}; {ways[-1][0]['reason']}")
     within = [way for way in possible if not limits.broken(way[0])]
     chosen, ranked = min(within or possible, key=lambda way: (way[0]["lost_share"], -way[0]["true_positive_rate"]))
     assert ranked is not None

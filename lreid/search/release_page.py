@@ -68,6 +68,7 @@ def verdict_of(results: Json) -> str:
     parts = [
         f"{lost} no longer found ({number(chosen['lost_share'])} %{_limit(limits['lost'])}), "
         f"{len(chosen['gained'])} newly found",
+        f"queries found {number(results['today']['true_positive_rate'])} % to {number(chosen['true_positive_rate'])} %",
         f"threshold {results['today']['threshold']:.3f} to {chosen['threshold']:.3f}",
     ]
     if chosen["fpir"] is not None:
