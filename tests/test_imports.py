@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import lreid
+import lreid.gallery
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
@@ -131,6 +136,16 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     }
     heavy = {"matplotlib", "albumentations", "faiss", "pymilvus", "tensorboard", "torchreid"}
     assert not heavy & {name.split(".")[0] for name in loaded}
+
+
+def test_a_gallery_is_described_without_torch(tmp_path: Path) -> None:
+    gallery = lreid.gallery.Gallery.build(np.eye(3, dtype=np.float32), ["a", "b", "c"], model="any")
+    gallery.about.extras = {"checkpoint": np.array(["any.pt"]), "flip": np.array([False])}
+    gallery.save(tmp_path / "gallery")
+    code = "import sys; from lreid.apps.cli import main; sys.exit(main() or 'torch' in sys.modules)"
+    words = [sys.executable, "-c", code, "search", "info", str(tmp_path / "gallery")]
+    done = subprocess.run(words, cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
+    assert re.search(r"^dimensions +3$", done.stdout, re.MULTILINE)
 
 
 def test_matplotlib_is_imported_when_the_first_chart_is_drawn() -> None:

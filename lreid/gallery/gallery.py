@@ -17,8 +17,6 @@ from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, features_of, model_of, named, origin
 from lreid.gallery.store import About, Place, Rows, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
-from lreid.retrieval.arrays import as_features, unit_rows
-from lreid.retrieval.open_set import threshold_for
 
 if TYPE_CHECKING:
     import pandas
@@ -333,6 +331,8 @@ class Gallery:
             raise InputError("calibration identities: not one is known; a threshold needs images that have one")
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids[labelled]]
         scores, best = self._search_each(vectors[labelled], 1, filters)
+        from lreid.retrieval.open_set import threshold_for  # loads torch
+
         self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
         self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, int((best.keys >= 0).sum())
         return self.about.threshold
@@ -473,6 +473,8 @@ class Gallery:
 
 def _unit_vectors(features: Any, name: str) -> np.ndarray:
     """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
+    from lreid.retrieval.arrays import as_features, unit_rows  # load torch
+
     return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
 
 

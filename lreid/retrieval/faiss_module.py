@@ -1,15 +1,18 @@
-"""Load the faiss package, read its errors and use its GPUs."""
+"""Load the faiss package, make its indexes, read its errors and use its GPUs. Needs no torch until a GPU is chosen."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-import torch
+import numpy as np
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 
+KINDS = ("flat", "hnsw", "ivfpq")
+IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
 MOST_ON_GPU = 2048  # images that a GPU finds per query: GpuIndex.cu of faiss selects no more
 TABLE_BYTES = 48 * 2**10  # of the tables that a GPU computes for a query with codes: the shared memory of a block
 
@@ -28,6 +31,69 @@ def reason_of(error: RuntimeError) -> str:
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 
+def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
+    """A faiss index that is trained on vectors where its kind needs it, and holds none.
+
+    Args:
+        name: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; ``ivfpq`` (Jégou et al., 2011): about
+            four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers; or any string of
+            faiss's ``index_factory``, with parameters of the search after a semicolon: ``IVF256,Flat;nprobe=16``.
+        vectors: ``(N, D)`` float32, those that it shall hold.
+        euclidean: score by squared Euclidean distance.
+
+    Raises:
+        ArgumentError: faiss does not know it, or cannot train it on so few vectors.
+    """
+    faiss = import_faiss()
+    count, width = vectors.shape
+    metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT
+    if name == "flat":
+        return faiss.IndexFlatL2(width) if euclidean else faiss.IndexFlatIP(width)
+    if name == "hnsw":
+        graph = faiss.IndexHNSWFlat(width, 32, metric)
+        graph.hnsw.efConstruction, graph.hnsw.efSearch = 64, 128
+        return graph
+    if name == "ivfpq":
+        if count < IVFPQ_LEAST:
+            raise ArgumentError(
+                "index", f"is 'ivfpq', but ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat"
+            )
+        lists = min(int(4 * count**0.5), count // 39)
+        codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
+        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", metric)  # np: see _parts
+        for clustering in (index.cp, index.pq.cp):
+            clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
+        index.train(vectors)
+        index.nprobe = 32
+        return index
+    factory, _, parameters = name.partition(";")
+    try:
+        index = faiss.index_factory(width, factory, metric)
+        for part in _parts(index):
+            if hasattr(part, "do_polysemous_training"):
+                part.do_polysemous_training = False
+        if parameters:
+            faiss.ParameterSpace().set_index_parameters(index, parameters)
+        index.train(vectors)
+    except RuntimeError as error:
+        refuse_out_of_memory(error, "index")
+        raise ArgumentError(
+            "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {reason_of(error)}"
+        ) from None
+    return index
+
+
+def _parts(index: Any) -> Iterator[Any]:
+    """An index and those that it is made of, product quantisers without polysemous training.
+
+    That orders their codes for a filter that is hardly ever used, and takes a minute whatever the number of vectors.
+    """
+    yield index
+    for name in ("index", "base_index", "storage"):
+        if getattr(index, name, None) is not None:
+            yield from _parts(import_faiss().downcast_index(getattr(index, name)))
+
+
 def gpus_of(device: str) -> list[int]:
     """The GPUs that search.
 
@@ -43,6 +109,8 @@ def gpus_of(device: str) -> list[int]:
     """
     count = import_faiss().get_num_gpus()
     if device == "auto":
+        import torch
+
         current = torch.cuda.current_device() if torch.cuda.is_available() else 0
         return [current] if current < count else []
     if device == "cpu":

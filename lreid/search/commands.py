@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.images import absolute
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
-from lreid.loading import Engine, load_model
-from lreid.models.embedder import Embedder
-from lreid.models.fingerprint import fingerprint
 from lreid.search.findings import findings, threshold_text, too_few
 from lreid.search.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
+
+if TYPE_CHECKING:  # a command that needs no network starts without torch
+    from lreid.loading import Engine
+    from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # see lreid.gallery.store
@@ -76,6 +77,9 @@ def build(
         require_writable(place.path)
     if adapt_norm and all(image.camera is None for image in images):
         raise ArgumentError("adapt_norm", "is given, but the cameras are not known; leave it out")
+    from lreid.loading import load_model
+    from lreid.models.fingerprint import fingerprint
+
     model = load_model(checkpoint, device, engine=engine)
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
@@ -299,6 +303,8 @@ def query(
     named = _load_filled(where)
     about, listed = named.gallery.about, _queries(named, images, wanted, sources)
     only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
+    from lreid.models.fingerprint import fingerprint
+
     model = named.model(checkpoint, device, engine, any_model=cross_model)
     listed, pixels = read_images(listed, model, about.names)
     features = _features(named, model, pixels, checkpoint)
@@ -347,6 +353,8 @@ def _queries(named: NamedGallery, sources: Sequence[Path], wanted: Wanted, where
 
 
 def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: Path | None) -> np.ndarray:
+    from lreid.models.fingerprint import fingerprint
+
     if fingerprint(model) == named.gallery.about.model:
         if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
             logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lreid.data.images import Images
 from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
@@ -17,8 +17,10 @@ from lreid.gallery.gallery import Names
 from lreid.gallery.images import absolute
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
-from lreid.models.embedder import Embedder
 from lreid.reading import escaped
+
+if TYPE_CHECKING:
+    from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 

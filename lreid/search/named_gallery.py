@@ -15,12 +15,11 @@ from lreid.errors import InputError, OutOfMemory
 from lreid.gallery import Gallery
 from lreid.gallery.store import Place
 from lreid.identities import UNKNOWN
-from lreid.loading import Engine, lasting_name, load_model, model_config
-from lreid.models.embedder import Embedder
-from lreid.models.fingerprint import fingerprint
 from lreid.search.image_list import SearchImage, columns
 
 if TYPE_CHECKING:
+    from lreid.loading import Engine
+    from lreid.models.embedder import Embedder
     from lreid.retrieval.camera_norm import CameraNorm
 
 
@@ -99,12 +98,16 @@ class NamedGallery:
 
     def add(self, model: Embedder, images: Sequence[SearchImage], pixels: Images) -> None:
         """Adds images with their names, and saves the gallery."""
+        from lreid.models.fingerprint import fingerprint
+
         self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))
         self.gallery.save()
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
         """The arrays stored with a gallery for :meth:`load`."""
+        from lreid.loading import lasting_name
+
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return arrays | (norm.to_arrays() if norm else {})
 
@@ -116,6 +119,9 @@ class NamedGallery:
         Raises:
             InputError: no such file, another model, unless ``any_model``, or one whose features have another length.
         """
+        from lreid.loading import load_model
+        from lreid.models.fingerprint import fingerprint
+
         checkpoint = checkpoint or self.checkpoint
         model = load_model(checkpoint, device, engine=engine)
         if not any_model and fingerprint(model) != self.gallery.about.model:
@@ -178,4 +184,6 @@ def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None
 
 def flips(checkpoint: Path) -> bool:
     """Whether a checkpoint's config adds the features of flipped images (``EVAL.FLIP``)."""
+    from lreid.loading import model_config
+
     return model_config(checkpoint).EVAL.FLIP

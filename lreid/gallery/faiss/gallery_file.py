@@ -21,8 +21,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, sync_folder, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
 from lreid.reading import misfit, require_not_newer, require_regular
-from lreid.retrieval.faiss_module import import_faiss
-from lreid.retrieval.index import KINDS
+from lreid.retrieval.faiss_module import KINDS, import_faiss
 
 FORMAT = 1
 # What is known of a gallery, in the notation of lreid.reading.misfit.

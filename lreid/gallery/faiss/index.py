@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.retrieval.faiss_module import MOST_ON_GPU, copies_on_gpu, import_faiss, require_gpu
-from lreid.retrieval.index import KINDS
-from lreid.retrieval.index import new_index as empty_index
+from lreid.retrieval.faiss_module import KINDS, MOST_ON_GPU, copies_on_gpu, import_faiss, require_gpu
+from lreid.retrieval.faiss_module import new_index as empty_index
 
 FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
 
