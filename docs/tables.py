@@ -32,6 +32,12 @@ COLUMNS = {
     "seen_rank1": ("seen Rank-1", ".1f"),
     "unseen_mAP": ("unseen mAP", ".1f"),
     "unseen_rank1": ("unseen Rank-1", ".1f"),
+    "merged_mAP": ("merged mAP", ".1f"),
+    "current_mAP": ("mAP of the task just learned", ".1f"),
+    **{
+        f"rank1_{place}": (f"Rank-1, {place}", ".1f")
+        for place in ("snow", "campus", "park", "station", "mall", "market")
+    },
     "mean_over_tasks_mAP": ("average incremental mAP", ".1f"),
     "forgetting": ("forgetting", ".1f"),
     "plasticity": ("plasticity", "+.1f"),
