@@ -186,10 +186,11 @@ def check(
     out.mkdir(parents=True, exist_ok=True)
     ways = [_way(AS_IS, lambda _: named, searched)]
     with tempfile.TemporaryDirectory(prefix="check-", dir=out) as folder:
-        if ways[0][1] is None:
+        as_is = ways[0][1]
+        if as_is is None:
             ways.append(({"way": MIGRATED, "reason": ways[0][0]["reason"]}, None))
-        else:
-            ways.append(_way(MIGRATED, migrated, searched, Path(folder, "copy.gallery")))
+        else:  # a copy of the same features, so of the same rankings
+            ways.append(_way(MIGRATED, migrated, lambda _: as_is, Path(folder, "copy.gallery")))
         ways.append(_way(EXTRACTED, extracted, searched, Path(folder, "new.gallery")))
     enrolled = np.isfinite(today.own)
     names = np.array([image.identity for image in queries])
