@@ -119,7 +119,7 @@ def test_the_steps_for_a_list_run_on_an_example(
     pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty people, of whom every second one is trained on: four in each of five tasks."""
-    steps = pages["docs/tutorials/custom-data.md"].split("## With a list of your own")[1].split("\n## ")[0]
+    steps = pages["docs/tutorials/custom-data.md"].split("## With your own list")[1].split("\n## ")[0]
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
     rows = ["path,pid,split"]

@@ -28,7 +28,7 @@ from inputs import read_any  # noqa: E402
 from races import race  # noqa: E402
 
 PAGE = REPOSITORY / "docs" / "reference" / "reliability.md"
-MARKS = "<!-- counts: written by make survive -->", "<!-- end of counts -->"
+MARKS = "<!-- Counts -->", "<!-- end Counts -->"
 DONE = ("runs", "kills", "stops", "failures", "inputs", "races")
 INPUTS, KILLS, TURNS = 110_000, 24, 20
 
