@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from tiny import Few
 from torch.optim import Adam
 
 from lreid.data.loaders import Batch
@@ -10,6 +11,7 @@ from lreid.data.records import Record, Task
 from lreid.methods import Method
 from lreid.models import Embedder
 
+DIM = Few.dim
 TASK = Task(0, "first", ())
 
 
@@ -21,7 +23,7 @@ def task_of(index: int, classes: int = 4) -> Task:
 
 def model(seed: int = 0, *, neck: bool = False) -> Embedder:
     torch.manual_seed(seed)
-    return Embedder("small", height=32, width=16, neck=neck)
+    return Embedder("few", height=32, width=16, neck=neck)
 
 
 def batches(number: int, seed: int = 1, first_class: int = 0) -> list[Batch]:

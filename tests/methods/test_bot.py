@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from family import batches, learn, model, task_of, train
+from family import DIM, batches, learn, model, task_of, train
 
 from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss
 from lreid.methods import build_method
@@ -16,7 +16,7 @@ def test_terms_and_the_rows_of_the_task() -> None:
     learn(method, 1)
     old_rows = method.classifier.weight.detach().clone()
     method.begin_task(task_of(1))
-    assert method.classifier.weight.shape == (8, 256)
+    assert method.classifier.weight.shape == (8, DIM)
     assert torch.equal(method.classifier.weight[:4], old_rows)
     (batch,) = batches(1, seed=9, first_class=4)
     terms = method.loss(batch)

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task, learn_from, steps_of
-from family import model, train
+from family import DIM, model, train
 from torch import Tensor
 
 from lreid.data.erasing import GrowingErasing
@@ -242,7 +242,7 @@ def test_for_reid_prototypes_begin_where_their_images_are_projected() -> None:
 
 def test_for_reid_scores_are_by_running_statistics_and_leave_them() -> None:
     method, _ = in_second_task(exemplars=17, reid_head=True)
-    neck, features = method.network.head[0], torch.randn(5, 256)
+    neck, features = method.network.head[0], torch.randn(5, DIM)
     before = neck.running_mean.clone()
     alone = torch.cat([method.class_scores(each[None]) for each in features])
     torch.testing.assert_close(method.class_scores(features), alone)

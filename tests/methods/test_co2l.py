@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task, learn, learn_from, steps_of
-from family import batches, model, train
+from family import DIM, batches, model, train
 from torch import nn
 
 from lreid.data.loaders import Batch
@@ -164,7 +164,7 @@ def test_the_head_is_trained_and_retrieval_does_without() -> None:
 
 
 def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() -> None:
-    features = torch.randn(6, 256)
+    features = torch.randn(6, DIM)
     moved = 2 * features + 5
     for reid_head in (True, False):
         head = co2l(reid_head=reid_head).network.head

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import model
+from family import DIM, model
 from fusing import begun, learn
 
 from lreid.data.loaders import Batch
@@ -22,7 +22,7 @@ def drawn_again(method: DKP, images: torch.Tensor, draws: torch.Generator) -> to
     maps = method.model.backbone(images)
     means = F.normalize(maps.mean((2, 3)), dim=1)
     deviations = method.network.deviations(maps)
-    noise = torch.randn(len(images), 6, 256, generator=draws)
+    noise = torch.randn(len(images), 6, DIM, generator=draws)
     return torch.stack([means, *(F.normalize(means + deviations * noise[:, n], dim=1) for n in range(6))], 1)
 
 
@@ -46,7 +46,7 @@ def test_terms() -> None:
     assert terms["softmax"].item() == pytest.approx(softmax_of(method, features, batch), rel=1e-4)
     expected = dkp_set_triplet_loss(features, batch.labels)
     assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
-    noise = torch.randn(4, 256, generator=draws)
+    noise = torch.randn(4, DIM, generator=draws)
     old = method.prototypes
     expected = dkp_pkt_loss(features[:, 0], old["means"], old["deviations"], noise)
     assert terms["transfer"].item() == pytest.approx(expected.item(), rel=1e-4)
@@ -65,7 +65,7 @@ def test_terms_of_rehearsed_images() -> None:
     method.rehearser.generator.set_state(states[1])
     images = method.rehearser.rehearse(batch.pixels)
     new = drawn_again(method, batch.images, draws)
-    torch.randn(4, 256, generator=draws)  # of the prototypes
+    torch.randn(4, DIM, generator=draws)  # of the prototypes
     old = drawn_again(method, images, draws)
     assert terms["softmax_rehearsed"].item() == pytest.approx(softmax_of(method, old, batch), rel=1e-4)
     expected = dkp_set_triplet_loss(old, batch.labels)

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import model, task_of
+from family import DIM, model, task_of
 from PIL import Image
 
 from lreid.data.loaders import Batch
@@ -223,7 +223,7 @@ def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_ru
 def test_the_head_for_reid_learns_and_comes_back(name: str) -> None:
     first, second = (new(name, exemplars=20, reid_head=True) for _ in range(2))
     learn(first, 1, of=drawn_task)
-    assert not first.head_neck.weight.equal(torch.ones(256)) and first.head_neck.bias.equal(torch.zeros(256))
+    assert not first.head_neck.weight.equal(torch.ones(DIM)) and first.head_neck.bias.equal(torch.zeros(DIM))
     second.load_state_dict(first.state_dict())
     second.model.load_state_dict(first.model.state_dict())
     assert learn(first, 2, 1, drawn_task) == learn(second, 2, 1, drawn_task)

@@ -74,8 +74,8 @@ def test_icarl_is_algorithm_3() -> None:
     train(method, steps_of(1, exemplars=True))
     (batch,) = steps_of(1, exemplars=True, steps=1)
     with torch.no_grad():
-        method.old_classifier.weight.normal_(std=0.1)  # logits that are far from even
-        method.classifier.weight.normal_(std=0.1)
+        method.old_classifier.weight.normal_(std=0.4)  # logits that are far from even
+        method.classifier.weight.normal_(std=0.4)
     terms = method.loss(batch)
     with torch.no_grad():
         logits = outputs(method, batch.images)[1]

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import model
+from family import DIM, model
 from fusing import begun, copied, learn, same_parts
 
 from lreid.losses import batch_hard_triplet_loss, lstkc_alpha
@@ -61,7 +61,7 @@ def test_a_measured_alpha_is_that_of_lstkc() -> None:
     new, old = copy.deepcopy(method.model), copy.deepcopy(method.teacher.model)
     alpha = lstkc_alpha(*(torch.from_numpy(each.extract(paths)) for each in (new, old)))
     method.finish_task(drawn_task(1))
-    name = "backbone.stem.0.weight"
+    name = "backbone.0.weight"
     expected = alpha * new.state_dict()[name] + (1 - alpha) * old.state_dict()[name]
     torch.testing.assert_close(method.model.state_dict()[name], expected)
     assert method.figures() == {"share": alpha}
@@ -93,7 +93,7 @@ def test_later_tasks_learn_at_their_own_rate() -> None:
 def test_scores_of_classes_are_by_running_statistics() -> None:
     method = build_method("fused_ft", model())
     learn(method, 1)
-    features = torch.randn(3, 256)
+    features = torch.randn(3, DIM)
     before = copied(method.network.neck.state_dict())
     one = method.class_scores(features)
     torch.testing.assert_close(one[:1], method.class_scores(features[:1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from drawn import drawn_task, learn
-from family import batches, model, train
+from family import DIM, batches, model, train
 
 from lreid.losses import discriminant_alignment_loss
 from lreid.methods import build_method
@@ -16,7 +16,7 @@ def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
     expected = []
     for index in range(3):
         task = drawn_task(index)
-        assert method.anchors.shape == (4 * index, 256)
+        assert method.anchors.shape == (4 * index, DIM)
         train(method, batches(2, seed=index, first_class=4 * index))
         method.end_task(task)
         for label in task.classes:

@@ -56,7 +56,7 @@ def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
     begun_at = copy.deepcopy(method)
     learn(method, 2, first=1)
     torch.testing.assert_close(dict(method.long_teacher.state_dict()), first)
-    name = "model.backbone.stem.0.weight"
+    name = "model.backbone.0.weight"
     trained, fused = method.teacher.state_dict()[name], method.network.state_dict()[name]
     paths = [record.path for record in drawn_task(1).records]
     alpha = lstkcpp_alpha(
@@ -86,7 +86,7 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
         figures.append(evaluate(features, features, labels, labels, cameras, cameras, metric="euclidean").mAP)
         states.append(state)
     old = method.old_network(drawn_task(2)).state_dict()
-    name = "model.backbone.stem.0.weight"
+    name = "model.backbone.0.weight"
     best = int(np.argmax(figures))  # the first of equal ones
     torch.testing.assert_close(old[name], states[best][name])
     assert method.figures()["long_share"] == SHARES[best]

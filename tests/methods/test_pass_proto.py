@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import batches, model, train
+from family import DIM, batches, model, train
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
@@ -69,7 +69,7 @@ def test_terms(rotate: bool) -> None:
     features = method.model(images)
     normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
     behind = normed * method.model.neck.weight
-    assert method.classifier.weight.shape == (8 * turns, 256)
+    assert method.classifier.weight.shape == (8 * turns, DIM)
     logits = behind @ method.classifier.weight.T  # all identities so far
     expected = F.cross_entropy(logits, labels, label_smoothing=0.05)
     assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
@@ -80,7 +80,7 @@ def test_terms(rotate: bool) -> None:
     expected = sum(difference**2 for difference in (features - old).flatten().tolist()) ** 0.5
     assert terms["distill"].item() == pytest.approx(expected, rel=1e-4)
     picks = torch.randint(4, (12,), generator=draws)
-    noisy = method.prototypes[picks] + method.radius * torch.randn(12, 256, generator=draws)
+    noisy = method.prototypes[picks] + method.radius * torch.randn(12, DIM, generator=draws)
     log_probs = (noisy @ method.classifier.weight.T).log_softmax(1)
     expected = -sum(log_probs[row, turns * pick] for row, pick in enumerate(picks.tolist())) / 12
     assert terms["prototypes"].item() == pytest.approx(expected.item(), rel=1e-4)
