@@ -20,7 +20,6 @@ import simulated  # noqa: E402
 
 # How often the host waits for the device in a step, at most; 0 where a method is not here.
 WAITS = {"der": 1, "der_pp": 1, "mir": 1, "contrast_scoring": 2}  # for logits or scores that the memory keeps
-GROUPS = 2
 
 
 @pytest.fixture
@@ -42,16 +41,11 @@ def on_cuda(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_what_the_device_sees_an_index_options_and_the_random_state(
+def test_what_the_device_sees_an_index_options_the_random_state_and_every_method(
     on_cuda: Callable[..., str], tmp_path: Path
 ) -> None:
-    on_cuda(["rules.py", "index.py", "options.py"], str(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_every_method(on_cuda: Callable[..., str], group: int, tmp_path: Path) -> None:
-    for line in on_cuda(["methods.py"], str(tmp_path), *method_names()[group::GROUPS]).splitlines():
+    scripts = ["rules.py", "index.py", "options.py", "methods.py"]
+    for line in on_cuda(scripts, str(tmp_path), *method_names()).splitlines():
         found: dict[str, Any] = json.loads(line)
         name = found["method"]
         assert found["different"] == [], name
