@@ -1,4 +1,4 @@
-"""What setup.py tells setuptools."""
+"""What setup.py tells setuptools, and the Dockerfile Docker."""
 
 from __future__ import annotations
 
@@ -29,3 +29,16 @@ def extras_of(repository: Path) -> dict[str, list[str]]:
         return own + others
 
     return {extra: packages(extra) for extra in told}
+
+
+def steps_of(repository: Path) -> list[tuple[str, str]]:
+    """Instructions of the Dockerfile with their arguments, a line each."""
+    text = (repository / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [tuple(line.split(None, 1)) for line in lines]
+
+
+def copied_of(repository: Path) -> dict[str, str]:
+    """What the Dockerfile copies from the checkout, and where it lies in the image."""
+    lines = [words.split() for step, words in steps_of(repository) if step == "COPY"]
+    return {name: target for *sources, target in lines for name in sources}

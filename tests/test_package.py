@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from layout import WIDTHS, faults_of
 from packaging.requirements import Requirement
+from setup_file import copied_of
 from tiny import ONE_TASK, TINY, words
 
 import lreid
@@ -35,15 +36,16 @@ def call(*command: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made of the source distribution, so that whatever this lacks is missed."""
+    """Made of the source distribution of what the Dockerfile copies, so that whatever they lack is missed."""
     top = tmp_path_factory.mktemp("package")
     source = top / "source"
     source.mkdir()
-    for name in ("lreid", "configs"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(REPOSITORY / name, source / name, symlinks=True, ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, source)
+    for name, target in copied_of(REPOSITORY).items():
+        if (REPOSITORY / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(REPOSITORY / name, source / target, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(REPOSITORY / name, source / target)
     call(sys.executable, "setup.py", "-q", "sdist", "--formats", "tar", cwd=source)
     (archive,) = (source / "dist").glob("*.tar")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
@@ -80,18 +82,8 @@ def packages(wheel: Path) -> Path:
     """Those of a new environment: what the wheel asks for are links to this one's, and there are no others."""
     top = wheel.parent / "fresh"
     venv.create(top, with_pip=False)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        top / "bin" / "python",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-compile",
-    ]
-    call(*pip, wheel, cwd=wheel.parent)
+    pip = [sys.executable, "-m", "pip", "--python", top / "bin" / "python", "install", "--quiet", "--no-deps"]
+    call(*pip, "--no-compile", wheel, cwd=wheel.parent)
     packages = top / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (own,) = metadata.distributions(name="lreid", path=[str(packages)])
     extras = set(re.search(r"whl\)\[([\w,]+)\]", QUICKSTART)[1].split(","))
@@ -108,18 +100,37 @@ def installed(packages: Path, program: str, *words: object, cwd: Path) -> str:
     return call(packages.parents[2] / "bin" / program, *words, cwd=cwd, PYTHONPATH="")
 
 
+# Commands of lreid one after the other, whose process loads torch once; and what each prints.
+TYPED = """
+import contextlib, io, json, logging, sys
+from lreid.apps.cli import run_command
+
+told = []
+for command, *words in json.loads(sys.argv[1]):
+    logging.root.handlers.clear()  # they write to what took the output of the command before
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert run_command(command, words) == 0, (command, words)
+    told.append(out.getvalue())
+print(json.dumps(told))
+"""
+
+
+def typed(packages: Path, *commands: list[str], cwd: Path) -> list[str]:
+    """What each command of lreid prints in the new environment."""
+    return json.loads(installed(packages, "python", "-I", "-c", TYPED, json.dumps(commands), cwd=cwd))
+
+
 @pytest.fixture(scope="module")
 def visited(packages: Path) -> tuple[Path, list[str]]:
     """A folder in which somebody typed what the quickstart says, and what each command printed; trained briefly."""
     top = packages.parents[3]
-    (top / "take.py").write_text(re.search(r"```python\n(.*?)```", QUICKSTART, re.S)[1], encoding="utf-8")
-    installed(packages, "python", "take.py", cwd=top)
-    place = installed(packages, "python", "-c", "import lreid; print(lreid.__file__)", cwd=top).strip()
+    code = re.search(r"```python\n(.*?)```", QUICKSTART, re.S)[1]
+    (top / "take.py").write_text(f"{code}\nimport lreid\nprint(lreid.__file__)\n", encoding="utf-8")
+    place = installed(packages, "python", "take.py", cwd=top).strip()
     assert Path(place).is_relative_to(packages)
     commands = [line.split() for line in re.findall(r"^lreid (.*)$", QUICKSTART, re.M)]
-    return top, [
-        installed(packages, "lreid", *words, *["--epochs", "1"] * (words[0] == "train"), cwd=top) for words in commands
-    ]
+    briefly = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]
+    return top, typed(packages, *briefly, cwd=top)
 
 
 def test_files_that_are_no_code_come_along(packages: Path) -> None:
@@ -140,10 +151,10 @@ def test_sweeping_testing_and_reporting(packages: Path, tmp_path: Path) -> None:
     assert "dmml_ft" in installed(packages, "lreid", *sweep, cwd=tmp_path)
     run = "swept/dmml_ft-seed0"
     assert json.loads((tmp_path / run / "results.json").read_text())["method"] == "dmml_ft"
-    assert "plaza" in installed(packages, "lreid", "test", "--checkpoint", run, cwd=tmp_path)
-    assert "dmml_ft" in installed(packages, "lreid", "report", run, cwd=tmp_path)
-    weights = Path(installed(packages, "lreid", "zoo", "download", MODEL, cwd=tmp_path).strip())
-    assert weights.parent == packages / "lreid" / "weights"
+    commands = (["test", "--checkpoint", run], ["report", run], ["zoo", "download", MODEL])
+    tested, reported, downloaded = typed(packages, *commands, cwd=tmp_path)
+    assert "plaza" in tested and "dmml_ft" in reported
+    assert Path(downloaded.strip()).parent == packages / "lreid" / "weights"
 
 
 def test_in_a_new_environment_the_commands_of_the_quickstart_work(visited: tuple[Path, list[str]]) -> None:

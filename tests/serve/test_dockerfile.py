@@ -8,53 +8,18 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from setup_file import extras_of
+from setup_file import copied_of, extras_of, steps_of
 
 from lreid.apps.arguments.serve import add_arguments
 
-Serve = Callable[..., tuple[subprocess.Popen, str]]
 
-
-def steps_of(repository: Path) -> list[tuple[str, str]]:
-    """Instructions with their arguments, a line each."""
-    text = (repository / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [tuple(line.split(None, 1)) for line in lines]
-
-
-def test_what_it_copies_is_there_makes_a_wheel_and_is_not_ignored(repository: Path, tmp_path: Path) -> None:
+def test_what_it_copies_is_not_ignored(repository: Path) -> None:
+    """tests/test_package.py makes the wheel of it."""
     shown = (repository / ".dockerignore").read_text(encoding="utf-8").split()
-    for _, words in filter(lambda step: step[0] == "COPY", steps_of(repository)):
-        *sources, target = words.split()
-        for name in sources:
-            assert f"!{name}" in shown and shown[0] == "*"
-            if (repository / name).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(repository / name, tmp_path / target, symlinks=True, ignore=ignored)
-            else:
-                shutil.copy(repository / name, tmp_path / target)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        "made",
-        ".",
-    ]
-    done = subprocess.run([*pip, "."], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = (tmp_path / "made").glob("*.whl")
-    listed = subprocess.run([sys.executable, "-m", "zipfile", "-l", wheel], capture_output=True, text=True).stdout
-    assert "lreid/serve/static/page.html" in listed and "lreid/configs/methods/dwopp.yaml" in listed
+    assert shown[0] == "*" and {f"!{name}" for name in copied_of(repository)} <= {*shown}
 
 
 def test_it_installs_extras_that_exist_on_the_python_of_the_lock(repository: Path) -> None:
@@ -76,18 +41,6 @@ def test_its_command_serves_others_and_its_user_is_not_root(repository: Path) ->
     args = parser.parse_args(words[2:])
     assert words[:2] == ["lreid", "serve"] and args.host == "0.0.0.0" and str(args.port) == steps["EXPOSE"]
     assert int(steps["USER"]) > 0
-
-
-@pytest.mark.slow
-def test_its_health_check_tells_a_server_from_none(repository: Path, gallery: Path, serve: Serve) -> None:
-    pytest.importorskip("fastapi", reason="needs lreid[serve]")
-    _, code = json.loads(dict(steps_of(repository))["HEALTHCHECK"].partition("CMD")[2])[1:]
-    process, address = serve(gallery)
-    check = [sys.executable, "-c", code.replace("http://127.0.0.1:8000/", address)]
-    assert subprocess.run(check, capture_output=True).returncode == 0
-    process.kill()
-    process.wait()
-    assert subprocess.run(check, capture_output=True).returncode != 0
 
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="needs hadolint")

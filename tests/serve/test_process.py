@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from setup_file import steps_of
 
 from lreid.apps.cli import run_command
 from lreid.gallery import Gallery
@@ -47,11 +50,9 @@ def test_of_200_clients_at_once_no_answered_change_is_lost(
         queries[0].read_bytes() + number.to_bytes(4, "big") for number in range(200)
     ]  # PNG ignores what follows
 
-    def add(content: bytes) -> httpx.Response:
-        return httpx.post(f"{address}images?identity=crowd", content=content, timeout=300)
-
-    with ThreadPoolExecutor(200) as pool:
-        answers = list(pool.map(add, contents))
+    everybody = httpx.Client(timeout=300, limits=httpx.Limits(max_connections=None))
+    with everybody, ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(lambda each: everybody.post(f"{address}images?identity=crowd", content=each), contents))
     statuses = Counter(each.status_code for each in answers)
     assert statuses.keys() <= {200, 429} and statuses[200] >= 64
     added = {each.json()["path"] for each in answers if each.status_code == 200}
@@ -63,17 +64,15 @@ def test_of_200_clients_at_once_no_answered_change_is_lost(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["people.gallery", "people.gallery.images"]
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_finishes_what_it_answers_and_stops(
-    gallery: Path, queries: list[Path], serve: Serve, stop: signal.Signals
-) -> None:
+def test_it_finishes_what_it_answers_and_stops(gallery: Path, queries: list[Path], serve: Serve) -> None:
+    """By SIGINT; above it is stopped by SIGTERM."""
     process, address = serve(gallery)
     count = len(Gallery.load(gallery))
     with ThreadPoolExecutor(8) as pool:
         contents = [queries[0].read_bytes() + bytes([number]) for number in range(8)]
         waiting = [pool.submit(httpx.post, f"{address}images", content=each, timeout=300) for each in contents]
         next(each for each in waiting if each.result().status_code == 200)  # the others are on their way
-        process.send_signal(stop)
+        process.send_signal(signal.SIGINT)
         done = 0
         for each in waiting:
             with suppress(httpx.TransportError):  # it came too late
@@ -84,8 +83,9 @@ def test_it_finishes_what_it_answers_and_stops(
 
 
 def test_other_addresses_need_a_token_and_bytes_that_are_no_http_harm_nothing(
-    gallery: Path, serve: Serve, refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    gallery: Path, serve: Serve, refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch, repository: Path
 ) -> None:
+    """As the container serves, whose health check tells a server from none."""
     assert "LREID_TOKEN" in refusal(gallery, "--host", "0.0.0.0", "--port", "0")
     with monkeypatch.context() as patch:
         patch.setenv("LREID_TOKEN", "short")
@@ -104,6 +104,12 @@ def test_other_addresses_need_a_token_and_bytes_that_are_no_http_harm_nothing(
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(garbage)
     assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
+    _, code = json.loads(dict(steps_of(repository))["HEALTHCHECK"].partition("CMD")[2])[1:]
+    check = [sys.executable, "-c", code.replace("http://127.0.0.1:8000/", address)]
+    assert subprocess.run(check, capture_output=True).returncode == 0
+    process.kill()
+    process.wait()
+    assert subprocess.run(check, capture_output=True).returncode != 0
 
 
 def test_what_cannot_be_served_is_refused_in_one_line(

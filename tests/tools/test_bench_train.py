@@ -76,6 +76,7 @@ def test_growth_compares_tasks(run: Run) -> None:
 
 
 def test_the_plain_way_learns_from_the_same_losses(run: Run) -> None:
-    out = run("bench_plain.py", "--variants", "plain", "bf16", "--rounds", "1", "--steps", "1")
-    assert [line.split()[0] for line in out[-2:]] == ["plain", "bf16"] and out[-2].split()[2] == "1.00"
-    assert float(out[-1].split()[2]) > 0
+    """One variant in a process of its own, as the table has it, and the other here."""
+    out = run("bench_plain.py", "--variants", "plain", "--rounds", "1", "--steps", "1")
+    assert out[-1].split()[0] == "plain" and out[-1].split()[2] == "1.00"
+    assert float(run("bench_plain.py", "--variant", "bf16", "--steps", "1")[-1]) > 0
