@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -105,13 +106,21 @@ def _no_waiting_for_disks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _configs_parsed_once() -> Iterator[None]:
-    """A run reads the files of its config several times, and YAML takes longer than to make the rest of a tiny one."""
-    from lreid import config
+def _looked_up_and_drawn_once() -> Iterator[None]:
+    """What runs of one process have in common takes longer than the rest of a tiny one.
 
-    parse = functools.cache(config.parse_yaml)
+    A run reads the files of its config several times, asks for versions and the commit, and draws the same images.
+    """
+    from lreid import config
+    from lreid.data import synthetic
+    from lreid.training import run
+
+    parse, draw = functools.cache(config.parse_yaml), functools.lru_cache(2000)(synthetic.SCHEME.read)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(config, "parse_yaml", lambda text: copy.deepcopy(parse(text)))
+        patch.setattr(synthetic, "SCHEME", replace(synthetic.SCHEME, read=lambda path: draw(path).copy()))
+        for name in ("commit", "installed_version"):
+            patch.setattr(run, name, functools.cache(getattr(run, name)))
         yield
 
 

@@ -99,7 +99,7 @@ PREFIXES = ("_orig_mod.", "model.", "module.", "backbone.", "student.", "net.", 
 
 
 @pytest.mark.parametrize("prefix", [*PREFIXES, "_orig_mod.module.", "model.student.backbone.", "net._orig_mod."])
-@pytest.mark.parametrize("name", ["small", "resnet18"])
+@pytest.mark.parametrize("name", ["small", "resnet18_reduced"])
 def test_any_one_prefix_before_the_names_is_stripped(tmp_path: Path, prefix: str, name: str) -> None:
     """Of a bare network, and of a model of lreid, beside tensors of other parts."""
     source = build_backbone(name)

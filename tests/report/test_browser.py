@@ -274,7 +274,7 @@ def test_the_page_of_a_run_waits_for_news_until_there_can_be_none(browser: Any, 
     assert shown().startswith("No news since 20") and "lreid train --resume --out FOLDER" in shown()
     assert faults_of(page) == []
     page.evaluate("document.title = 'the same page'")
-    context.clock.run_for(100_000)
+    context.clock.fast_forward(100_000)
     assert page.title() == "the same page"
     write_page(path, [results(rows=1)])
     page.reload()

@@ -24,7 +24,7 @@ from lreid.methods import method_class, method_defaults, method_names
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unwritten_pages")]
 config = partial(tiny_config, FEW)
 
 
