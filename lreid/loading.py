@@ -232,7 +232,7 @@ def lasting_name(source: str | Path) -> str:
     """A name of the model that holds in any folder: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
-    if not _is_entry(source):
+    if not zoo.is_entry(source):
         return os.path.abspath(single_file(source))
     name = str(source).removeprefix(zoo.PREFIX)
     return zoo.PREFIX + (os.path.abspath(name) if name.endswith(".json") else name)
@@ -240,15 +240,10 @@ def lasting_name(source: str | Path) -> str:
 
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
     """The card of an entry or of a ``.safetensors`` file, or what others host; None for a checkpoint."""
-    if _is_entry(source):
+    if zoo.is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)
     return zoo.card_beside(path) if path.suffix == ".safetensors" else None
-
-
-def _is_entry(source: str | Path) -> bool:
-    name = str(source)
-    return name.startswith(zoo.PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
 
 
 def _is_onnx(source: str | Path) -> bool:

@@ -10,10 +10,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from lreid import __version__
 from lreid.errors import InputError, Stopped, refuse_out_of_memory
@@ -102,16 +103,35 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         reason = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
-    return run_tool(parser_of(name, prog), lambda args: import_module(f"lreid.apps.{name}").run(args), words)
+    return run_tool(parser_of(name, prog), partial(_run, name), words)
+
+
+def _run(name: str, args: argparse.Namespace) -> int | None:
+    import_module("lreid.apps.early").refuse(name, args)
+    status: int | None = import_module(f"lreid.apps.{name}").run(args)
+    return status
 
 
 def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
     """The parser of one of ``COMMANDS``; ``prog`` as of :func:`run_command`."""
     arguments = import_module(f"lreid.apps.arguments.{name}")
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=prog, description=arguments.__doc__, formatter_class=raw)
+    parser = _Parser(prog=prog, description=arguments.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_arguments(parser)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes no abbreviation of an option: ``--epoch`` is no ``--epochs``; the error names it as the nearest."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        kind, _, word = message.partition(": ")
+        if kind == "unrecognized arguments":
+            nearest = get_close_matches(word.partition("=")[0].split()[0], self._option_string_actions, n=1)
+            message += "".join(f"; the nearest option is {each}" for each in nearest)
+        super().error(message)
 
 
 def run_tool(

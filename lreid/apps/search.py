@@ -126,8 +126,7 @@ def _query(args: argparse.Namespace) -> None:
     if len(results["queries"]) <= FEW:
         for finding in results["queries"]:
             print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
-    if len(results["queries"]) > 1:
-        print("\n".join(summary(results)))
+    print("\n".join(summary(results)))
     if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):
         print(f"the threshold: {caveat}")
     print(f"matches in {args.out / 'matches.html'} and matches.json")

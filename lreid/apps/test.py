@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
+from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
@@ -47,18 +46,10 @@ MATRICES = ("mAP", "rank1")  # of queries and galleries by different models
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
-KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
-
 
 def run(args: argparse.Namespace) -> None:
     """Tests, writes both files and prints the table."""
-    if (args.query is None) != (args.gallery is None):
-        raise InputError("--query and --gallery go together; give both")
-    if args.query and args.csv:
-        raise InputError("--csv and --query are two ways to name images; give one of them")
-    # The list of checkpoints takes in the KEY VALUE pairs that follow it.
-    files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
-    overrides = args.checkpoint[len(files) :] + args.overrides
+    files, overrides = split_checkpoints(args)
     if args.query:  # the pattern of the run's images is that of other folders
         overrides += ["DATA.PATTERN", args.pattern or ""]
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
@@ -172,8 +163,6 @@ def score_checkpoints(
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
     """
-    if not paths:
-        raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
     checkpoints = _named(_checkpoints_in(paths))
     cfg = _test_config(checkpoints, config, overrides, image_list=images is not None)
     gallery = images[1] if isinstance(images, tuple) else images

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from lreid import distributed
-from lreid.apps.arguments.train import SHORT
-from lreid.config_keys import is_key
+from lreid.apps.arguments.train import SHORT, short_keys, split_words
 from lreid.errors import InputError
 from lreid.training.run import run_folder_for, train
 from lreid.training.run_config import load_run_config
@@ -80,22 +78,3 @@ def require_run(folder: Path) -> None:
     runs = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
     hint = f"; there are {', '.join(os.path.relpath(each) for each in runs)}" if runs else ""
     raise InputError(f"{folder}: holds no run to resume; name its folder with --out{hint}")
-
-
-def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The images in front of ``KEY VALUE`` pairs, if there are some, and the pairs.
-
-    The first word is no key where it is none by its name and exists, or stands alone.
-    """
-    if words and not is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
-        return Path(words[0]), list(words[1:])
-    return None, list(words)
-
-
-def short_keys(args: argparse.Namespace) -> list[str]:
-    """The ``KEY VALUE`` pairs that options stand for."""
-    pairs = [word for option, (key, _) in SHORT.items() if (value := getattr(args, option)) for word in (key, value)]
-    if args.data:
-        named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)
-        pairs += ["BENCHMARK.NAME", named, "BENCHMARK.TRAIN", str(args.data)]
-    return pairs

@@ -4,7 +4,19 @@ The re-identification path imports nothing of this package; :mod:`lreid.build` a
 image addresses name its modules, which are imported when a config asks for them.
 """
 
-from lreid.classification.evaluator import AccuracyEvaluator
-from lreid.classification.observer import AccuracyObserver
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lreid.lazy import public_names
+
+if TYPE_CHECKING:
+    from lreid.classification.evaluator import AccuracyEvaluator
+    from lreid.classification.observer import AccuracyObserver
 
 __all__ = ["AccuracyEvaluator", "AccuracyObserver"]
+
+__getattr__, __dir__ = public_names(
+    __name__,
+    {"AccuracyEvaluator": "lreid.classification.evaluator", "AccuracyObserver": "lreid.classification.observer"},
+)

@@ -8,16 +8,27 @@ import inspect
 import math
 import pkgutil
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lreid.errors import ArgumentError, require
-from lreid.methods.base import Method
-from lreid.models.embedder import Embedder
 from lreid.rules import Rule
+
+if TYPE_CHECKING:
+    from lreid.methods.base import Method
+    from lreid.models.embedder import Embedder
 
 __all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "method_rules", "register"]
 
 _registered: dict[str, type[Method]] = {}
+
+
+def __getattr__(name: str) -> Any:
+    """``Method``, with torch, which the names of methods do without."""
+    if name == "Method":
+        from lreid.methods.base import Method
+
+        return Method
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
@@ -59,6 +70,8 @@ def method_class(name: str) -> type[Method]:
         raise ArgumentError("name", f"{name!r} is no method; the nearest known one is {nearest}")
     if name in _registered:
         return _registered[name]
+    from lreid.methods.base import Method
+
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)]
     return next(cls for cls in classes if cls.__module__ == module.__name__)

@@ -199,6 +199,12 @@ def cards() -> list[Card]:
     return [read_card(files[name]) for name in sorted(files)]
 
 
+def is_entry(source: str | Path) -> bool:
+    """Whether the name of a model means an entry: ``zoo:NAME``, or ``NAME`` where no such file is there."""
+    name = str(source)
+    return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
+
+
 def find(name: str) -> Card | Published:
     """The card of a name (without ``zoo:``), or of a card's path ``….json``; or what others host by that name.
 

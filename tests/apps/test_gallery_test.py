@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused(
     for words, told in (
         (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"lreid test: {other}"),
         (["--rerank"], f"lreid test: --rerank: {where} is searched as it is"),
-        (["--checkpoint", "a.pt", "b.pt"], f"lreid test: --checkpoint: {where} is of one model"),
+        (["--checkpoint", "zoo:people", "zoo:vehicles"], f"lreid test: --checkpoint: {where} is of one model"),
     ):
         monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world), *words])
         assert main() == 2

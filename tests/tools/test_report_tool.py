@@ -100,7 +100,7 @@ def test_what_is_no_run_is_told(
     assert tool("report.py", *others) == 2
     assert "table.md: holds no results.json; name the folder of a run" in capsys.readouterr().err
     assert tool("report.py", str(folders[0]), str(tmp_path / "gone")) == 2
-    assert "gone: no such folder; name the folder of a run" in capsys.readouterr().err
+    assert "gone: no such file or folder; name the folder of a run" in capsys.readouterr().err
     assert tool("report.py", str(folders[0]), "--html", str(tmp_path)) == 2
     assert f"{tmp_path}: is not a regular file" in capsys.readouterr().err
 

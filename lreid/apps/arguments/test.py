@@ -13,9 +13,13 @@ lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config 
 from __future__ import annotations
 
 import argparse
+import re
+from itertools import takewhile
 from pathlib import Path
 
 from lreid.apps.cli import add_config
+
+KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,3 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="onnx: extract features with onnxruntime on the CPU (default: torch)",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
+
+
+def split_checkpoints(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The models of ``--checkpoint``, and all ``KEY VALUE`` pairs, which that option takes in where they follow it."""
+    files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
+    return files, args.checkpoint[len(files) :] + args.overrides

@@ -13,6 +13,8 @@ lreid train --options dwopp                             # the options of a metho
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from lreid.apps.cli import add_config
@@ -45,3 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--options", metavar="METHOD", help="print the options of a method, and do not train")
     parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")
+
+
+def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The images in front of ``KEY VALUE`` pairs, if there are some, and the pairs.
+
+    The first word is no key where it is none by its name and exists, or stands alone.
+    """
+    from lreid.config_keys import is_key  # with yacs, which --help needs not
+
+    if words and not is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
+        return Path(words[0]), list(words[1:])
+    return None, list(words)
+
+
+def short_keys(args: argparse.Namespace) -> list[str]:
+    """The ``KEY VALUE`` pairs that options stand for."""
+    pairs = [word for option, (key, _) in SHORT.items() if (value := getattr(args, option)) for word in (key, value)]
+    if args.data:
+        named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)
+        pairs += ["BENCHMARK.NAME", named, "BENCHMARK.TRAIN", str(args.data)]
+    return pairs

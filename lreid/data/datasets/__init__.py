@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
@@ -77,6 +78,8 @@ def spec_of(name: str) -> Spec:
             f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy; orders without it are "
             f"{WITHOUT_DUKE}, and dukemtmc_reid is the name of its re-ID part for those who hold it"
         )
+    if os.sep in name:
+        raise InputError(f"{name}: no such folder or file, and no data set has this name; check the path")
     names = [*specs(), *EXAMPLES]
     near = {each.partition(":")[0]: each for each in names}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]

@@ -1,0 +1,106 @@
+"""Refuse files, names and keys that are wrong before torch is imported, which takes seconds.
+
+Commands check all of this again, since the library is called without a command line, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from itertools import product, takewhile
+from pathlib import Path
+
+from lreid.apps.arguments.test import split_checkpoints
+from lreid.apps.arguments.train import short_keys, split_words
+from lreid.config import check_values, load_config
+from lreid.config_keys import Config, is_key
+from lreid.errors import InputError, naming_keys
+
+ELSEWHERE = ("hub:", "milvus:")  # before the names of models and galleries that are no files
+
+
+def refuse(command: str, args: argparse.Namespace) -> None:
+    """Checks what a command line of one of ``lreid.apps.cli.COMMANDS`` names.
+
+    Raises:
+        InputError: a file is missing, or a model, a key or a method is unknown.
+        OSError: a file cannot be reached.
+    """
+    models = [getattr(args, name, None) for name in ("checkpoint", "model", "new")]
+    if command == "train" and not args.options:
+        _refuse_training(args)
+    elif command == "test":
+        models, _ = split_checkpoints(args)
+        _refuse_test(args)
+    elif command == "sweep":
+        _refuse_sweep(args)
+    elif command == "report":
+        _require(*args.runs, advice="name the folder of a run that finished a task")
+    elif command == "link":
+        _require(args.cameras if args.action == "add" else args.folder)
+    elif command == "serve":
+        _require(args.gallery, advice="build a gallery first")
+    elif command == "search" and args.action == "compare":
+        _require(*args.images, args.gallery)
+    for model in filter(None, models):
+        _require_model(str(model))
+
+
+def _refuse_training(args: argparse.Namespace) -> None:
+    images, pairs = split_words(args.overrides)
+    cfg = _config(args.config, [*short_keys(args), *pairs])
+    _require(args.before)
+    if images is not None:
+        from lreid.data.custom import source_of
+
+        source_of(images, Path(cfg.DATA.ROOT))
+
+
+def _refuse_test(args: argparse.Namespace) -> None:
+    if (args.query is None) != (args.gallery is None):
+        raise InputError("--query and --gallery go together; give both")
+    if args.query and args.csv:
+        raise InputError("--csv and --query are two ways to name images; give one of them")
+    models, overrides = split_checkpoints(args)
+    if not models and args.gallery is None:
+        raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
+    _config(args.config, overrides)
+    _require(args.query, args.gallery, args.csv)
+
+
+def _refuse_sweep(args: argparse.Namespace) -> None:
+    methods = [*takewhile(lambda word: not is_key(word), args.methods)]
+    pairs = [*args.methods[len(methods) :], *args.overrides]
+    for benchmark, method in product(args.benchmarks or [None], methods):
+        _config([*args.config, *filter(None, [benchmark])], ["METHOD.NAME", method, *pairs])
+
+
+def _config(files: Sequence[Path], overrides: Sequence[str]) -> Config:
+    from lreid.methods import method_class, method_names
+
+    cfg = load_config(files, overrides, report=False)
+    if cfg.METHOD.NAME not in method_names():
+        with naming_keys("METHOD"):
+            method_class(cfg.METHOD.NAME)
+    check_values(cfg)
+    return cfg
+
+
+def _require(*paths: str | Path | None, advice: str = "check the path") -> None:
+    for path in paths:
+        if path and not str(path).startswith(ELSEWHERE):
+            try:
+                os.stat(path)
+            except FileNotFoundError:
+                raise InputError(f"{path}: no such file or folder; {advice}") from None
+
+
+def _require_model(name: str) -> None:
+    from lreid.zoo import PREFIX
+    from lreid.zoo.card import find, is_entry
+
+    if is_entry(name) and not name.startswith(ELSEWHERE):
+        find(name.removeprefix(PREFIX))
+    else:
+        _require(name)
