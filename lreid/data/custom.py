@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from lreid.data import csv_dataset
@@ -19,7 +19,7 @@ from lreid.data.listing import (
     listed_by_pattern,
     named_as_market,
 )
-from lreid.data.pattern import Pattern
+from lreid.data.pattern import Pattern, suggested
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError, counted
@@ -180,8 +180,8 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
         )
     if not images:
         raise InputError(
-            f"{folder}: no path names the person in its {len(listed)} images; use one folder per person, or name files "
-            "like 0002_c1.jpg"
+            f"{folder}: no path names the person in its {len(listed)} images; use one folder per person, or "
+            + _reading(folder, [image.path for image in listed])
         )
     stray = len(listed) - len(images)
     return images, [f"{counted(stray, 'image')} outside such folders, without an identity, left out"] * (stray > 0)
@@ -208,7 +208,7 @@ def _custom_set(
         )
     cameras, splits = cameras_of(images), splits_of(images)
     if not cameras:
-        notes.append(_without_cameras(images))
+        notes.append(_without_cameras(path, images))
     if "query" not in splits:
         notes.append("too few identities to test on others than those trained on, so there will be no figures")
     if single := len(numbers) - several:
@@ -229,11 +229,20 @@ def _custom_set(
     return CustomSet(data_set, tuple(cameras), tuple(notes))
 
 
-def _without_cameras(images: Sequence[Listed]) -> str:
+def _reading(folder: Path, paths: Sequence[str]) -> str:
+    """What makes lreid read identities and cameras off paths: the pattern that seems to fit, or an example."""
+    if text := suggested([PurePath(path).relative_to(folder) for path in paths]):
+        return f'try --pattern "{text}", which fits them (lreid data check --pattern shows what it reads)'
+    return 'pass a pattern such as --pattern "{pid}/{camid}_{n}.png"'
+
+
+def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
     """Why cameras are not used, see :func:`cameras_of`."""
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
-        return 'no path contains a camera; --pattern "{pid}/{camid}_{n}.png" says where to read it'
+        if not folder.is_dir():
+            return "no row has a camera; the column camid would give it"
+        return f"no path contains a camera; {_reading(folder, unlabelled)}"
     if unlabelled:
         return f"{counted(len(unlabelled), 'image')} without a camera, such as {unlabelled[0]}; so cameras are not used"
     return "most identities were seen by one camera only, so cameras are not used"

@@ -119,7 +119,8 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
 def preview(folder: Path, pattern: Pattern) -> str:
     """Preview of a pattern: its reading of some images, evenly spread over a folder, one line each."""
     files = image_files(folder)
-    paths = [file.relative_to(folder) for file in files[:: -(-len(files) // PREVIEWED)]]
+    number = min(PREVIEWED, len(files))
+    paths = [files[index * len(files) // number].relative_to(folder) for index in range(number)]
     rows = [(path.as_posix(), *(pattern.read(path) or ("does not fit", ""))) for path in paths]
     return f"{folder}: {pattern.text}\n" + tabulate(rows, ("image", "identity", "camera"), disable_numparse=True)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
+from statistics import median_low
 
 from lreid.errors import ArgumentError
 
+# Layouts that people have, tried in this order; a suffix follows.
+COMMON = ("{pid}/{date}_{camid}_{n}", "{pid}/{camid}_{n}", "{pid}_{camid}_{n}", "{camid}/{pid}/{name}")
 FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
@@ -64,3 +69,23 @@ class Pattern:
                 parts.append(rf"(?P<{part}>{r'[0-9]+' if part == 'n' else '[^/]+?'})")
                 seen.add(part)
         return re.compile("".join(parts))
+
+
+def suggested(paths: Collection[PurePath]) -> str:
+    """The first common pattern that reads all paths, most identities under several cameras, which saw several each.
+
+    Args:
+        paths: those of images, below their folder.
+
+    Returns:
+        The pattern; "" where none reads cameras that make sense.
+    """
+    suffixes = {path.suffix for path in paths}
+    suffix = suffixes.pop() if len(suffixes) == 1 else ".{suffix}"
+    for pattern in (Pattern(each + suffix) for each in COMMON):
+        labels = [label for label in map(pattern.read, paths) if label is not None]
+        seen = Counter(pid for pid, _ in set(labels))
+        shared = Counter(camid for _, camid in set(labels))
+        if labels and len(labels) == len(paths) and min(map(median_low, (seen.values(), shared.values()))) > 1:
+            return pattern.text
+    return ""

@@ -79,11 +79,16 @@ def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
     """Each section with a name that links can lead to."""
     named: dict[str, Panel] = {}
     for each in panels:
-        name = re.sub(r"\W+", "-", each.title.lower()).strip("-") or "section"
+        name = anchor(each.title)
         while name in named:
             name += "-"
         named[name] = each
     return list(named.items())
+
+
+def anchor(title: str) -> str:
+    """The name of the first section with a title."""
+    return re.sub(r"\W+", "-", title.lower()).strip("-") or "section"
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:

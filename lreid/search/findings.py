@@ -15,6 +15,7 @@ from lreid.errors import InputError, counted
 from lreid.files import list_folder, write_text
 from lreid.gallery import Matches
 from lreid.report import ranked
+from lreid.report.rendering import anchor
 from lreid.search.named_gallery import name_of
 
 PAGE_BYTES = 1_500_000  # of images on a page
@@ -119,7 +120,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
     best = finding["matches"][0]
     if threshold is None or false_accept_rate is None:
         who = best["identity"] or "an identity without a name"
-        return f"nearest: {who}, {best['score']:.3f}; run lreid search calibrate to detect people who are not enrolled"
+        return f"nearest: {who}, {best['score']:.3f}"
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     named = next((match for match in finding["matches"] if match["identity"] is not None), None)
     if named is None:
@@ -141,7 +142,8 @@ def short_names(paths: Sequence[str]) -> list[str]:
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
     """Writes what :func:`lreid.search.query` gives: ``matches.json``, and pages ``matches.html``, ``matches-2.html``.
 
-    Wrong matches come first, then unknown people, then the rest. A page holds about ``PAGE_BYTES`` of images.
+    Wrong matches come first, then unknown people, then the rest; links at the top lead to each kind. A page holds about
+    ``PAGE_BYTES`` of images.
 
     Args:
         results: to write.
@@ -162,13 +164,15 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
         room -= size
         pages[-1].setdefault(_outcome(finding), []).append(query)
     counts = Counter(map(_outcome, queries))
+    first = {outcome: number for number, page in reversed([*enumerate(pages, 1)]) for outcome in page}
+    links = [
+        (f"{outcome}: {counts[outcome]}", f"{_page_name(number)}#{anchor(OUTCOMES[outcome])}")
+        for outcome, number in sorted(first.items(), key=lambda each: list(OUTCOMES).index(each[0]))
+    ]
+    links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
     for number, page in enumerate(pages, 1):
-        sections = [
-            ranked.Section(f"{OUTCOMES[outcome]} ({len(here)} of {counts[outcome]})", "", here, tiles.wide)
-            for outcome, here in page.items()
-        ]
+        sections = [ranked.Section(OUTCOMES[outcome], "", here, tiles.wide) for outcome, here in page.items()]
         title = f"Found in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" if pages[1:] else "")
-        links = [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1)] if pages[1:] else []
         ranked.write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):
         number = old.stem.partition("-")[2]

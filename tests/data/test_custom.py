@@ -133,7 +133,7 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
     (found,) = read_custom(tmp_path)
     assert found.notes == (
         "1 image outside such folders, without an identity, left out",
-        'no path contains a camera; --pattern "{pid}/{camid}_{n}.png" says where to read it',
+        'no path contains a camera; pass a pattern such as --pattern "{pid}/{camid}_{n}.png"',
         "1 identity with a single image, of use as distractors only",
     )
     assert not any("logo" in record.path for record in found.data_set.gallery)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lreid import search
 from lreid.data.custom import read_custom
 from lreid.data.listing import folders_test, list_folder, preview
-from lreid.data.pattern import Pattern
+from lreid.data.pattern import Pattern, suggested
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
 from lreid.search.named_gallery import NamedGallery
@@ -41,6 +41,23 @@ NAMES += ["dora/01_1.png", "dora/02_1.png"]
 )
 def test_a_pattern_reads_whole_paths(pattern: str, path: str, told: tuple[str | None, str | None] | None) -> None:
     assert Pattern(pattern).read(PurePosixPath(path)) == told
+
+
+@pytest.mark.parametrize(
+    ("layout", "pattern"),
+    [
+        ("{pid}/0{camid}_{n}.png", "{pid}/{camid}_{n}.png"),
+        ("{pid}/2024-05-01_gate{camid}_000{n}.jpg", "{pid}/{date}_{camid}_{n}.jpg"),
+        ("{pid}_0{camid}_{n}.png", "{pid}_{camid}_{n}.png"),
+        ("gate{camid}/{pid}/a{n}.png", "{camid}/{pid}/{name}.png"),
+        ("{pid}/img_{n}.png", ""),  # one camera
+        ("{pid}/{pid}{camid}_{n}.png", ""),  # no camera saw two
+        ("{n}.png", ""),
+    ],
+)
+def test_a_pattern_is_suggested_that_fits(layout: str, pattern: str) -> None:
+    names = [layout.format(pid=pid, camid=camid, n=n) for pid in ("anna", "ben") for camid in (1, 2) for n in (1, 2)]
+    assert suggested([*map(PurePosixPath, names)]) == pattern
 
 
 @given(*[st.text("abc12 .-é", min_size=1, max_size=8)] * 2, st.integers(0, 10**6))

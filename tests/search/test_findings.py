@@ -81,7 +81,11 @@ def test_pages_hold_every_query_once_the_wrong_ones_first(tmp_path: Path, monkey
     assert outcomes == sorted(outcomes) and 0 < sum(outcomes) < 40
     assert all(len(text) < 400_000 for text in texts)
     for text in texts:
-        for link in re.findall(r'href="([^"#]+)"', text):
-            assert (out / link).exists() or link.startswith(("data:", "http")), link
+        links = re.findall(r'href="([^"#]+)(?:#([^"]*))?"', text)
+        assert all(f'id="{name}"' in (out / link).read_text() for link, name in links if name)
+        # Each kind of outcome by its first page.
+        firsts = [min(n for n, each in enumerate(texts) if f"{kind}: the best" in each) for kind in ("Wrong", "Right")]
+        assert [link for link, name in links if name] == [pages[number].name for number in firsts]
+        assert [link for link, name in links if not name] == [page.name for page in pages]
     write_findings(results(queries[:2]), out)
     assert [each.name for each in out.glob("matches*.html")] == ["matches.html"]
