@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from tiny import TINY, words
+from tiny import FEW, TINY, words
 
 from lreid.build import model_of
 from lreid.checkpoint import save_checkpoint
@@ -18,7 +18,7 @@ from lreid.data.synthetic import draw, load_synthetic
 
 def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
     """The random weights that a seed gives, with the config of the tiny benchmark."""
-    pairs = TINY | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in overrides.items()}
+    pairs = TINY | FEW | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in overrides.items()}
     cfg = load_config([], words(pairs))
     torch.manual_seed(seed)
     save_checkpoint(path, {"model": model_of(cfg, pretrained=False).state_dict(), "config": cfg.dump()})

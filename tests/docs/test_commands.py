@@ -94,24 +94,10 @@ def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> No
     assert {Path(file).stem for file in missing} <= {"stay_near", "NAME", "B", "M"}  # whatever the reader calls it
 
 
-def test_four_commands_lead_from_a_folder_to_a_page_of_matches(
-    pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = pages["docs/tutorials/quickstart.md"]
-    (four,) = (block for block in blocks(page, "") if "zoo list" in block)
-    assert four in blocks(pages["README.md"], "")
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks(page, "python")[0], "take.py", "exec"), {})
-    said = [typed(f"tools/{name}.py", *rest) for _, name, *rest in map(str.split, four.splitlines())]
-    assert len(said) == 4 and "dwopp-synthetic-10" in said[0]
-    listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
-    assert said[1] == f"people.gallery: {listed}\n"
-    answers = json.loads(Path("matches/matches.json").read_text())["queries"]
-    right = sum(each["identity"] == Path(each["image"]).parent.name for each in answers)
-    assert right >= 9  # of twelve; one by chance
-    assert f"{right} of 12 queries" in said[3]
-    html = Path("matches/matches.html").read_text()
-    assert html.count("<img") >= 24 and not re.findall(r"(?:src|href)=\"http", html)
+def test_four_commands_stand_in_quickstart_and_readme(pages: dict[str, str]) -> None:
+    """tests/test_package.py types them."""
+    (four,) = (block for block in blocks(pages["docs/tutorials/quickstart.md"], "") if "zoo list" in block)
+    assert len(four.splitlines()) == 4 and four in blocks(pages["README.md"], "")
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     drawn = load_synthetic("plaza", train_identities=1, test_identities=8, images_per_identity=6, distractors=2, seed=0)
     write_images(folder / "people", drawn.gallery, "p{pid}/c{camid}_{number}.png")
     write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
-    write_checkpoint(folder / "model.pt")
+    write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # which a process of its own knows, too
     file = folder / "people.gallery"
     search.build(file, folder / "model.pt", search.list_images([folder / "people"], "gallery"), device="cpu")
     labelled = search.list_images([folder / "query"], "query")

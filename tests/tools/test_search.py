@@ -83,7 +83,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         search.build(world / "old.gallery", world / "model.pt", images, device="cpu")
     search.build(world / "empty.gallery", world / "model.pt", images, device="cpu")
     search.remove(world / "empty.gallery", [image.path for image in images])
-    write_checkpoint(world / "wide.pt", MODEL__BACKBONE="resnet18")
+    write_checkpoint(world / "wide.pt", MODEL__BACKBONE="small")
     diverged = torch.load(write_checkpoint(world / "diverged.pt"), weights_only=False)
     for weight in diverged["model"].values():
         weight.fill_(float("nan")) if weight.is_floating_point() else None
@@ -108,16 +108,16 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("build good.gallery q --checkpoint model.pt", "good.gallery: is there already"),
         (
             "build new.gallery g --checkpoint diverged.pt",
-            "diverged.pt: backbone.stem.0.weight is no tensor of finite numbers",
+            "diverged.pt: backbone.0.weight is no tensor of finite numbers",
         ),
         (
             "query good.gallery q --checkpoint diverged.pt --cross-model",
-            "diverged.pt: backbone.stem.0.weight is no tensor of finite numbers",
+            "diverged.pt: backbone.0.weight is no tensor of finite numbers",
         ),
         ("query good.gallery q --checkpoint wide.pt", "wide.pt: is not the model whose features are in the"),
         (
             "query good.gallery q --checkpoint wide.pt --cross-model",
-            "wide.pt: its features have 512 numbers, those in the gallery 256; they cannot be compared",
+            "wide.pt: its features have 256 numbers, those in the gallery 16; they cannot be compared",
         ),
         ("query good.gallery model.pt", "model.pt: image cannot be decoded"),
         ("query good.gallery gone.png", "gone.png: no such folder or file"),
